@@ -1,0 +1,149 @@
+//! One tool call the model proposed, with a life of its own in the ledger.
+
+use crate::event::How;
+use crate::ids::{ActionId, Digest, Fence, RunId, ToolName, TurnId};
+use crate::outcome::ToolError;
+use crate::payload::{Content, Payload};
+use crate::task::{EffectClass, OnUnknown};
+use crate::time::Timestamp;
+
+/// An action of the present turn, or an unsettled one of an earlier turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    pub id: ActionId,
+    pub turn: TurnId,
+    pub tool: ToolName,
+    /// The id the conversation uses for it.
+    pub call: String,
+    pub effect: EffectClass,
+    pub args: Payload,
+    pub digest: Digest,
+    pub key: Option<Digest>,
+    /// Actions of the same reply that must have succeeded before this one starts.
+    pub after: Vec<ActionId>,
+    pub on_unknown: OnUnknown,
+    /// When its first attempt started.
+    pub first_start: Option<Timestamp>,
+    /// How many attempts were started.
+    pub attempts: u32,
+    /// A person's yes, until its first start consumes it.
+    pub grant: Option<Grant>,
+    pub life: Life,
+}
+
+/// A yes to one exact action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub digest: Digest,
+    pub expires: Timestamp,
+    pub by: String,
+}
+
+/// Where in its life an action is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Life {
+    /// Valid; waits for its turn to start.
+    Queued,
+    /// Waits for a person's answer to the question with this digest.
+    Held {
+        digest: Digest,
+        rule: String,
+        reason: String,
+    },
+    /// Runs under this fence.
+    Started {
+        fence: Fence,
+        at: Timestamp,
+    },
+    /// It was running when its worker died or was stopped.
+    Lost(Doubt),
+    /// It ended by itself and nothing is certain.
+    Doubtful(Doubt, ToolError),
+    /// Nothing more can be found out here.
+    Unknown(ToolError),
+    Ended(Ended),
+}
+
+/// What is being done to find out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// Start of the attempt in question.
+    pub started: Timestamp,
+    /// When it was found lost or doubtful.
+    pub since: Timestamp,
+    /// Reconcile commands run without an answer.
+    pub probes: u32,
+    /// Not before then.
+    pub retry_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It never ran.
+    Refused(ToolError),
+    Done {
+        result: Content,
+        how: How,
+        at: Timestamp,
+    },
+    /// It ran and failed.
+    Error(ToolError),
+    /// External: it did not happen.
+    NotDone(ToolError),
+}
+
+impl Action {
+    /// Whether nothing more will happen to it in this turn: it ended, or is unknown and the model is to be told so.
+    pub fn is_told(&self) -> bool {
+        match &self.life {
+            Life::Ended(_) => true,
+            Life::Unknown(_) => self.on_unknown == OnUnknown::Tell,
+            Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
+        }
+    }
+
+    /// Whether it succeeded.
+    pub fn is_done(&self) -> bool {
+        matches!(self.life, Life::Ended(Ended::Done { .. }))
+    }
+
+    /// Whether its effects may still be going on.
+    pub fn may_run(&self) -> bool {
+        matches!(self.life, Life::Started { .. } | Life::Lost(_))
+    }
+
+    /// Whether nobody knows what became of it.
+    pub fn is_uncertain(&self) -> bool {
+        matches!(self.life, Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_))
+    }
+}
+
+/// One attempt of one action: everything its program is told, beside the data the harness hands it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub run: RunId,
+    pub action: ActionId,
+    pub tool: ToolName,
+    /// Canonical JSON object.
+    pub args: Payload,
+    /// Counted from 1.
+    pub number: u32,
+    pub fence: Fence,
+    /// External tools: what the receiver may use to recognise a repetition; the same for all attempts.
+    pub idempotency_key: Option<Digest>,
+}
+
+/// The right to run one attempt. Made only by core, from a start that is journaled under the present fence; a tool cannot
+/// be run without one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cleared(Attempt);
+
+impl Cleared {
+    pub(crate) fn new(attempt: Attempt) -> Self {
+        Self(attempt)
+    }
+
+    pub fn attempt(&self) -> &Attempt {
+        &self.0
+    }
+}

@@ -1,0 +1,558 @@
+//! Events: what is true about a run, in the past tense. A (kind, version) never changes its meaning; fields are only added,
+//! and only optional ones. Events carry decisions and amounts, never what a later binary would compute again.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{BudgetKind, Raise, Reservation, Usage};
+use crate::check::{Accepted, Verdict};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, ToolName};
+use crate::input::{Door, LateOutcome, Truth};
+use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
+use crate::payload::Payload;
+use crate::prompt::Purpose;
+use crate::task::{EffectClass, ModelSpec, Task};
+use crate::time::Timestamp;
+
+/// What an event survives (`semantics.md` A2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// The death of the process.
+    Written,
+    /// The loss of power; and with it everything before.
+    Synced,
+}
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident($body:ty) = $name:literal;)*) => {
+        /// One event. Serialises as `{"kind": body}`.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Event {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($body),)*
+        }
+
+        /// The kind of an event, without its body.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventKind {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl EventKind {
+            pub const ALL: &[EventKind] = &[$(EventKind::$variant,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(EventKind::$variant => $name,)*
+                }
+            }
+
+            /// None: a kind this binary does not know.
+            pub fn from_name(name: &str) -> Option<EventKind> {
+                match name {
+                    $($name => Some(EventKind::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Event {
+            pub fn kind(&self) -> EventKind {
+                match self {
+                    $(Event::$variant(_) => EventKind::$variant,)*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    RunStarted(Box<RunStarted>) = "run.started";
+    RunClaimed(RunClaimed) = "run.claimed";
+    InputReceived(InputReceived) = "input.received";
+    InputRefused(InputRefused) = "input.refused";
+    ModelRequested(ModelRequested) = "model.requested";
+    ModelReplied(ModelReplied) = "model.replied";
+    ModelFailed(ModelFailed) = "model.failed";
+    ModelSwitched(ModelSwitched) = "model.switched";
+    ActionProposed(ActionProposed) = "action.proposed";
+    ActionRefused(ActionRefused) = "action.refused";
+    ActionHeld(ActionHeld) = "action.held";
+    ActionApproved(ActionApproved) = "action.approved";
+    ActionDenied(ActionDenied) = "action.denied";
+    ActionStarted(ActionStarted) = "action.started";
+    ActionProbed(ActionProbed) = "action.probed";
+    ActionFinished(ActionFinished) = "action.finished";
+    ActionSettled(ActionSettled) = "action.settled";
+    AnswerAccepted(AnswerAccepted) = "answer.accepted";
+    AnswerRefused(AnswerRefused) = "answer.refused";
+    CheckFinished(CheckFinished) = "check.finished";
+    FactSet(FactSet) = "fact.set";
+    FactVoided(FactVoided) = "fact.voided";
+    BudgetReached(BudgetReached) = "budget.reached";
+    BudgetRaised(BudgetRaised) = "budget.raised";
+    SurroundingsChanged(SurroundingsChanged) = "surroundings.changed";
+    RunParked(RunParked) = "run.parked";
+    RunSuspended(RunSuspended) = "run.suspended";
+    RunEnded(Box<RunEnded>) = "run.ended";
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl EventKind {
+    /// The version of the kind's body that this binary writes.
+    pub const VERSION: u32 = 1;
+
+    /// Whether a binary that does not know the kind must leave the run alone. Only notes may be passed over.
+    pub fn must_understand(self) -> bool {
+        match self {
+            EventKind::SurroundingsChanged | EventKind::FactVoided | EventKind::InputRefused => false,
+            EventKind::RunStarted
+            | EventKind::RunClaimed
+            | EventKind::InputReceived
+            | EventKind::ModelRequested
+            | EventKind::ModelReplied
+            | EventKind::ModelFailed
+            | EventKind::ModelSwitched
+            | EventKind::ActionProposed
+            | EventKind::ActionRefused
+            | EventKind::ActionHeld
+            | EventKind::ActionApproved
+            | EventKind::ActionDenied
+            | EventKind::ActionStarted
+            | EventKind::ActionProbed
+            | EventKind::ActionFinished
+            | EventKind::ActionSettled
+            | EventKind::AnswerAccepted
+            | EventKind::AnswerRefused
+            | EventKind::CheckFinished
+            | EventKind::FactSet
+            | EventKind::BudgetReached
+            | EventKind::BudgetRaised
+            | EventKind::RunParked
+            | EventKind::RunSuspended
+            | EventKind::RunEnded => true,
+        }
+    }
+}
+
+impl Event {
+    /// How durable the batch that carries it must be (`semantics.md` A2).
+    pub fn durability(&self) -> Durability {
+        let by_class = |effect: EffectClass| match effect {
+            EffectClass::Read => Durability::Written,
+            EffectClass::Workspace | EffectClass::External => Durability::Synced,
+        };
+        match self {
+            Event::ActionStarted(started) => by_class(started.effect),
+            Event::ActionFinished(finished) => by_class(finished.effect),
+            Event::ModelReplied(_)
+            | Event::ModelFailed(_)
+            | Event::RunClaimed(_)
+            | Event::ActionProposed(_)
+            | Event::ActionRefused(_)
+            | Event::ActionProbed(_)
+            | Event::AnswerAccepted(_)
+            | Event::AnswerRefused(_)
+            | Event::CheckFinished(_)
+            | Event::FactSet(_)
+            | Event::FactVoided(_)
+            | Event::BudgetReached(_)
+            | Event::SurroundingsChanged(_)
+            | Event::InputRefused(_) => Durability::Written,
+            Event::RunStarted(_)
+            | Event::InputReceived(_)
+            | Event::ModelRequested(_)
+            | Event::ModelSwitched(_)
+            | Event::ActionHeld(_)
+            | Event::ActionApproved(_)
+            | Event::ActionDenied(_)
+            | Event::ActionSettled(_)
+            | Event::BudgetRaised(_)
+            | Event::RunParked(_)
+            | Event::RunSuspended(_)
+            | Event::RunEnded(_) => Durability::Synced,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStarted {
+    pub run: RunId,
+    pub task: Task,
+    /// Version of the binary that started it.
+    pub binary: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClaimed {
+    pub fence: Fence,
+    pub host: String,
+    pub boot: String,
+    pub pid: u32,
+    pub binary: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputReceived {
+    pub input: InputId,
+    pub body: Received,
+}
+
+/// Inputs that have no event of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Received {
+    Message(String),
+    Cancel,
+    /// Recorded only: the action was not lost or unknown any more.
+    LateOutcome(LateOutcome),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRefused {
+    pub input: InputId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRequested {
+    pub attempt: AttemptId,
+    pub model: crate::ids::ModelName,
+    pub purpose: Purpose,
+    /// Of the encoded request.
+    pub digest: Digest,
+    /// Length of the encoded request.
+    pub bytes: u64,
+    pub reserved: Reservation,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelReplied {
+    pub attempt: AttemptId,
+    pub reply: Reply,
+    /// What the call is settled at; the reply's own usage or the reservation.
+    pub usage: Usage,
+    pub settled: Settled,
+    pub micros: u64,
+}
+
+/// Where the amounts of a settlement come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    Reported,
+    /// At the upper estimate, because nobody knows.
+    Estimated,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailed {
+    pub attempt: AttemptId,
+    pub class: ModelErrorClass,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What the model is told of it, once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
+    pub usage: Usage,
+    pub settled: Settled,
+    pub micros: u64,
+    /// The next attempt is owed from then on. None: at once, or never (then an end or a suspension follows).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+    /// What had arrived: a side record, no part of the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Payload>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSwitched {
+    pub input: InputId,
+    pub model: ModelSpec,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionProposed {
+    pub action: ActionId,
+    /// Position of the call in the reply.
+    pub index: u32,
+    pub tool: ToolName,
+    /// The id the conversation uses for it: the provider's, made unique.
+    pub call: String,
+    pub effect: EffectClass,
+    /// Canonical; null where the text was no JSON object.
+    pub args: Payload,
+    pub digest: Digest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Digest>,
+    /// Calls of the same reply that must have succeeded before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<ActionId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRefused {
+    pub action: ActionId,
+    pub error: ToolError,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionHeld {
+    pub action: ActionId,
+    /// Of the question: an answer must carry it (`semantics.md` E4).
+    pub digest: Digest,
+    pub rule: String,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionApproved {
+    pub action: ActionId,
+    pub input: InputId,
+    pub digest: Digest,
+    pub by: String,
+    pub door: Door,
+    pub expires: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionDenied {
+    pub action: ActionId,
+    /// None: nobody could be asked, and the default is no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputId>,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionStarted {
+    pub action: ActionId,
+    /// Counted from 1.
+    pub attempt: u32,
+    pub fence: Fence,
+    pub effect: EffectClass,
+    /// The rule that allowed it, ruled in the step that wrote this.
+    pub rule: String,
+    /// External: what the receiver may use to recognise a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<Digest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionProbed {
+    pub action: ActionId,
+    pub attempt: u32,
+    pub answer: ProbeAnswer,
+    /// The next try, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionFinished {
+    pub action: ActionId,
+    /// 0: it never started, because an earlier call with its key had the result.
+    pub attempt: u32,
+    pub effect: EffectClass,
+    pub outcome: Outcome,
+    pub how: How,
+    #[serde(default)]
+    pub cost_micros: u64,
+}
+
+/// How an outcome is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// It ran to its end here.
+    Observed,
+    /// Its process died with ours; this is what is certain.
+    Recovered,
+    /// A reconcile command told.
+    Reconciled,
+    /// The stored result of an earlier call with the same key.
+    Replayed { run: RunId, action: ActionId },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionSettled {
+    pub action: ActionId,
+    pub truth: Truth,
+    pub by: SettledBy,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettledBy {
+    Person {
+        input: InputId,
+        by: String,
+    },
+    /// A worker that had lost its claim knew.
+    LateOutcome {
+        input: InputId,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerAccepted {
+    pub attempt: AttemptId,
+    pub accepted: Accepted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerRefused {
+    pub attempt: AttemptId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckFinished {
+    pub check: CheckName,
+    /// Counted from 1: each accepted answer starts a round.
+    pub round: u32,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactSet {
+    pub fact: FactName,
+    pub evidence: EvidenceId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactVoided {
+    pub fact: FactName,
+    pub evidence: EvidenceId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetReached {
+    pub budget: BudgetKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetRaised {
+    pub input: InputId,
+    pub raise: Raise,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurroundingsChanged {
+    /// Pinned names whose content differs now.
+    pub changed: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunParked {
+    pub waits: Vec<Wait>,
+}
+
+/// What a run waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// A person's yes or no.
+    Approval(ActionId),
+    /// A person's word on what became of it.
+    Unknown(ActionId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSuspended {
+    pub cause: Suspension,
+    pub detail: String,
+}
+
+/// Why a run stopped that could go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Suspension {
+    /// SIGINT.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+    /// The model endpoint failed for good or cannot be reached.
+    Model,
+    /// The embedding program let go of it.
+    Dropped,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnded {
+    pub end: End,
+    /// For people: what happened and what could be done.
+    pub reason: String,
+    /// The model's last words where they are no answer: unverified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
+    /// Workspace and external actions that are known to have happened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<ActionId>,
+    /// Those proposed that did not happen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<ActionId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<ActionId>,
+}
+
+/// The states in which a run rests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Done(Done),
+    Exhausted(BudgetKind),
+    Failed(Failure),
+    ContextExhausted,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    pub accepted: Accepted,
+    /// Some(true): every check passed. None: nothing was asked for but the model's word.
+    pub verified: Option<bool>,
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// Acceptance checks did not pass in the rounds there are.
+    Checks,
+    /// The answer was refused as often as it may be.
+    Answer,
+    /// The model broke the protocol again and again.
+    Protocol,
+    /// The model or its provider declined.
+    ModelRefused,
+    /// Five claims in a row died without getting anywhere.
+    Poisoned,
+    /// The same calls over and over.
+    Loop,
+    /// The script of a scripted model does not fit what happened.
+    Script,
+}
+
+impl End {
+    /// The state's name.
+    pub fn state(&self) -> &'static str {
+        match self {
+            End::Done(_) => "done",
+            End::Exhausted(_) => "exhausted",
+            End::Failed(_) => "failed",
+            End::ContextExhausted => "context_exhausted",
+            End::Cancelled => "cancelled",
+        }
+    }
+}

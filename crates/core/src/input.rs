@@ -1,0 +1,91 @@
+//! Inputs: what people and other runs send to a run. Durable before anything acts on them; taken in order, once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Raise;
+use crate::ids::{ActionId, Digest, InputId};
+use crate::outcome::Outcome;
+use crate::payload::Content;
+use crate::task::ModelSpec;
+use crate::time::Timestamp;
+
+/// The most untaken inputs a run's inbox holds; more are refused. Room for a talkative team, not for a loop gone wild.
+pub const INBOX_MAX: usize = 256;
+
+/// One entry of a run's inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    pub id: InputId,
+    pub at: Timestamp,
+    pub body: InputBody,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputBody {
+    /// A person's words to the model.
+    Message(String),
+    Approve(Approve),
+    Deny(Deny),
+    /// A person says what became of an unknown effect.
+    Settle(Settle),
+    Cancel,
+    /// What a worker learned that had lost its claim.
+    LateOutcome(LateOutcome),
+    Raise(Raise),
+    SwitchModel(ModelSpec),
+}
+
+/// By which door an answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    Terminal,
+    Cli,
+    Http,
+    /// An embedding program.
+    Library,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approve {
+    pub action: ActionId,
+    /// The digest of the question the person saw (`semantics.md` E4).
+    pub digest: Digest,
+    pub by: String,
+    pub door: Door,
+    /// When the grant expires.
+    pub expires: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deny {
+    pub action: ActionId,
+    pub digest: Digest,
+    pub by: String,
+    pub door: Door,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settle {
+    pub action: ActionId,
+    pub truth: Truth,
+    pub by: String,
+}
+
+/// What really became of an effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Truth {
+    Done(Content),
+    NotDone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateOutcome {
+    pub action: ActionId,
+    pub attempt: u32,
+    pub outcome: Outcome,
+}

@@ -1,0 +1,16 @@
+//! What a run is and what may happen to it, as pure values: no I/O, no async, no clock, no randomness.
+//!
+//! Read [`run::Run`] first, then the three questions core answers: `decide`, `apply`, `owed`.
+
+pub mod action;
+pub mod budget;
+pub mod check;
+pub mod event;
+pub mod ids;
+pub mod input;
+pub mod outcome;
+pub mod payload;
+pub mod program;
+pub mod prompt;
+pub mod task;
+pub mod time;

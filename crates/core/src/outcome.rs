@@ -1,0 +1,203 @@
+//! How actions and model calls can end: values from the edge that commands carry in and events keep.
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Usage;
+use crate::payload::{Content, Payload};
+
+/// An error told to the model in its own terms: what, where, what to try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolError {
+    /// A short snake_case word; see [`class`] for ours. A tool may bring its own.
+    pub class: String,
+    pub message: String,
+    /// JSON pointer of the argument at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_s: Option<u64>,
+    /// What the tool printed before it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Content>,
+}
+
+impl ToolError {
+    pub fn new(class: &str, message: impl Into<String>) -> Self {
+        Self {
+            class: class.to_owned(),
+            message: message.into(),
+            field: None,
+            hint: None,
+            retry_after_s: None,
+            data: None,
+        }
+    }
+
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Our error classes.
+pub mod class {
+    /// No such tool.
+    pub const UNKNOWN_TOOL: &str = "unknown_tool";
+    /// Arguments that are no JSON object, or break the schema.
+    pub const INVALID_ARGUMENTS: &str = "invalid_arguments";
+    /// An evidence reference that is missing, void, failed or of another tool.
+    pub const EVIDENCE: &str = "evidence";
+    /// A required fact does not hold.
+    pub const MISSING_FACT: &str = "missing_fact";
+    /// The tool's guard does not hold.
+    pub const GUARD: &str = "guard";
+    /// The tool's own or the run's count of calls is used up.
+    pub const BUDGET: &str = "budget";
+    /// A call it depends on did not succeed.
+    pub const DEPENDENCY: &str = "dependency";
+    /// The same key with other arguments.
+    pub const CONFLICT: &str = "conflict";
+    /// A rule or a person said no.
+    pub const DENIED: &str = "denied";
+    /// It cannot be told whether it happened.
+    pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
+    /// Ran out of its time.
+    pub const TIMEOUT: &str = "timeout";
+    /// Ended by a status other than 0, or by a signal.
+    pub const EXIT: &str = "exit";
+    /// Printed more than it may.
+    pub const OUTPUT_TOO_LARGE: &str = "output_too_large";
+    /// The program could not be started.
+    pub const UNAVAILABLE: &str = "unavailable";
+    /// The run was cancelled or stopped before it ran.
+    pub const CANCELLED: &str = "cancelled";
+}
+
+/// How a started attempt of an action ended, as the edge saw it. Which of these a class of tool may end in is said in
+/// `semantics.md` D3 and D4; the tools crate sees to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Done(Content),
+    /// It failed and that matters to nobody else: a read, or workspace files the model can look at.
+    Error(ToolError),
+    /// An external call that says itself that nothing happened.
+    NotDone(ToolError),
+    /// An external call of which nothing is certain.
+    Unknown(ToolError),
+}
+
+/// What a reconcile command said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeAnswer {
+    /// It took effect; this is its result.
+    TookEffect(Content),
+    NoEffect,
+    /// Pending, failed, silent, or not understood, with a word on which.
+    NoAnswer(String),
+}
+
+/// A tool call as the model wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawCall {
+    /// The provider's id; may be empty or repeated.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    pub name: String,
+    /// The arguments exactly as written; perhaps no JSON at all.
+    pub arguments: String,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    Stop,
+    ToolCalls,
+    /// The output limit cut it.
+    Length,
+    /// The provider's filter, or the model itself, declined.
+    Refused,
+    /// Anything else, verbatim; empty when the reply gave none.
+    Other(String),
+}
+
+/// A whole reply. It is a candidate until core accepts it (`semantics.md` D10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<RawCall>,
+    pub finish: Finish,
+    /// None: the provider reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// Why a model call brought no reply. Classes answer "what should follow?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelErrorClass {
+    /// Connection, 5xx, a stream cut off: may pass.
+    Transient,
+    /// Too many requests: may pass.
+    RateLimited,
+    /// The provider is overloaded: may pass.
+    Overloaded,
+    /// The account's quota is used up: an operator's business.
+    Quota,
+    /// The key is wrong or missing.
+    Authentication,
+    /// The provider will not take this request.
+    BadRequest,
+    /// The prompt is too long for the model.
+    ContextExhausted,
+    /// The provider or the model declined the content.
+    ContentRefused,
+    /// A reply that was cut, empty or malformed as a whole.
+    Malformed,
+    /// The process that waited for it died or was stopped.
+    Lost,
+    /// The script of a scripted model does not fit the run.
+    Script,
+}
+
+/// Whether the provider may have worked on a failed call, and so may bill it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Billing {
+    /// It refused or was never reached: nothing was used.
+    Nothing,
+    /// It may have worked: settled at the upper estimate unless it reported usage.
+    Perhaps,
+}
+
+/// A model call that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailure {
+    pub class: ModelErrorClass,
+    /// For people: what the provider said, or what broke. Never empty.
+    pub message: String,
+    /// HTTP status, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_s: Option<u64>,
+    pub billing: Billing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What had arrived of a reply that was not accepted: kept as a side record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Payload>,
+}

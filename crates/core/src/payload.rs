@@ -1,0 +1,151 @@
+//! Payloads: JSON that core carries and never opens, and content that may live in the blob store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::ids::Digest;
+
+/// A JSON value as text, exactly as it came; compared byte by byte. Cheap to clone.
+///
+/// Where a digest is taken over a payload it must be canonical: sorted keys, no spaces (`semantics.md` D9). The edge that
+/// makes the payload sees to that.
+#[derive(Clone)]
+pub struct Payload(Arc<RawValue>);
+
+impl Payload {
+    /// Checks that `text` is one JSON value. Fails with the parser's message.
+    pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(|raw| Self(raw.into()))
+    }
+
+    /// The JSON form of any value that serialises. Maps with keys that are no strings are the only values that do not.
+    pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
+    }
+
+    /// A JSON string.
+    pub fn string(text: &str) -> Self {
+        Self::of(&text).expect("a string always serialises")
+    }
+
+    pub fn null() -> Self {
+        Self::of(&()).expect("null always serialises")
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.as_str().as_bytes())
+    }
+
+    /// Reads it as a `T`. Core itself never calls this.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0.get())
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Payload {}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
+
+/// The most bytes of JSON that stand in an event itself, and the most of one result that the model is shown at once.
+/// More goes to a blob. 32 KiB is about 8,000 tokens, the upper end of what `context.md` §2.4 lets one result take.
+pub const INLINE_MAX_BYTES: usize = 32 * 1024;
+
+/// Content of an event: in the event, or in the blob store under its digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    Inline(Payload),
+    Blob(BlobRef),
+}
+
+/// Where a large JSON value lies: the blob's bytes are the JSON text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    pub digest: Digest,
+    /// Length of the JSON text in bytes.
+    pub bytes: u64,
+    /// What of it the model is shown: head and tail, cut at character boundaries.
+    pub shown: String,
+}
+
+impl Content {
+    /// Length of the JSON text in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Content::Inline(payload) => payload.as_str().len() as u64,
+            Content::Blob(blob) => blob.bytes,
+        }
+    }
+
+    pub fn digest(&self) -> Digest {
+        match self {
+            Content::Inline(payload) => payload.digest(),
+            Content::Blob(blob) => blob.digest.clone(),
+        }
+    }
+}
+
+/// A small payload stays inline; a larger one becomes a reference, and the bytes to store are handed back beside it.
+pub fn place(payload: Payload) -> (Content, Option<(Digest, Payload)>) {
+    let text = payload.as_str();
+    if text.len() <= INLINE_MAX_BYTES {
+        return (Content::Inline(payload), None);
+    }
+    let digest = payload.digest();
+    let readable = payload.read::<String>().ok();
+    let blob = BlobRef {
+        digest: digest.clone(),
+        bytes: text.len() as u64,
+        shown: head_and_tail(readable.as_deref().unwrap_or(text), SHOWN_MAX_BYTES),
+    };
+    (Content::Blob(blob), Some((digest, payload)))
+}
+
+/// How much of a result in the blob store is shown: the start of a listing and the end of a log say most.
+const SHOWN_MAX_BYTES: usize = 8 * 1024;
+
+/// The first three fifths and the last two fifths of `limit` bytes of `text`, with a line between that says what is
+/// missing. Cuts at character boundaries.
+pub fn head_and_tail(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut head = limit * 3 / 5;
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = text.len() - limit * 2 / 5;
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+}

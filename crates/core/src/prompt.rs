@@ -1,0 +1,68 @@
+//! The prompt as values: what a model is sent, before any provider's spelling of it.
+
+use std::sync::Arc;
+
+use crate::ids::{ActionId, ToolName};
+use crate::payload::Payload;
+
+/// One entry of the conversation. History only grows at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A person's words.
+    User(String),
+    /// The model's reply.
+    Assistant { text: String, calls: Vec<WireCall> },
+    /// What the model is told about one call: exactly one per call, in call order.
+    Observation { call: String, action: ActionId, tool: ToolName, text: String, verdict: Told },
+    /// The harness's own words, already in the envelope that no content can imitate.
+    Harness(String),
+}
+
+/// Whether an observation reports success; some wires have a mark for errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Ok,
+    Error,
+}
+
+/// A call as it is sent back: the id is unique over the conversation, the arguments are the model's own text, or `{}`
+/// where that text was no JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireCall {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+/// A tool as it is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolDef {
+    pub name: ToolName,
+    pub description: String,
+    /// JSON Schema, without our own keywords.
+    pub parameters: Payload,
+}
+
+/// What a model call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A turn as usual.
+    Work,
+    /// The last one of a budget: no tools, "give your best answer from what you have".
+    Closing,
+}
+
+/// One request, before encoding. Items are shared, so that encoders can remember what they made of them.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    pub system: Arc<str>,
+    /// In a fixed order; empty for a closing call.
+    pub tools: Arc<[ToolDef]>,
+    pub items: Vec<Arc<Item>>,
+    /// An extra last word of the harness that is no part of history.
+    pub tail: Option<String>,
+    pub max_output: u64,
+    /// How many calls of this run were answered before: a scripted model replies by it.
+    pub position: u64,
+}

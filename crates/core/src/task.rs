@@ -1,0 +1,307 @@
+//! The task: what is asked, resolved (defaults and variables filled in) and immutable once the run has started.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{Limits, Price};
+use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
+use crate::payload::{Content, Payload};
+use crate::program::Program;
+
+/// Everything a run is to do, as it stands in `run.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub goal: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instructions: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<String>,
+    pub program: Program,
+    pub model: ModelSpec,
+    /// Absolute path of the folder the run works in.
+    pub workspace: String,
+    /// Absolute path of the folder relative commands run in: the task file's, else the workspace.
+    pub folder: String,
+    /// Who this is for: a JSON object given by the operator, never by the model.
+    pub principal: Payload,
+    pub limits: Limits,
+    /// Captured by content at the start; tools get them on stdin.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, Content>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<CheckSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerSpec>,
+    #[serde(default)]
+    pub policy: PolicyRules,
+    /// Where each value that was not left at its default came from: `budget.turns` → `--max-turns`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, String>,
+    /// Digests of what surrounds the task: tool programs, checks, the script. Paths or names → content.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pins: BTreeMap<String, Digest>,
+}
+
+impl Task {
+    pub fn tool(&self, name: &ToolName) -> Option<&ToolSpec> {
+        self.tools.iter().find(|tool| &tool.name == name)
+    }
+
+    /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count.
+    pub fn differences(&self, other: &Task) -> Vec<&'static str> {
+        let mut named = Vec::new();
+        let mut note = |differs: bool, name: &'static str| {
+            if differs {
+                named.push(name);
+            }
+        };
+        note(self.goal != other.goal, "goal");
+        note(self.instructions != other.instructions, "instructions");
+        note(self.constraints != other.constraints, "constraints");
+        note(self.program != other.program, "program");
+        note(self.model.name != other.model.name, "model");
+        note(self.workspace != other.workspace, "workspace");
+        note(self.principal != other.principal, "principal");
+        note(self.limits != other.limits, "budget");
+        note(self.tools != other.tools, "tools");
+        note(self.acceptance != other.acceptance, "acceptance");
+        note(self.answer != other.answer, "answer");
+        note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
+        named
+    }
+}
+
+/// Which model answers, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSpec {
+    pub name: ModelName,
+    /// The most tokens a reply may have, reasoning included.
+    pub max_output: u64,
+    /// None: unpriced. A run with a usd limit needs a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+/// What a tool does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectClass {
+    /// Changes nothing.
+    Read,
+    /// Changes files that can be rolled back.
+    Workspace,
+    /// Changes the world.
+    External,
+}
+
+impl fmt::Display for EffectClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EffectClass::Read => "read",
+            EffectClass::Workspace => "workspace",
+            EffectClass::External => "external",
+        })
+    }
+}
+
+/// How long what a tool provided holds (`semantics.md` G1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// Until something is written.
+    UntilWrite,
+    /// For the rest of the run.
+    Run,
+}
+
+/// Where a key is unique (`semantics.md` D6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyScope {
+    /// In the root run, its children and forks.
+    Run,
+    /// In the whole store.
+    Store,
+}
+
+/// What follows when an outcome stays unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnknown {
+    /// Wait for a person to settle it.
+    Wait,
+    /// Tell the model and go on.
+    Tell,
+}
+
+/// Whether calls of one tool may overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    Parallel,
+    OneAtATime,
+}
+
+/// A declared tool. Every key of `[[tools]]`, with its default filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    pub name: ToolName,
+    pub description: String,
+    /// JSON Schema of the arguments. A property may carry `evidence = "tool"`.
+    pub parameters: Payload,
+    pub command: Vec<String>,
+    pub effect: EffectClass,
+    #[serde(rename = "timeout_ms", with = "duration_ms")]
+    pub timeout: Duration,
+    pub overlap: Overlap,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<ToolName>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<FactName>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provides: Vec<FactName>,
+    pub holds: Holds,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_calls: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeySpec>,
+    /// How long the receiver honours an idempotency key, from the first start. None: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "idempotent_ms", with = "option_duration_ms")]
+    pub idempotent: Option<Duration>,
+    /// A command that tells whether a call took effect; empty: there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reconcile: Vec<String>,
+    #[serde(rename = "settle_after_ms", with = "duration_ms")]
+    pub settle_after: Duration,
+    pub on_unknown: OnUnknown,
+    #[serde(default)]
+    pub cost_micros: u64,
+    /// Variables the program gets, by name. `${secret:X}` is a reference, never the value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Paths it reads and writes; None: undeclared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Vec<String>>,
+    /// Parsed and shown; enforced by later parts of Longrein.
+    #[serde(default, skip_serializing_if = "Declared::is_empty")]
+    pub declared: Declared,
+}
+
+/// Keys of `[[tools]]` that are recorded and shown but do nothing yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub compensate: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub check: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
+}
+
+impl Declared {
+    pub fn is_empty(&self) -> bool {
+        self == &Self::default()
+    }
+}
+
+/// A CEL condition over `args`, `facts`, `ev`, `principal` that must hold before the tool runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    pub condition: String,
+    /// What the model is told when it does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Which arguments name the business intent, and where they are unique.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySpec {
+    pub args: Vec<String>,
+    pub scope: KeyScope,
+}
+
+/// An acceptance check: a command run in the workspace; exit 0 passes and its output is the evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckSpec {
+    pub name: CheckName,
+    pub command: Vec<String>,
+    #[serde(rename = "timeout_ms", with = "duration_ms")]
+    pub timeout: Duration,
+    /// Paths the run may not change without it being said. Parsed and shown; enforced with tree hashes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+}
+
+/// What the final answer must be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerSpec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Payload>,
+    /// Name in the check and the template → which field of the answer cites which tool's evidence.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evidence: BTreeMap<String, Binding>,
+    /// CEL over `answer`, and each bound name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// A field of the answer that must hold the id of a live, successful evidence of this tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    pub field: String,
+    pub tool: ToolName,
+}
+
+/// Permission rules as written. Deny beats ask beats allow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRules {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+}
+
+/// Durations as whole milliseconds.
+pub(crate) mod duration_ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(crate::time::millis(*span))
+    }
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// Durations that may be absent, as whole milliseconds.
+pub(crate) mod option_duration_ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        span.map(crate::time::millis).serialize(serializer)
+    }
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,324 @@
+//! The journal: the append-only, numbered, checksummed list of events of every run, and what must change with it in one
+//! transaction: claims, inbox, key rows, blobs. All of safety; no scheduling.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::event::{Event, EventKind};
+use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq, ToolName};
+use longrein_core::input::Input;
+use longrein_core::payload::{Content, Payload};
+use longrein_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{BoxError, BoxFuture};
+
+pub use longrein_core::event::Durability;
+
+/// Who claims: one process of one boot of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    pub host: String,
+    /// The kernel's boot id; leases of another boot are over.
+    pub boot: String,
+    pub pid: u32,
+    /// When the process started, in the kernel's own ticks since boot, so that a reused pid is not mistaken for it.
+    pub pid_start: u64,
+}
+
+/// A worker's time-limited right to advance a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub run: RunId,
+    pub fence: Fence,
+    /// End of the lease, in boot time of this host.
+    pub until: Duration,
+    /// The run's last event at the time of the claim.
+    pub head: Seq,
+    /// When the lease of the one before would have ended on its own, seen from this host's boot time. None: there was
+    /// none, it was released, or its holder is proven dead.
+    pub before: Option<Duration>,
+    /// The worker that held it before, if it was not released.
+    pub predecessor: Option<Worker>,
+}
+
+/// Who holds a claim that somebody else wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub run: RunId,
+    pub worker: Worker,
+    /// How long its lease still runs unless renewed.
+    pub left: Duration,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "process {} on {} (lease ends in {} s unless renewed)",
+            self.worker.pid,
+            self.worker.host,
+            self.left.as_secs().max(1)
+        )
+    }
+}
+
+/// Names a batch, so that one sent twice counts once. Derived from run, fence and a counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchId(pub String);
+
+/// An event on its way into the journal. The store numbers and seals it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Not before the event it follows; the driver sees to that and the store refuses otherwise.
+    pub at: Timestamp,
+    pub event: Event,
+}
+
+/// Everything that must become true together.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub id: BatchId,
+    /// The head this batch follows.
+    pub expected: Seq,
+    /// At least one.
+    pub events: Vec<NewEvent>,
+    /// Inputs these events take out of the inbox.
+    pub consumed: Vec<InputId>,
+    pub keys: Vec<KeyChange>,
+    pub blobs: Vec<(Digest, Bytes)>,
+    pub durability: Durability,
+    /// The run as listings show it after this batch.
+    pub row: RunRow,
+}
+
+impl Batch {
+    /// A batch that ends the run is refused while the inbox holds anything it does not consume.
+    pub fn ends_the_run(&self) -> bool {
+        self.events.iter().any(|new| new.event.kind() == EventKind::RunEnded)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The number of the batch's last event.
+    pub head: Seq,
+}
+
+/// One run in a listing. A cache of the fold, kept in the append's transaction; `verify` compares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub run: RunId,
+    /// `running`, `waiting`, `suspended`, `done`, …
+    pub state: String,
+    pub reason: String,
+    pub goal: String,
+    pub turns: u64,
+    pub micros: u64,
+    pub started: Timestamp,
+    pub updated: Timestamp,
+}
+
+/// A unique business key (`semantics.md` D6).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyId {
+    /// A root run's id, or `store`.
+    pub scope: String,
+    pub tool: ToolName,
+    pub digest: Digest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// Started, and not known to have failed.
+    Held,
+    Done(Content),
+    Free,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    pub id: KeyId,
+    /// Who took it last.
+    pub run: RunId,
+    pub action: ActionId,
+    /// Canonical arguments of that call.
+    pub args: Payload,
+    pub times_freed: u32,
+    pub state: KeyState,
+}
+
+/// A change of a key row, in the transaction of the append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyChange {
+    /// Insert it, or take a free one. Refused (`KeyTaken`) if it is held or done by anyone but this very action.
+    Take { id: KeyId, run: RunId, action: ActionId, args: Payload },
+    /// The holder's result, for later calls with the same key.
+    Finish { id: KeyId, result: Content },
+    /// It did not happen: the key may be used again. Adds one to `times_freed`.
+    Free { id: KeyId },
+}
+
+/// A record as read back: its envelope, and its event if this binary knows the kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub seq: Seq,
+    pub at: Timestamp,
+    pub body: RecordedBody,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordedBody {
+    Known(Event),
+    /// Written by a newer binary. Its number is kept; a run with one that must be understood is read-only here.
+    Unknown {
+        kind: String,
+        must_understand: bool,
+        body: String,
+    },
+    /// Fails its checksum or cannot be decoded: the run is read-only here.
+    Damaged {
+        what: String,
+    },
+}
+
+/// What `post_input` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    Accepted,
+    /// This input id was posted before.
+    Duplicate,
+    /// The run takes no such input any more.
+    Closed,
+    /// The inbox is full.
+    Full,
+}
+
+/// A fault that `verify` found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which record: `event 12`, `inbox i1`, `key …`, `blob …`, `run`, `claim`.
+    pub record: String,
+    pub fault: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    pub events: u64,
+    pub inputs: u64,
+    pub keys: u64,
+    pub blobs: u64,
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Somebody else is at it. Come back later, or end it.
+    #[error("run {} is held by {}", .0.run, .0)]
+    Held(Holder),
+    /// Another run writes this workspace.
+    #[error("workspace {root} is being written by run {}, held by {holder}", .holder.run)]
+    WorkspaceHeld { root: String, holder: Holder },
+    #[error("there is no run {0}")]
+    NoSuchRun(RunId),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The claim is lost: stop every effect, commit nothing.
+    #[error("the claim on the run was lost to fence {by}")]
+    Fenced { by: Fence },
+    /// Somebody else appended. Cannot happen under a valid claim; reload.
+    #[error("expected the journal at event {expected}, found {found}")]
+    Conflict { expected: Seq, found: Seq },
+    /// The batch ends the run and the inbox holds something. Take it first.
+    #[error("an input arrived beside the end")]
+    InputPending,
+    /// Another action holds or has used this key. Read the row and decide again.
+    #[error("key of {} is taken", .0.tool)]
+    KeyTaken(KeyId),
+    /// It may or may not have been committed. Send the same batch again.
+    #[error("no answer to an append")]
+    Unknown,
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// A write or sync failed: every run of this store stops here, nothing is retried on this handle.
+    #[error("the store failed: {0}")]
+    Unavailable(#[source] BoxError),
+    /// The store cannot be used as it is: wrong place, wrong version, wrong permissions. Says the way out.
+    #[error("{0}")]
+    Unusable(String),
+    /// Read back and found damaged.
+    #[error("damaged record {record} of run {run}: {fault}")]
+    Corrupt { run: RunId, record: String, fault: String },
+}
+
+/// Store of journals. Implementations share one encoding and one conformance suite.
+pub trait Journal: Send + Sync {
+    /// Claims a run; creates it if `create` says so and it is not there. `workspace` is the root it will write, if any.
+    fn claim<'a>(
+        &'a self,
+        run: &'a RunId,
+        worker: &'a Worker,
+        workspace: Option<&'a str>,
+        create: Create,
+    ) -> BoxFuture<'a, Result<Claim, ClaimError>>;
+
+    /// Extends the lease and answers its new end in boot time.
+    fn renew<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Duration, AppendError>>;
+
+    /// Gives the claim up; a claim that is already lost is left alone.
+    fn release<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// All or nothing.
+    fn append<'a>(&'a self, claim: &'a Claim, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, AppendError>>;
+
+    /// Events after `after`, in order, at most `limit`; checksums are checked.
+    fn read<'a>(
+        &'a self,
+        run: &'a RunId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, JournalError>>;
+
+    fn runs(&self) -> BoxFuture<'_, Result<Vec<(RunRow, Option<Holder>)>, JournalError>>;
+
+    /// The listing row of one run and who holds it. None: no such run, or it never got its first event.
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<(RunRow, Option<Holder>)>, JournalError>>;
+
+    /// Durable (Synced) when it answers Accepted. Needs no claim.
+    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>>;
+
+    /// Inputs not yet taken, oldest first.
+    fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>>;
+
+    /// Waits until the inbox of `run` may hold something new. May wake for nothing; sees other processes' posts within
+    /// half a second.
+    fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()>;
+
+    fn key<'a>(&'a self, id: &'a KeyId) -> BoxFuture<'a, Result<Option<KeyRow>, JournalError>>;
+
+    /// None: the blob is missing.
+    fn blob<'a>(&'a self, digest: &'a Digest) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>>;
+
+    /// Checks every record of a run without trusting any cache.
+    fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>>;
+}
+
+/// Whether a claim may make the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    IfAbsent,
+    Never,
+}
+
+/// How long a claim lasts without renewal (`semantics.md` C2).
+pub const LEASE: Duration = Duration::from_secs(15);

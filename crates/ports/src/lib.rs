@@ -1,0 +1,30 @@
+//! The async traits that stand between the driver and the world, and their errors.
+//!
+//! Read [`Journal`] first: it is the seam that makes a run safe. Everything else may fail, repeat or lie, and the journal
+//! still says what is true.
+
+mod checks;
+mod clock;
+mod gate;
+mod journal;
+mod model;
+mod points;
+mod tools;
+
+pub use checks::{CheckRun, Checks, Cited, GuardInput};
+pub use clock::Clock;
+pub use gate::{Gate, GateCall, Ruling};
+pub use journal::{
+    AppendError, Batch, BatchId, Claim, ClaimError, Committed, Create, Durability, Finding, Holder, Journal,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, NewEvent, Posted, Recorded, RecordedBody, RunRow,
+    VerifyReport, Worker,
+};
+pub use model::{Encoded, Model};
+pub use points::{CrashAt, CrashPoint, Faults};
+pub use tools::{Handed, Reaped, Tools, ValidArgs};
+
+/// A boxed future, so that the ports can be used as trait objects.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Any error underneath one of ours.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

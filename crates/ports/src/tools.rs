@@ -1,0 +1,59 @@
+//! Tools: validation, execution, and what is left of processes nobody waits for any more.
+
+use std::collections::BTreeMap;
+
+use longrein_core::action::{Attempt, Cleared};
+use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
+use longrein_core::payload::Payload;
+use longrein_core::task::Task;
+
+use crate::BoxFuture;
+
+/// Arguments that passed the schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidArgs {
+    /// Canonical JSON object, schema defaults filled in.
+    pub args: Payload,
+    pub digest: Digest,
+    /// Top-level argument name → the evidence it cites and the tool that must have brought it.
+    pub cites: BTreeMap<String, (EvidenceId, ToolName)>,
+    /// Digest of the arguments that name the business intent; None if the tool has no key.
+    pub key: Option<Digest>,
+}
+
+/// Data the harness hands to a call beside its arguments.
+#[derive(Debug, Clone, Default)]
+pub struct Handed {
+    /// Evidence by argument name: the data itself.
+    pub evidence: BTreeMap<String, Payload>,
+    /// The task's captured inputs.
+    pub inputs: BTreeMap<String, Payload>,
+}
+
+/// What became of the processes of an older claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaped {
+    /// None is left on this host.
+    Gone,
+    /// They ran on another host, or could not be ended.
+    Unverified,
+}
+
+pub trait Tools: Send + Sync {
+    /// First JSON, then the schema, then our own keywords. Pure.
+    fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
+
+    /// Whether what the tool runs is still what was pinned at the start; names the file that changed.
+    fn changed(&self, tool: &ToolName) -> Option<String>;
+
+    /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
+    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Outcome>;
+
+    /// Asks the tool's reconcile command what became of a call.
+    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, ProbeAnswer>;
+
+    /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and
+    /// waits until none is left.
+    fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped>;
+}
