@@ -1,6 +1,6 @@
 //! One tool call the model proposed, with a life of its own in the ledger.
 
-use crate::event::How;
+use crate::event::{How, Requeue};
 use crate::ids::{ActionId, Digest, Fence, RunId, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
@@ -26,7 +26,12 @@ pub struct Action {
     pub first_start: Option<Timestamp>,
     /// How many attempts were started.
     pub attempts: u32,
-    /// A person's yes, until its first start consumes it.
+    /// Write epoch at the start of its last attempt.
+    pub epoch: usize,
+    pub idempotency_key: Option<Digest>,
+    /// Set while it waits to be started again.
+    pub requeued: Option<Requeue>,
+    /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
     pub life: Life,
 }

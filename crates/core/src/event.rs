@@ -81,6 +81,7 @@ events! {
     ActionApproved(ActionApproved) = "action.approved";
     ActionDenied(ActionDenied) = "action.denied";
     ActionStarted(ActionStarted) = "action.started";
+    ActionRequeued(ActionRequeued) = "action.requeued";
     ActionProbed(ActionProbed) = "action.probed";
     ActionFinished(ActionFinished) = "action.finished";
     ActionSettled(ActionSettled) = "action.settled";
@@ -124,6 +125,7 @@ impl EventKind {
             | EventKind::ActionApproved
             | EventKind::ActionDenied
             | EventKind::ActionStarted
+            | EventKind::ActionRequeued
             | EventKind::ActionProbed
             | EventKind::ActionFinished
             | EventKind::ActionSettled
@@ -155,6 +157,7 @@ impl Event {
             | Event::RunClaimed(_)
             | Event::ActionProposed(_)
             | Event::ActionRefused(_)
+            | Event::ActionRequeued(_)
             | Event::ActionProbed(_)
             | Event::AnswerAccepted(_)
             | Event::AnswerRefused(_)
@@ -263,12 +266,24 @@ pub struct ModelFailed {
     pub usage: Usage,
     pub settled: Settled,
     pub micros: u64,
-    /// The next attempt is owed from then on. None: at once, or never (then an end or a suspension follows).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Timestamp>,
+    pub next: AfterFailure,
     /// What had arrived: a side record, no part of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Payload>,
+}
+
+/// What a failed model call leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterFailure {
+    /// The next attempt is owed from then on.
+    Retry {
+        at: Timestamp,
+    },
+    /// The run stops and can be resumed.
+    Suspend,
+    Fail(Failure),
+    ContextExhausted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,6 +361,25 @@ pub struct ActionStarted {
     /// External: what the receiver may use to recognise a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<Digest>,
+}
+
+/// An action whose outcome was lost or doubtful is to be started again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRequeued {
+    pub action: ActionId,
+    pub why: Requeue,
+}
+
+/// Why it may be started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Requeue {
+    /// It changes nothing.
+    Read,
+    /// A reconcile command says that nothing happened.
+    NoEffect,
+    /// The receiver recognises the repetition by its key.
+    Idempotent,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -538,8 +572,6 @@ pub enum Failure {
     ModelRefused,
     /// Five claims in a row died without getting anywhere.
     Poisoned,
-    /// The same calls over and over.
-    Loop,
     /// The script of a scripted model does not fit what happened.
     Script,
 }

@@ -1,0 +1,1134 @@
+//! Commands and what follows from them. `decide` answers with the events that become true, or with a refusal; it changes
+//! nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::action::{Action, Doubt, Life};
+use crate::budget::{BudgetKind, Limit, Reservation, Usage};
+use crate::check::{Judgement, Verdict};
+use crate::event::*;
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, RunId, ToolName};
+use crate::input::{Input, InputBody, LateOutcome, Truth};
+use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
+use crate::owed;
+use crate::payload::{Content, Payload};
+use crate::prompt::Purpose;
+use crate::ruling::Ruling;
+use crate::run::{Closing, Run, Stage};
+use crate::task::{EffectClass, KeyScope};
+use crate::time::Timestamp;
+
+/// Calls one reply may carry (`semantics.md` D10).
+pub const CALLS_MAX: usize = 64;
+/// Attempts at one turn's model call that fail and are retried, under one claim.
+pub const MODEL_FAILURES_MAX: u32 = 6;
+/// Malformed replies of one turn before the run is failed: the model was told each time.
+pub const MALFORMED_MAX: u32 = 3;
+/// Attempts at one action, over all claims (`semantics.md` D5).
+pub const ATTEMPTS_MAX: u32 = 3;
+/// Reconcile commands without an answer before it is left unknown.
+pub const PROBES_MAX: u32 = 5;
+/// Claims in a row that died without achieving anything (`semantics.md` C5).
+pub const BARREN_CLAIMS_MAX: u32 = 5;
+/// First wait between attempts; doubles up to [`BACKOFF_MAX`].
+pub const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// The longest a provider's Retry-After is honoured; a run that should wait longer is better suspended.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+/// A request for something to become true. What is about payloads is computed at the edge and handed in.
+#[derive(Debug)]
+pub enum Command {
+    /// A worker has claimed the run.
+    Claim(RunClaimed),
+    TakeInput(Input),
+    /// A model call is encoded and ready to go.
+    Request {
+        attempt: AttemptId,
+        purpose: Purpose,
+        digest: Digest,
+        bytes: u64,
+    },
+    /// `proposals` has one entry per call of the reply; `judgement` is there if the reply has no call.
+    Reply {
+        attempt: AttemptId,
+        reply: Reply,
+        proposals: Vec<Proposal>,
+        judgement: Option<Judgement>,
+        jitter: u32,
+    },
+    FailModel {
+        attempt: AttemptId,
+        failure: ModelFailure,
+        jitter: u32,
+    },
+    Start {
+        action: ActionId,
+        readiness: Readiness,
+        key: KeyView,
+    },
+    Finish {
+        action: ActionId,
+        attempt: u32,
+        outcome: Outcome,
+    },
+    /// What recovery found: its processes are gone and the settle time is over.
+    Recover {
+        action: ActionId,
+        attempt: u32,
+        probe: Option<ProbeAnswer>,
+        jitter: u32,
+    },
+    GiveVerdict {
+        check: CheckName,
+        round: u32,
+        verdict: Verdict,
+    },
+    /// Nobody can be asked: a held action is denied.
+    DenyUnasked {
+        action: ActionId,
+        reason: String,
+    },
+    /// Things around the task are not what they were.
+    NoteSurroundings {
+        changed: Vec<String>,
+    },
+    /// Time has passed.
+    Tick,
+    Conclude,
+    Park,
+    Suspend {
+        cause: Suspension,
+        detail: String,
+    },
+}
+
+/// A call of a reply, seen by the edge.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    pub tool: ToolName,
+    pub args: Payload,
+    pub digest: Digest,
+    pub key: Option<Digest>,
+    pub readiness: Readiness,
+}
+
+/// Whether a call may run, as far as the edge can tell.
+#[derive(Debug, Clone)]
+pub enum Readiness {
+    /// Never: arguments, evidence or guard.
+    Refused(ToolError),
+    /// Not to be told before calls it builds on have ended.
+    Later,
+    Ruled {
+        ruling: Ruling,
+        /// Digest of the exact question a person would be asked (`semantics.md` E4).
+        question: Digest,
+        /// What happens to an ask.
+        asks: Asks,
+    },
+}
+
+/// What becomes of an ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// A person will be asked, now or later.
+    Hold,
+    /// Nobody can be asked.
+    Deny,
+}
+
+/// What the store knows of an action's key.
+#[derive(Debug, Clone)]
+pub enum KeyView {
+    /// The tool has no key, or the key is free or this action's own.
+    Free { times_freed: u32 },
+    /// Another action has it and its outcome is not known.
+    Held { run: RunId, action: ActionId },
+    /// The stored result of the first call.
+    Done { run: RunId, action: ActionId, result: Content },
+    /// The same key with other arguments.
+    Conflict { run: RunId, action: ActionId, fields: Vec<String> },
+}
+
+/// Why a command has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is about something that is over: drop it.
+    Stale,
+    /// The run rests.
+    AtRest,
+    /// It is not due.
+    NotDue,
+}
+
+/// What becomes true if `command` is accepted at `now`.
+pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+    match command {
+        Command::Claim(claimed) => Ok(claim(run, claimed)),
+        Command::TakeInput(input) => Ok(take_input(run, input, now)),
+        Command::Request { attempt, purpose, digest, bytes } => request(run, attempt, purpose, digest, bytes),
+        Command::Reply { attempt, reply, proposals, judgement, jitter } => {
+            reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
+        }
+        Command::FailModel { attempt, failure, jitter } => fail_model(run, attempt, failure, jitter, now),
+        Command::Start { action, readiness, key } => start(run, action, readiness, key, now),
+        Command::Finish { action, attempt, outcome } => finish(run, action, attempt, outcome),
+        Command::Recover { action, attempt, probe, jitter } => recover(run, action, attempt, probe, jitter, now),
+        Command::GiveVerdict { check, round, verdict } => give_verdict(run, check, round, verdict),
+        Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
+            Some(Life::Held { .. }) => Ok(vec![unasked(action, reason)]),
+            Some(
+                Life::Queued
+                | Life::Started { .. }
+                | Life::Lost(_)
+                | Life::Doubtful(..)
+                | Life::Unknown(_)
+                | Life::Ended(_),
+            )
+            | None => Err(Refusal::Stale),
+        },
+        Command::NoteSurroundings { changed } => {
+            let fresh: Vec<_> = changed.into_iter().filter(|name| !run.surroundings.contains(name)).collect();
+            if fresh.is_empty() {
+                Err(Refusal::NotDue)
+            } else {
+                Ok(vec![Event::SurroundingsChanged(SurroundingsChanged { changed: fresh })])
+            }
+        }
+        Command::Tick => match owed::out_of_time(run, now) {
+            Some(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
+            None => Err(Refusal::NotDue),
+        },
+        Command::Conclude => match owed::due_end(run) {
+            Some(end) => Ok(vec![conclude(run, end)]),
+            None => Err(Refusal::NotDue),
+        },
+        Command::Park => {
+            let waits = owed::waits(run);
+            if waits.is_empty() { Err(Refusal::NotDue) } else { Ok(vec![Event::RunParked(RunParked { waits })]) }
+        }
+        Command::Suspend { cause, detail } => suspend(run, cause, detail),
+    }
+}
+
+fn suspend(run: &Run, cause: Suspension, detail: String) -> Result<Vec<Event>, Refusal> {
+    let mut events = match &run.stage {
+        Stage::Rest(_) => return Err(Refusal::AtRest),
+        Stage::Thinking(thinking) => vec![lost_call(run, thinking.attempt, thinking.reserved)],
+        Stage::Acting { .. } => void_facts_if(run, run.actions().any(|action| action.may_run() && writes(action))),
+        Stage::Ready(_) | Stage::Verifying { .. } => Vec::new(),
+    };
+    events.push(Event::RunSuspended(RunSuspended { cause, detail }));
+    Ok(events)
+}
+
+// ---- claims ----
+
+fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
+    let mut events = vec![Event::RunClaimed(claimed)];
+    match &run.stage {
+        Stage::Thinking(thinking) => events.push(lost_call(run, thinking.attempt, thinking.reserved)),
+        Stage::Acting { actions, .. } => {
+            let wrote = actions.values().any(|action| matches!(action.life, Life::Started { .. }) && writes(action));
+            events.extend(void_facts_if(run, wrote));
+        }
+        Stage::Ready(_) | Stage::Verifying { .. } | Stage::Rest(_) => {}
+    }
+    let died = run.activity == crate::run::Activity::Claimed;
+    if died && run.barren_claims + 1 >= BARREN_CLAIMS_MAX && !matches!(run.stage, Stage::Rest(_)) {
+        let reason = format!(
+            "{BARREN_CLAIMS_MAX} claims in a row got nowhere: the process died each time; the last point was {}. Look at the log, mend the cause, then send it a message to go on.",
+            last_point(run)
+        );
+        events.push(ended(run, End::Failed(Failure::Poisoned), reason, None));
+    }
+    events
+}
+
+/// Where a run stands, in words.
+fn last_point(run: &Run) -> String {
+    match &run.stage {
+        Stage::Ready(ready) => format!("the model call {}.m{}", run.turn(), ready.attempts + 1),
+        Stage::Thinking(thinking) => format!("the model call {}", thinking.attempt),
+        Stage::Acting { actions, .. } => {
+            let live: Vec<_> = actions
+                .values()
+                .filter(|action| !matches!(action.life, Life::Ended(_)))
+                .map(|action| format!("{} {}", action.id, action.tool))
+                .collect();
+            format!("the actions {}", live.join(", "))
+        }
+        Stage::Verifying { .. } => "the acceptance checks".to_owned(),
+        Stage::Rest(ended) => format!("its end ({})", ended.end.state()),
+    }
+}
+
+/// A model call whose worker died: settled at its upper estimate, never released (`semantics.md` F2).
+fn lost_call(run: &Run, attempt: AttemptId, reserved: Reservation) -> Event {
+    let usage = Usage { input: reserved.input, output: reserved.output, ..Usage::default() };
+    Event::ModelFailed(ModelFailed {
+        attempt,
+        class: ModelErrorClass::Lost,
+        message: "The process that waited for the reply ended.".to_owned(),
+        status: None,
+        told: None,
+        usage,
+        settled: Settled::Estimated,
+        micros: reserved.micros,
+        next: AfterFailure::Retry { at: run.at },
+        partial: None,
+    })
+}
+
+// ---- inputs ----
+
+fn take_input(run: &Run, input: Input, now: Timestamp) -> Vec<Event> {
+    let id = input.id.clone();
+    match answer_input(run, input, now) {
+        Ok(events) => events,
+        Err(reason) => vec![Event::InputRefused(InputRefused { input: id, reason })],
+    }
+}
+
+fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, String> {
+    let Input { id: input, body, .. } = input;
+    let cancelled = match &run.stage {
+        Stage::Rest(ended) => ended.end == End::Cancelled,
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
+    };
+    let open_door = || if cancelled { Err("the run was cancelled; start a new one".to_owned()) } else { Ok(()) };
+    match body {
+        InputBody::Message(text) => {
+            open_door()?;
+            Ok(vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })])
+        }
+        InputBody::Cancel => match &run.stage {
+            Stage::Rest(ended) => Err(format!("the run has ended already: {}", ended.end.state())),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+                Ok(vec![Event::InputReceived(InputReceived { input, body: Received::Cancel })])
+            }
+        },
+        InputBody::Approve(approve) => {
+            held_question(run, approve.action, &approve.digest)?;
+            if approve.expires <= now {
+                return Err(format!("the approval of {} has expired; approve it again", approve.action));
+            }
+            Ok(vec![Event::ActionApproved(ActionApproved {
+                action: approve.action,
+                input,
+                digest: approve.digest,
+                by: approve.by,
+                door: approve.door,
+                expires: approve.expires,
+            })])
+        }
+        InputBody::Deny(deny) => {
+            held_question(run, deny.action, &deny.digest)?;
+            Ok(vec![Event::ActionDenied(ActionDenied {
+                action: deny.action,
+                input: Some(input),
+                by: deny.by,
+                door: Some(deny.door),
+                reason: deny.reason,
+            })])
+        }
+        InputBody::Settle(settle) => {
+            let action = run
+                .action(settle.action)
+                .filter(|action| action.is_uncertain())
+                .ok_or_else(|| format!("the outcome of {} is not unknown (any more)", settle.action))?;
+            let mut events = vec![Event::ActionSettled(ActionSettled {
+                action: settle.action,
+                truth: settle.truth.clone(),
+                by: SettledBy::Person { input, by: settle.by },
+            })];
+            events.extend(settled_facts(run, action, &settle.truth));
+            Ok(events)
+        }
+        InputBody::LateOutcome(late) => Ok(late_outcome(run, input, late)),
+        InputBody::Raise(raise) => {
+            open_door()?;
+            if raise.is_nothing() {
+                return Err("nothing to raise".to_owned());
+            }
+            Ok(vec![Event::BudgetRaised(BudgetRaised { input, raise })])
+        }
+        InputBody::SwitchModel(model) => {
+            open_door()?;
+            let in_flight = matches!(run.stage, Stage::Thinking(_));
+            if in_flight {
+                return Err("a model call is in flight; switch when it has ended".to_owned());
+            }
+            Ok(vec![Event::ModelSwitched(ModelSwitched { input, model })])
+        }
+    }
+}
+
+fn held_question(run: &Run, action: ActionId, asked: &Digest) -> Result<(), String> {
+    match run.action(action).map(|action| &action.life) {
+        Some(Life::Held { digest, .. }) if digest == asked => Ok(()),
+        Some(Life::Held { .. }) => {
+            Err(format!("what {action} would do has changed since the question was shown; look again and answer again"))
+        }
+        Some(
+            Life::Queued
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Unknown(_)
+            | Life::Ended(_),
+        )
+        | None => Err(format!("{action} does not wait for an approval (any more)")),
+    }
+}
+
+fn late_outcome(run: &Run, input: InputId, late: LateOutcome) -> Vec<Event> {
+    let doubted = run.action(late.action).filter(|action| action.is_uncertain() && action.attempts == late.attempt);
+    let truth = match &late.outcome {
+        Outcome::Done(result) => Some(Truth::Done(result.clone())),
+        Outcome::NotDone(_) => Some(Truth::NotDone),
+        Outcome::Error(_) | Outcome::Unknown(_) => None,
+    };
+    match (doubted, truth) {
+        (Some(action), Some(truth)) => {
+            let mut events = settled_facts(run, action, &truth);
+            events.insert(
+                0,
+                Event::ActionSettled(ActionSettled {
+                    action: late.action,
+                    truth,
+                    by: SettledBy::LateOutcome { input },
+                }),
+            );
+            events
+        }
+        (Some(_), None) | (None, _) => {
+            vec![Event::InputReceived(InputReceived { input, body: Received::LateOutcome(late) })]
+        }
+    }
+}
+
+fn settled_facts(run: &Run, action: &Action, truth: &Truth) -> Vec<Event> {
+    let mut events = void_facts_if(run, writes(action));
+    match truth {
+        Truth::Done(_) => events.extend(set_facts(run, action)),
+        Truth::NotDone => {}
+    }
+    events
+}
+
+// ---- model calls ----
+
+/// Upper estimate of the tokens in `bytes` of a request. Anchored on what the provider reported for the last one; what was
+/// added since, and a first request, at two bytes a token: dense code and CJK text stay under it.
+fn input_estimate(run: &Run, bytes: u64) -> u64 {
+    const BYTES_PER_TOKEN: u64 = 2;
+    match run.anchor {
+        Some(anchor) if anchor.tokens > 0 && bytes >= anchor.bytes => {
+            anchor.tokens + (bytes - anchor.bytes).div_ceil(BYTES_PER_TOKEN)
+        }
+        Some(_) | None => bytes.div_ceil(BYTES_PER_TOKEN),
+    }
+}
+
+/// A reply of fewer tokens is not worth asking for.
+const OUTPUT_MIN: u64 = 16;
+
+/// What a call of `bytes` may cost at most, or the budget it does not fit into.
+fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
+    let input = input_estimate(run, bytes);
+    let mut output = run.model.max_output;
+    let wanted = output.min(OUTPUT_MIN);
+    match run.limits.tokens {
+        Limit::Unlimited => {}
+        limit @ Limit::At(_) => {
+            output = output.min(limit.left(run.spent.usage.tokens()).saturating_sub(input));
+            if output < wanted {
+                return Err(BudgetKind::Tokens);
+            }
+        }
+    }
+    let Some(price) = run.model.price else { return Ok(Reservation { input, output, micros: 0 }) };
+    let cost = |output: u64| Usage { input, output, ..Usage::default() }.micros(&price);
+    match run.limits.micros {
+        Limit::Unlimited => {}
+        limit @ Limit::At(_) => {
+            let left = limit.left(run.spent.micros);
+            let for_output = u128::from(left.saturating_sub(cost(0))) * 1_000_000;
+            if price.output > 0 {
+                output = output.min(u64::try_from(for_output / u128::from(price.output)).unwrap_or(u64::MAX));
+            }
+            if cost(0) > left || output < wanted {
+                return Err(BudgetKind::Usd);
+            }
+        }
+    }
+    Ok(Reservation { input, output, micros: cost(output) })
+}
+
+/// The output tokens the next call of about `bytes` may ask for.
+pub fn output_allowance(run: &Run, bytes: u64) -> u64 {
+    reserve(run, bytes).map_or(0, |reserved| reserved.output)
+}
+
+fn request(run: &Run, attempt: AttemptId, purpose: Purpose, digest: Digest, bytes: u64) -> Result<Vec<Event>, Refusal> {
+    match &run.stage {
+        Stage::Rest(_) => return Err(Refusal::AtRest),
+        Stage::Ready(ready) if attempt.turn == run.turn() && attempt.attempt == ready.attempts + 1 => {}
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+            return Err(Refusal::Stale);
+        }
+    }
+    if owed::purpose(run) != purpose || owed::due_end(run).is_some() {
+        return Err(Refusal::Stale);
+    }
+    match reserve(run, bytes) {
+        Ok(reserved) => Ok(vec![Event::ModelRequested(ModelRequested {
+            attempt,
+            model: run.model.name.clone(),
+            purpose,
+            digest,
+            bytes,
+            reserved,
+        })]),
+        // The closing call is made if it still fits (`semantics.md` F3); reached twice, it does not.
+        Err(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
+    }
+}
+
+/// Why a whole reply is not taken: its class and what the model is told.
+fn unacceptable(reply: &Reply, purpose: Purpose) -> Option<(ModelErrorClass, String)> {
+    if purpose == Purpose::Closing {
+        return None;
+    }
+    let malformed = |told: String| Some((ModelErrorClass::Malformed, told));
+    match &reply.finish {
+        Finish::Refused => return Some((ModelErrorClass::ContentRefused, String::new())),
+        Finish::Length => {
+            return malformed(
+                "Your last reply was cut off by the output limit; nothing of it was used. Reply again, shorter: fewer or \
+                 smaller calls at a time."
+                    .to_owned(),
+            );
+        }
+        Finish::Other(reason) => {
+            let reason = if reason.is_empty() { "no finish reason" } else { reason };
+            return malformed(format!(
+                "Your last reply ended in an unexpected way ({}); nothing of it was used. Reply again.",
+                reason.chars().take(80).collect::<String>()
+            ));
+        }
+        Finish::Stop | Finish::ToolCalls => {}
+    }
+    if reply.calls.len() > CALLS_MAX {
+        return malformed(format!(
+            "Your last reply had {} tool calls; at most {CALLS_MAX} are taken at once, and none of them was run. Reply \
+             again with fewer.",
+            reply.calls.len()
+        ));
+    }
+    if reply.calls.is_empty() && reply.text.trim().is_empty() {
+        return malformed("Your last reply was empty. Call a tool, or give your answer.".to_owned());
+    }
+    None
+}
+
+#[expect(clippy::too_many_arguments, reason = "one per field of the command")]
+fn reply_arrived(
+    run: &Run,
+    attempt: AttemptId,
+    reply: Reply,
+    proposals: Vec<Proposal>,
+    judgement: Option<Judgement>,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    let Stage::Thinking(thinking) = &run.stage else { return Err(Refusal::Stale) };
+    if thinking.attempt != attempt {
+        return Err(Refusal::Stale);
+    }
+    if let Some((class, told)) = unacceptable(&reply, thinking.purpose) {
+        let message = match class {
+            ModelErrorClass::ContentRefused => format!("The model declined: {}", excerpt(&reply.text)),
+            ModelErrorClass::Malformed
+            | ModelErrorClass::Transient
+            | ModelErrorClass::RateLimited
+            | ModelErrorClass::Overloaded
+            | ModelErrorClass::Quota
+            | ModelErrorClass::Authentication
+            | ModelErrorClass::BadRequest
+            | ModelErrorClass::ContextExhausted
+            | ModelErrorClass::Lost
+            | ModelErrorClass::Script => told.clone(),
+        };
+        let failure = ModelFailure {
+            class,
+            message,
+            status: None,
+            retry_after_s: None,
+            billing: Billing::Perhaps,
+            usage: reply.usage,
+            partial: Payload::of(&reply).ok(),
+        };
+        return fail_model(run, attempt, failure, jitter, now);
+    }
+    let (usage, settled) = settle(reply.usage, Billing::Perhaps, thinking.reserved);
+    let micros = run.model.price.map_or(0, |price| usage.micros(&price));
+    let purpose = thinking.purpose;
+    let calls = reply.calls.clone();
+    let mut events = vec![Event::ModelReplied(ModelReplied { attempt, reply, usage, settled, micros })];
+    match purpose {
+        Purpose::Closing => {}
+        Purpose::Work if calls.is_empty() => {
+            // What arrived meanwhile must be seen before anything counts as the answer.
+            if run.pending.is_empty() {
+                events.extend(judgement.map(|judgement| match judgement {
+                    Judgement::Accepted(accepted) => Event::AnswerAccepted(AnswerAccepted { attempt, accepted }),
+                    Judgement::Refused(reason) => Event::AnswerRefused(AnswerRefused { attempt, reason }),
+                }));
+            }
+        }
+        Purpose::Work => events.extend(propose(run, &calls, proposals)),
+    }
+    Ok(events)
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(300).collect()
+}
+
+fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal>) -> Vec<Event> {
+    // Every call is proposed before any is ruled on: a turn closes when all its calls are told.
+    let mut events = Vec::new();
+    let mut rulings = Vec::new();
+    let mut taken = BTreeSet::new();
+    let mut by_tool: BTreeMap<ToolName, Vec<ActionId>> = BTreeMap::new();
+    for (index, proposal) in proposals.iter().enumerate() {
+        let id = ActionId(run.next_action().0 + u32::try_from(index).unwrap_or(u32::MAX));
+        by_tool.entry(proposal.tool.clone()).or_default().push(id);
+    }
+    for (index, (raw, proposal)) in calls.iter().zip(proposals).enumerate() {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let action = ActionId(run.next_action().0 + index);
+        let call = run.unique_call_id(&raw.id, action, &taken);
+        taken.insert(call.clone());
+        let spec = run.task.tool(&proposal.tool);
+        let after: Vec<_> = spec
+            .into_iter()
+            .flat_map(|spec| &spec.depends_on)
+            .flat_map(|tool| by_tool.get(tool).cloned().unwrap_or_default())
+            .filter(|other| *other != action)
+            .collect();
+        let builds_on_others = !after.is_empty();
+        events.push(Event::ActionProposed(ActionProposed {
+            action,
+            index,
+            tool: proposal.tool.clone(),
+            call,
+            effect: spec.map_or(EffectClass::Read, |spec| spec.effect),
+            args: proposal.args,
+            digest: proposal.digest,
+            key: proposal.key,
+            after,
+        }));
+        let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
+        match proposal.readiness {
+            Readiness::Refused(error) => rulings.push(refused(error)),
+            Readiness::Later => {}
+            Readiness::Ruled { .. } if builds_on_others => {}
+            Readiness::Ruled { ruling, question, asks } => {
+                if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
+                    rulings.push(refused(error));
+                } else {
+                    match ruling {
+                        Ruling::Allow { .. } => {}
+                        Ruling::Ask { rule, reason } => rulings.push(ask(action, question, rule, reason, asks)),
+                        Ruling::Deny { rule, reason } => rulings.push(refused(denied_by_rule(&rule, &reason))),
+                    }
+                }
+            }
+        }
+    }
+    events.extend(rulings);
+    events
+}
+
+/// Why a tool may not be called now: a fact it needs does not hold, or its calls are used up.
+fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
+    let spec = run.task.tool(tool)?;
+    if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
+        let providers: Vec<_> =
+            run.task.tools.iter().filter(|tool| tool.provides.contains(fact)).map(|tool| tool.name.as_str()).collect();
+        let hint = if providers.is_empty() {
+            "No tool of this task provides it.".to_owned()
+        } else {
+            format!("Call {} first, then this one in a later reply.", providers.join(" or "))
+        };
+        return Some(
+            ToolError::new(class::MISSING_FACT, format!("{tool} needs the fact \"{fact}\", which does not hold now."))
+                .hint(hint),
+        );
+    }
+    let used = run.calls.get(tool).copied().unwrap_or(0);
+    match spec.max_calls {
+        Some(max) if used >= max => Some(
+            ToolError::new(class::BUDGET, format!("{tool} may be called {max} times in this run, and has been."))
+                .hint("Go on with what you have."),
+        ),
+        Some(_) | None => None,
+    }
+}
+
+fn denied_by_rule(rule: &str, reason: &str) -> ToolError {
+    ToolError::new(class::DENIED, format!("Not run: denied by the rule {rule}. {reason}").trim_end().to_owned())
+        .hint("Do not repeat the call; go on without it, or do it another way.")
+}
+
+fn ask(action: ActionId, digest: Digest, rule: String, reason: String, asks: Asks) -> Event {
+    match asks {
+        Asks::Hold => Event::ActionHeld(ActionHeld { action, digest, rule, reason }),
+        Asks::Deny => {
+            unasked(action, format!("it needs a person's yes ({rule}) and nobody can be asked (--on-ask deny)"))
+        }
+    }
+}
+
+fn unasked(action: ActionId, reason: String) -> Event {
+    Event::ActionDenied(ActionDenied { action, input: None, by: "policy".to_owned(), door: None, reason: Some(reason) })
+}
+
+fn settle(reported: Option<Usage>, billing: Billing, reserved: Reservation) -> (Usage, Settled) {
+    match (reported, billing) {
+        (Some(usage), _) => (usage, Settled::Reported),
+        (None, Billing::Nothing) => (Usage::default(), Settled::Reported),
+        (None, Billing::Perhaps) => {
+            (Usage { input: reserved.input, output: reserved.output, ..Usage::default() }, Settled::Estimated)
+        }
+    }
+}
+
+fn fail_model(
+    run: &Run,
+    attempt: AttemptId,
+    failure: ModelFailure,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    let Stage::Thinking(thinking) = &run.stage else { return Err(Refusal::Stale) };
+    if thinking.attempt != attempt {
+        return Err(Refusal::Stale);
+    }
+    let (usage, settled) = settle(failure.usage, failure.billing, thinking.reserved);
+    let micros = run.model.price.map_or(0, |price| usage.micros(&price));
+    let mut told = None;
+    let next = match failure.class {
+        ModelErrorClass::Transient | ModelErrorClass::RateLimited | ModelErrorClass::Overloaded => {
+            if thinking.failures + 1 >= MODEL_FAILURES_MAX {
+                AfterFailure::Suspend
+            } else {
+                let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default().min(RETRY_AFTER_MAX);
+                AfterFailure::Retry { at: now.plus(backoff(thinking.failures, jitter).max(asked)) }
+            }
+        }
+        ModelErrorClass::Quota | ModelErrorClass::Authentication | ModelErrorClass::BadRequest => AfterFailure::Suspend,
+        ModelErrorClass::ContextExhausted => AfterFailure::ContextExhausted,
+        ModelErrorClass::ContentRefused => AfterFailure::Fail(Failure::ModelRefused),
+        ModelErrorClass::Malformed => {
+            told = Some(failure.message.clone());
+            if thinking.malformed + 1 >= MALFORMED_MAX {
+                AfterFailure::Fail(Failure::Protocol)
+            } else {
+                AfterFailure::Retry { at: now }
+            }
+        }
+        ModelErrorClass::Lost => AfterFailure::Retry { at: now },
+        ModelErrorClass::Script => AfterFailure::Fail(Failure::Script),
+    };
+    Ok(vec![Event::ModelFailed(ModelFailed {
+        attempt,
+        class: failure.class,
+        message: failure.message,
+        status: failure.status,
+        told,
+        usage,
+        settled,
+        micros,
+        next,
+        partial: failure.partial,
+    })])
+}
+
+/// Doubling waits, spread over half their length so that many runs do not come back together.
+fn backoff(failures: u32, jitter: u32) -> Duration {
+    let whole = BACKOFF_FIRST.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
+    let half = whole / 2;
+    half + half.mul_f64(f64::from(jitter % 1000) / 1000.0)
+}
+
+// ---- actions ----
+
+fn writes(action: &Action) -> bool {
+    action.effect != EffectClass::Read
+}
+
+/// Facts that a new write epoch voids.
+fn void_facts_if(run: &Run, wrote: bool) -> Vec<Event> {
+    if !wrote {
+        return Vec::new();
+    }
+    run.facts
+        .iter()
+        .filter(|(_, id)| run.evidence.get(id).is_some_and(|evidence| evidence.holds == crate::task::Holds::UntilWrite))
+        .map(|(fact, evidence)| Event::FactVoided(FactVoided { fact: fact.clone(), evidence: *evidence }))
+        .collect()
+}
+
+fn set_facts(run: &Run, action: &Action) -> Vec<Event> {
+    let provides = run.task.tool(&action.tool).map(|tool| tool.provides.as_slice()).unwrap_or_default();
+    provides.iter().map(|fact| Event::FactSet(FactSet { fact: fact.clone(), evidence: action.id.evidence() })).collect()
+}
+
+fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+    let action = match run.action(id) {
+        Some(action) if action.life == Life::Queued => action,
+        Some(_) | None => return Err(Refusal::Stale),
+    };
+    if run.winding.is_some() {
+        return Err(Refusal::NotDue);
+    }
+    let Some(spec) = run.task.tool(&action.tool) else { return Err(Refusal::Stale) };
+    // An attempt that may have happened is never "refused": what cannot be repeated stays unknown.
+    let refuse = |error: ToolError| {
+        let event = if action.requeued == Some(Requeue::Idempotent) {
+            finished(
+                action,
+                Outcome::Unknown(unknown(action, &format!("and it was not tried again: {}", error.message))),
+                How::Recovered,
+                0,
+            )
+        } else {
+            Event::ActionRefused(ActionRefused { action: id, error })
+        };
+        Ok(vec![event])
+    };
+    let failed_dependency = action.after.iter().find(|before| !run.action(**before).is_some_and(Action::is_done));
+    if let Some(before) = failed_dependency {
+        let message = format!("Not run: it depends on {before}, which did not succeed.");
+        return refuse(ToolError::new(class::DEPENDENCY, message).hint("Mend that call first."));
+    }
+    let first = action.attempts == 0;
+    if first {
+        if let Some(error) = missing_capability(run, &action.tool) {
+            return refuse(error);
+        }
+    }
+    let (ruling, question, asks) = match readiness {
+        Readiness::Refused(error) => return refuse(error),
+        Readiness::Later => return Err(Refusal::NotDue),
+        Readiness::Ruled { ruling, question, asks } => (ruling, question, asks),
+    };
+    match key {
+        KeyView::Free { .. } => {}
+        KeyView::Held { run: holder, action: other } => {
+            let message = format!(
+                "The same {} was started before ({other} of run {holder}) and its outcome is not known.",
+                spec.name
+            );
+            let hint = "Do not try again; find out what became of it, or ask the operator to settle it.";
+            return refuse(ToolError::new(class::UNKNOWN_OUTCOME, message).hint(hint));
+        }
+        KeyView::Done { run: holder, action: other, result } => {
+            let mut events =
+                vec![finished(action, Outcome::Done(result), How::Replayed { run: holder, action: other }, 0)];
+            if let Event::ActionFinished(finished) = &mut events[0] {
+                finished.attempt = 0;
+            }
+            events.extend(set_facts(run, action));
+            return Ok(events);
+        }
+        KeyView::Conflict { run: holder, action: other, fields } => {
+            let message = format!(
+                "{} was called before with the same key ({other} of run {holder}) but with other values for {}.",
+                spec.name,
+                fields.join(", ")
+            );
+            let hint =
+                "One key means one intent: use the earlier result, or another key if this is really another one.";
+            return refuse(ToolError::new(class::CONFLICT, message).hint(hint));
+        }
+    }
+    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
+        let mut events = refuse(
+            ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
+                .hint("Give your best answer from what you have."),
+        )?;
+        if run.closing == Closing::NotYet {
+            events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
+        }
+        return Ok(events);
+    }
+    if spec.cost_micros > 0 && run.limits.micros.left(run.spent.micros) < spec.cost_micros {
+        return refuse(ToolError::new(
+            class::BUDGET,
+            "Not run: its cost does not fit what is left of the run's money.",
+        ));
+    }
+    let rule = match ruling {
+        Ruling::Allow { rule } => rule,
+        Ruling::Deny { rule, reason } => return refuse(denied_by_rule(&rule, &reason)),
+        Ruling::Ask { rule, reason } => match &action.grant {
+            Some(grant) if grant.digest == question && (!first || now < grant.expires) => {
+                format!("approved by {}", grant.by)
+            }
+            Some(_) | None => return Ok(vec![ask(id, question, rule, reason, asks)]),
+        },
+    };
+    let times_freed = match key {
+        KeyView::Free { times_freed } => times_freed,
+        KeyView::Held { .. } | KeyView::Done { .. } | KeyView::Conflict { .. } => 0,
+    };
+    let mut events = void_facts_if(run, writes(action));
+    events.push(Event::ActionStarted(ActionStarted {
+        action: id,
+        attempt: action.attempts + 1,
+        fence: run.fence,
+        effect: action.effect,
+        rule,
+        idempotency_key: match action.effect {
+            EffectClass::External => Some(idempotency_key(run, action, times_freed)),
+            EffectClass::Read | EffectClass::Workspace => None,
+        },
+    }));
+    Ok(events)
+}
+
+/// What the receiver may recognise a repetition by (`semantics.md` D6). Never depends on the attempt.
+fn idempotency_key(run: &Run, action: &Action, times_freed: u32) -> Digest {
+    // An attempt that was made has it already.
+    if let Some(key) = &action.idempotency_key {
+        return key.clone();
+    }
+    let key_spec = run.task.tool(&action.tool).and_then(|tool| tool.key.as_ref());
+    match (&action.key, key_spec) {
+        (Some(key), Some(spec)) => {
+            let scope = key_scope(run, spec.scope);
+            Digest::of_parts([
+                b"key".as_slice(),
+                scope.as_bytes(),
+                action.tool.as_str().as_bytes(),
+                key.as_str().as_bytes(),
+                &times_freed.to_le_bytes(),
+            ])
+        }
+        (Some(_) | None, Some(_) | None) => {
+            Digest::of_parts([b"action".as_slice(), run.id.as_str().as_bytes(), action.id.to_string().as_bytes()])
+        }
+    }
+}
+
+/// The scope of a key in words: the root run's id, or the store.
+pub fn key_scope(run: &Run, scope: KeyScope) -> String {
+    match scope {
+        KeyScope::Run => format!("run:{}", run.id),
+        KeyScope::Store => "store".to_owned(),
+    }
+}
+
+fn finished(action: &Action, outcome: Outcome, how: How, cost_micros: u64) -> Event {
+    Event::ActionFinished(ActionFinished {
+        action: action.id,
+        attempt: action.attempts,
+        effect: action.effect,
+        outcome,
+        how,
+        cost_micros,
+    })
+}
+
+/// Ends an attempt, with the facts that follow from it.
+fn finish_events(run: &Run, action: &Action, outcome: Outcome, how: How, cost_micros: u64) -> Vec<Event> {
+    let done = matches!(outcome, Outcome::Done(_));
+    let mut events = void_facts_if(run, writes(action));
+    events.push(finished(action, outcome, how, cost_micros));
+    if done {
+        events.extend(set_facts(run, action));
+    }
+    events
+}
+
+fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec<Event>, Refusal> {
+    let action = run.action(id).ok_or(Refusal::Stale)?;
+    match action.life {
+        Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {
+            let cost = run.task.tool(&action.tool).map_or(0, |tool| tool.cost_micros);
+            Ok(finish_events(run, action, outcome, How::Observed, cost))
+        }
+        Life::Started { .. }
+        | Life::Queued
+        | Life::Held { .. }
+        | Life::Lost(_)
+        | Life::Doubtful(..)
+        | Life::Unknown(_)
+        | Life::Ended(_) => Err(Refusal::Stale),
+    }
+}
+
+fn unknown(action: &Action, more: &str) -> ToolError {
+    let message = format!("{} was started and it is not known whether it happened {more}", action.tool);
+    ToolError::new(class::UNKNOWN_OUTCOME, format!("{}.", message.trim_end().trim_end_matches('.')))
+        .hint("Do not repeat it. Find out by other means, or say that it is unknown.")
+}
+
+/// Recovery found all it can this time (`semantics.md` D5, D7).
+fn recover(
+    run: &Run,
+    id: ActionId,
+    attempt: u32,
+    probe: Option<ProbeAnswer>,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    let action = run.action(id).filter(|action| action.attempts == attempt).ok_or(Refusal::Stale)?;
+    let (doubt, own_error) = match &action.life {
+        Life::Lost(doubt) => (doubt, None),
+        Life::Doubtful(doubt, error) => (doubt, Some(error)),
+        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => {
+            return Err(Refusal::Stale);
+        }
+    };
+    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why })];
+    match action.effect {
+        EffectClass::Read if run.winding.is_some() => {
+            let error = ToolError::new(class::CANCELLED, "Given up: the run is being brought to rest.");
+            Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
+        }
+        EffectClass::Read => Ok(requeue(Requeue::Read)),
+        EffectClass::Workspace => {
+            let error = unknown(action, "completely: its process was cut off")
+                .hint("Look at the files it works on before you go on.");
+            Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
+        }
+        EffectClass::External => Ok(recover_external(run, action, doubt, own_error, probe, jitter, now)),
+    }
+}
+
+fn recover_external(
+    run: &Run,
+    action: &Action,
+    doubt: &Doubt,
+    own_error: Option<&ToolError>,
+    probe: Option<ProbeAnswer>,
+    jitter: u32,
+    now: Timestamp,
+) -> Vec<Event> {
+    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why })];
+    let tries_left = action.attempts < ATTEMPTS_MAX && run.winding.is_none();
+    let within_promise = run
+        .task
+        .tool(&action.tool)
+        .and_then(|tool| tool.idempotent)
+        .zip(action.first_start)
+        .is_some_and(|(promise, first)| now < first.plus(promise));
+    let stays_unknown = || {
+        let error = own_error.cloned().unwrap_or_else(|| unknown(action, "completely: its process was cut off"));
+        finish_events(run, action, Outcome::Unknown(error), How::Recovered, 0)
+    };
+    let without_answer = || if within_promise && tries_left { requeue(Requeue::Idempotent) } else { stays_unknown() };
+    match probe {
+        Some(ProbeAnswer::TookEffect(result)) => finish_events(run, action, Outcome::Done(result), How::Reconciled, 0),
+        Some(ProbeAnswer::NoEffect) => match own_error {
+            Some(error) => finish_events(run, action, Outcome::NotDone(error.clone()), How::Reconciled, 0),
+            None if tries_left => requeue(Requeue::NoEffect),
+            None => {
+                let error = ToolError::new(
+                    class::UNAVAILABLE,
+                    format!("{} was cut off {} times and never took effect.", action.tool, action.attempts),
+                );
+                finish_events(run, action, Outcome::NotDone(error), How::Reconciled, 0)
+            }
+        },
+        Some(answer @ ProbeAnswer::NoAnswer(_)) => {
+            let again = doubt.probes + 1 < PROBES_MAX && run.winding.is_none();
+            let retry_at = again.then(|| now.plus(backoff(doubt.probes + 1, jitter)));
+            let mut events = vec![Event::ActionProbed(ActionProbed {
+                action: action.id,
+                attempt: action.attempts,
+                answer,
+                retry_at,
+            })];
+            if !again {
+                events.extend(without_answer());
+            }
+            events
+        }
+        None => without_answer(),
+    }
+}
+
+// ---- proof and ends ----
+
+fn give_verdict(run: &Run, check: CheckName, round: u32, verdict: Verdict) -> Result<Vec<Event>, Refusal> {
+    match &run.stage {
+        Stage::Verifying { round: present, verdicts, .. }
+            if *present == round && verdicts.get(&check).is_some_and(Option::is_none) =>
+        {
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict })])
+        }
+        Stage::Verifying { .. } | Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {
+            Err(Refusal::Stale)
+        }
+    }
+}
+
+fn conclude(run: &Run, end: End) -> Event {
+    let reason = match &end {
+        End::Done(done) => match done.verified {
+            Some(true) => "every check passed".to_owned(),
+            Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
+        },
+        End::Exhausted(budget) => format!("the budget of {budget} is used up"),
+        End::Failed(failure) => failure_reason(run, *failure),
+        End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
+        End::Cancelled => "cancelled by the operator".to_owned(),
+    };
+    let remark = match &run.closing {
+        Closing::Over(_, remark) => remark.clone(),
+        Closing::NotYet | Closing::Owed(_) => None,
+    };
+    ended(run, end, reason, remark)
+}
+
+fn detail(run: &Run) -> &str {
+    match &run.stage {
+        Stage::Ready(ready) => &ready.detail,
+        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => "",
+    }
+}
+
+fn failure_reason(run: &Run, failure: Failure) -> String {
+    match failure {
+        Failure::Checks => format!("the acceptance checks did not pass in {} rounds", run.failed_rounds),
+        Failure::Answer => format!("the answer was refused {} times", run.answer_refusals),
+        Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),
+        Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
+        Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
+        Failure::Script => format!("the script does not fit the run: {}", detail(run)),
+    }
+}
+
+fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
+    let (done, undone, unknown) = owed::effects(run);
+    Event::RunEnded(Box::new(RunEnded { end, reason, remark, done, undone, unknown }))
+}
+
+/// The first event of a run.
+pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> Event {
+    Event::RunStarted(Box::new(RunStarted { run, task, binary: binary.to_owned() }))
+}
+
+/// The claim of a worker, as an event.
+pub fn claimed(fence: Fence, host: &str, boot: &str, pid: u32, binary: &str) -> RunClaimed {
+    RunClaimed { fence, host: host.to_owned(), boot: boot.to_owned(), pid, binary: binary.to_owned() }
+}

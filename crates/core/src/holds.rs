@@ -1,0 +1,86 @@
+//! Holds: which calls of one reply may run at the same time (`semantics.md` D11). Each call takes, in call order, a shared
+//! hold on what it reads and an exclusive one on what it writes.
+
+use crate::task::{EffectClass, ToolSpec};
+
+/// What a call keeps others from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    shared: Vec<Resource>,
+    exclusive: Vec<Resource>,
+}
+
+/// A part of the workspace: its path components up to the first pattern. Empty: all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Resource(Vec<String>);
+
+impl Resource {
+    fn whole() -> Self {
+        Self(Vec::new())
+    }
+
+    fn of_path(path: &str) -> Self {
+        let literal = |part: &&str| !part.contains(['*', '?', '[', '{']);
+        let absolute = path.starts_with('/').then(|| "/".to_owned());
+        let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".").take_while(literal);
+        Self(absolute.into_iter().chain(parts.map(str::to_owned)).collect())
+    }
+
+    /// One lies within the other.
+    fn overlaps(&self, other: &Resource) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine == theirs)
+    }
+}
+
+impl Hold {
+    /// What a call of this tool takes. Undeclared means the whole workspace; for a declared external tool, nothing.
+    pub fn of(tool: &ToolSpec) -> Self {
+        let paths = |declared: &Option<Vec<String>>, otherwise: Vec<Resource>| match declared {
+            Some(paths) => paths.iter().map(|path| Resource::of_path(path)).collect(),
+            None => otherwise,
+        };
+        match tool.effect {
+            EffectClass::Read => {
+                Self { shared: paths(&tool.reads, vec![Resource::whole()]), exclusive: paths(&tool.writes, Vec::new()) }
+            }
+            EffectClass::Workspace => Self {
+                shared: paths(&tool.reads, vec![Resource::whole()]),
+                exclusive: paths(&tool.writes, vec![Resource::whole()]),
+            },
+            EffectClass::External => {
+                Self { shared: paths(&tool.reads, Vec::new()), exclusive: paths(&tool.writes, Vec::new()) }
+            }
+        }
+    }
+
+    /// Whether the two may not be held at once.
+    pub fn conflicts(&self, other: &Hold) -> bool {
+        let hit = |exclusive: &[Resource], any: &[Resource]| {
+            exclusive.iter().any(|mine| any.iter().any(|theirs| mine.overlaps(theirs)))
+        };
+        hit(&self.exclusive, &other.exclusive)
+            || hit(&self.exclusive, &other.shared)
+            || hit(&other.exclusive, &self.shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(shared: &[&str], exclusive: &[&str]) -> Hold {
+        let paths = |paths: &[&str]| paths.iter().map(|path| Resource::of_path(path)).collect();
+        Hold { shared: paths(shared), exclusive: paths(exclusive) }
+    }
+
+    #[test]
+    fn a_writer_excludes_what_overlaps_and_nothing_else() {
+        assert!(hold(&[], &["src"]).conflicts(&hold(&["src/a.rs"], &[])));
+        assert!(hold(&[], &["src/**"]).conflicts(&hold(&["./src/a.rs"], &[])));
+        assert!(hold(&[], &["."]).conflicts(&hold(&[], &["docs"])));
+        assert!(!hold(&[], &["src/a.rs"]).conflicts(&hold(&["src/b.rs"], &["docs"])));
+        assert!(!hold(&["src"], &[]).conflicts(&hold(&["src"], &[])), "readers share");
+        assert!(!hold(&[], &[]).conflicts(&hold(&[], &["."])), "nothing held, nothing hindered");
+        assert!(!hold(&[], &["srcs"]).conflicts(&hold(&["src"], &[])), "by component, not by prefix of the text");
+    }
+}

@@ -1,0 +1,346 @@
+//! Duties: what a run still owes the world. Derived from the state and never stored, so that a restart finds them again.
+//!
+//! A duty that is owed and not in flight is to be performed; what is in flight and no longer owed is to be given up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::action::{Action, Ended, Life};
+use crate::budget::{BudgetKind, Limit};
+use crate::check::{Finding, Standing};
+use crate::event::{AfterFailure, Done, End, Failure, Requeue, Wait};
+use crate::holds::Hold;
+use crate::ids::{ActionId, AttemptId, CheckName};
+use crate::prompt::Purpose;
+use crate::run::{Closing, Run, Stage, Winding, WindingWhy};
+use crate::task::{EffectClass, OnUnknown, Overlap};
+use crate::time::Timestamp;
+
+/// Calls of one run that run at the same time. Enough to keep a reply's reads from queueing, few enough for a laptop.
+pub const PARALLEL_MAX: usize = 8;
+
+/// How long an external call may go on after a cancel or a time limit, if its own timeout is not shorter: long enough for
+/// most calls to end by themselves, which beats an unknown outcome (`semantics.md` E3).
+pub const CANCEL_GRACE: Duration = Duration::from_secs(30);
+
+/// Rounds of acceptance checks before the run is failed.
+pub const CHECK_ROUNDS_MAX: u32 = 5;
+
+/// Refused answers before the run is failed.
+pub const ANSWER_REFUSALS_MAX: u32 = 5;
+
+/// Work still owed. Its identity is its value: kind, owner, attempt.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Duty {
+    /// Encode and request the next model call.
+    Call { attempt: AttemptId, closing: bool },
+    /// A model call is journaled: its reply is awaited. Only what was sent under this claim can be in flight.
+    AwaitReply { attempt: AttemptId },
+    /// Rule on an action once more and start it.
+    Start { action: ActionId },
+    /// An action runs. Given up at `until`, if there is one.
+    AwaitAction { action: ActionId, attempt: u32, until: Option<Timestamp> },
+    /// Find out what became of a lost or doubtful action: end what is left of it, wait, ask. Not before `from`.
+    Recover { action: ActionId, attempt: u32, probe: u32, from: Option<Timestamp> },
+    /// Run an acceptance check.
+    Check { check: CheckName, round: u32 },
+    /// The run has come to its end: write it.
+    Conclude,
+    /// The run cannot go on here: write that it is suspended.
+    Suspend,
+    /// Nothing to do before then.
+    Wake { at: Timestamp },
+}
+
+/// Everything owed, in the order in which it is to be begun.
+pub fn owed(run: &Run) -> Vec<Duty> {
+    let mut duties = Vec::new();
+    if due_end(run).is_some() {
+        return vec![Duty::Conclude];
+    }
+    match &run.stage {
+        Stage::Rest(_) => return duties,
+        Stage::Ready(ready) => match ready.after {
+            Some(AfterFailure::Suspend) => return vec![Duty::Suspend],
+            Some(AfterFailure::Retry { at }) if at > run.at => duties.push(Duty::Wake { at }),
+            Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
+                duties.push(next_call(run, ready.attempts));
+            }
+        },
+        Stage::Thinking(thinking) => {
+            if run.winding.is_none() {
+                duties.push(Duty::AwaitReply { attempt: thinking.attempt });
+            }
+        }
+        Stage::Acting { .. } => duties.extend(acting(run)),
+        Stage::Verifying { round, verdicts, .. } => {
+            let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
+            duties.extend(next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round }));
+        }
+    }
+    duties.extend(time_limit(run).map(|at| Duty::Wake { at }));
+    duties
+}
+
+/// The model call that comes next. A retry that waited is owed once its time has come: see [`retry_due`].
+fn next_call(run: &Run, attempts: u32) -> Duty {
+    let attempt = AttemptId { turn: run.turn(), attempt: attempts + 1 };
+    Duty::Call { attempt, closing: purpose(run) == Purpose::Closing }
+}
+
+/// The call owed at `now`, where `owed` only says to wake up at its time.
+pub fn retry_due(run: &Run, now: Timestamp) -> Option<Duty> {
+    match &run.stage {
+        Stage::Ready(ready) => match ready.after {
+            Some(AfterFailure::Retry { at }) if now >= at && due_end(run).is_none() => {
+                Some(next_call(run, ready.attempts))
+            }
+            Some(
+                AfterFailure::Retry { .. }
+                | AfterFailure::Suspend
+                | AfterFailure::Fail(_)
+                | AfterFailure::ContextExhausted,
+            )
+            | None => None,
+        },
+        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => None,
+    }
+}
+
+/// What the next model call is for: the last turn of a budget of two or more is its closing call (`semantics.md` F3).
+pub fn purpose(run: &Run) -> Purpose {
+    let is_last_turn = match run.limits.turns {
+        Limit::At(turns) => turns >= 2 && run.spent.turns + 1 == turns,
+        Limit::Unlimited => false,
+    };
+    match run.closing {
+        Closing::Owed(_) | Closing::Over(..) => Purpose::Closing,
+        Closing::NotYet if is_last_turn => Purpose::Closing,
+        Closing::NotYet => Purpose::Work,
+    }
+}
+
+/// When working time or the deadline runs out, seen from the last event.
+fn time_limit(run: &Run) -> Option<Timestamp> {
+    if run.winding.is_some() || !waits(run).is_empty() {
+        return None;
+    }
+    let working = match run.limits.time_ms {
+        Limit::At(limit) => Some(run.at.plus(Duration::from_millis(limit.saturating_sub(run.spent.time_ms)))),
+        Limit::Unlimited => None,
+    };
+    working.into_iter().chain(run.limits.deadline).min()
+}
+
+/// Which time budget is used up at `now`.
+pub fn out_of_time(run: &Run, now: Timestamp) -> Option<BudgetKind> {
+    match (&run.stage, run.winding) {
+        (Stage::Rest(_), _) | (_, Some(_)) => None,
+        (Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. }, None) => {
+            if run.limits.deadline.is_some_and(|deadline| now >= deadline) {
+                Some(BudgetKind::Deadline)
+            } else if run.limits.time_ms.left(run.time_used(now)) == 0 {
+                Some(BudgetKind::Time)
+            } else {
+                None
+            }
+        }
+    }
+}
+
+fn acting(run: &Run) -> Vec<Duty> {
+    let Stage::Acting { actions, .. } = &run.stage else { return Vec::new() };
+    let mut duties = Vec::new();
+    let mut running = actions.values().filter(|action| action.may_run()).count();
+    let line = line(actions);
+    for action in line.iter().filter_map(|id| actions.get(id)) {
+        match &action.life {
+            Life::Queued => {
+                if run.winding.is_none() && running < PARALLEL_MAX && may_start(run, actions, &line, action) {
+                    running += 1;
+                    duties.push(Duty::Start { action: action.id });
+                }
+            }
+            Life::Started { .. } => duties.extend(await_action(run, action)),
+            Life::Lost(doubt) | Life::Doubtful(doubt, _) => duties.push(Duty::Recover {
+                action: action.id,
+                attempt: action.attempts,
+                probe: doubt.probes,
+                from: doubt.retry_at,
+            }),
+            Life::Held { .. } | Life::Unknown(_) | Life::Ended(_) => {}
+        }
+    }
+    duties
+}
+
+/// While the run is being brought to rest, reads and workspace calls are given up at once, external ones after a grace.
+fn await_action(run: &Run, action: &Action) -> Option<Duty> {
+    let until = match (run.winding, action.effect) {
+        (None, _) => None,
+        (Some(_), EffectClass::Read | EffectClass::Workspace) => return None,
+        (Some(Winding { since, .. }), EffectClass::External) => {
+            let timeout = run.task.tool(&action.tool).map_or(CANCEL_GRACE, |tool| tool.timeout);
+            Some(since.plus(timeout.min(CANCEL_GRACE)))
+        }
+    };
+    Some(Duty::AwaitAction { action: action.id, attempt: action.attempts, until })
+}
+
+/// Whether nothing of the same turn stands before this action: what it depends on, holds, and calls of its own tool.
+fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId], action: &Action) -> bool {
+    if !action.after.iter().all(|id| actions.get(id).is_none_or(is_over)) {
+        return false;
+    }
+    let Some(tool) = run.task.tool(&action.tool) else { return true };
+    let hold = Hold::of(tool);
+    order
+        .iter()
+        .take_while(|id| **id != action.id)
+        .filter_map(|id| actions.get(id))
+        .filter(|other| !is_over(other))
+        .all(|other| {
+            let same_tool = other.tool == action.tool;
+            let same_key = same_tool && other.key.is_some() && other.key == action.key;
+            let overlaps = tool.overlap == Overlap::OneAtATime && same_tool;
+            let conflicts = run.task.tool(&other.tool).is_some_and(|spec| Hold::of(spec).conflicts(&hold));
+            !(overlaps || conflicts || same_key)
+        })
+}
+
+/// Call order, but with what an action depends on before it. Holds are taken along this one line, so that waiting for a
+/// hold and waiting for a dependency can never go in a circle.
+fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
+    fn visit(id: ActionId, actions: &BTreeMap<ActionId, Action>, line: &mut Vec<ActionId>) {
+        let Some(action) = actions.get(&id) else { return };
+        if line.contains(&id) {
+            return;
+        }
+        for before in &action.after {
+            visit(*before, actions, line);
+        }
+        line.push(id);
+    }
+    let mut line = Vec::with_capacity(actions.len());
+    for id in actions.keys() {
+        visit(*id, actions, &mut line);
+    }
+    line
+}
+
+/// Nothing of it runs or will run: its hold is free.
+fn is_over(action: &Action) -> bool {
+    match action.life {
+        Life::Ended(_) | Life::Unknown(_) => true,
+        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
+    }
+}
+
+/// What the run waits for, if nothing can move without a person: all reasons at once. Empty: it is not waiting.
+pub fn waits(run: &Run) -> Vec<Wait> {
+    match &run.stage {
+        Stage::Acting { actions, .. } => {
+            if run.winding.is_some() || !acting(run).is_empty() {
+                return Vec::new();
+            }
+            actions
+                .values()
+                .filter_map(|action| match &action.life {
+                    Life::Held { .. } => Some(Wait::Approval(action.id)),
+                    Life::Unknown(_) if action.on_unknown == OnUnknown::Wait => Some(Wait::Unknown(action.id)),
+                    Life::Unknown(_)
+                    | Life::Queued
+                    | Life::Started { .. }
+                    | Life::Lost(_)
+                    | Life::Doubtful(..)
+                    | Life::Ended(_) => None,
+                })
+                .collect()
+        }
+        Stage::Verifying { verdicts, .. } => {
+            if run.winding.is_some() || verdicts.values().any(Option::is_none) {
+                return Vec::new();
+            }
+            run.open.keys().map(|id| Wait::Unknown(*id)).collect()
+        }
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
+    }
+}
+
+/// The end the run has come to, if it has.
+pub fn due_end(run: &Run) -> Option<End> {
+    if let Some(winding) = run.winding {
+        let end = match winding.why {
+            WindingWhy::Cancelled => End::Cancelled,
+            WindingWhy::OutOf(budget) => End::Exhausted(budget),
+        };
+        return nothing_in_flight(run).then_some(end);
+    }
+    match &run.stage {
+        Stage::Ready(ready) => match ready.after {
+            Some(AfterFailure::Fail(failure)) => Some(End::Failed(failure)),
+            Some(AfterFailure::ContextExhausted) => Some(End::ContextExhausted),
+            Some(AfterFailure::Retry { .. } | AfterFailure::Suspend) | None => {
+                refused_too_often(run).or(exhausted(run))
+            }
+        },
+        Stage::Verifying { accepted, verdicts, .. } => {
+            let passed = verdicts
+                .values()
+                .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
+            let proven = !verdicts.is_empty() || accepted.standing == Standing::Proven;
+            (passed && run.open.is_empty())
+                .then(|| End::Done(Done { accepted: accepted.clone(), verified: proven.then_some(true) }))
+        }
+        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
+    }
+}
+
+fn refused_too_often(run: &Run) -> Option<End> {
+    if run.failed_rounds >= CHECK_ROUNDS_MAX {
+        Some(End::Failed(Failure::Checks))
+    } else if run.answer_refusals >= ANSWER_REFUSALS_MAX {
+        Some(End::Failed(Failure::Answer))
+    } else {
+        None
+    }
+}
+
+fn exhausted(run: &Run) -> Option<End> {
+    if let Closing::Over(budget, _) = run.closing {
+        Some(End::Exhausted(budget))
+    } else if run.limits.turns.left(run.spent.turns) == 0 {
+        Some(End::Exhausted(BudgetKind::Turns))
+    } else if run.limits.model_calls.left(run.spent.model_calls) == 0 {
+        Some(End::Exhausted(BudgetKind::ModelCalls))
+    } else {
+        None
+    }
+}
+
+fn nothing_in_flight(run: &Run) -> bool {
+    match &run.stage {
+        Stage::Ready(_) | Stage::Verifying { .. } => true,
+        Stage::Thinking(_) | Stage::Rest(_) => false,
+        Stage::Acting { actions, .. } => actions.values().all(|action| match action.life {
+            Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
+            Life::Queued | Life::Held { .. } | Life::Unknown(_) | Life::Ended(_) => true,
+        }),
+    }
+}
+
+/// What an end says of the run's effects: done, not done, unknown.
+pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
+    let mut undone = Vec::new();
+    let mut unknown = Vec::new();
+    for action in run.actions() {
+        match &action.life {
+            Life::Queued if action.requeued == Some(Requeue::Idempotent) => unknown.push(action.id),
+            Life::Queued | Life::Held { .. } => undone.push(action.id),
+            Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
+            Life::Ended(Ended::Done { .. }) => {}
+            Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) => unknown.push(action.id),
+        }
+    }
+    (run.happened.clone(), undone, unknown)
+}

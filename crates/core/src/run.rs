@@ -1,0 +1,965 @@
+//! A run: what its events add up to. `apply` folds one event in and cannot fail; nothing else changes a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life};
+use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
+use crate::check::{Accepted, Finding, Verdict};
+use crate::event::{
+    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, ModelFailed,
+    ModelReplied, Received, Requeue, RunEnded, RunStarted, Settled,
+};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
+use crate::input::Truth;
+use crate::observe;
+use crate::outcome::{Outcome, ToolError, class};
+use crate::payload::Content;
+use crate::prompt::{Item, Purpose, WireCall};
+use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task};
+use crate::time::{Timestamp, millis};
+
+/// The state of one run. Read [`Stage`] first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub id: RunId,
+    pub task: Arc<Task>,
+    /// The system text, made once from the task.
+    pub system: Arc<str>,
+    /// The task's model, or the one switched to.
+    pub model: ModelSpec,
+    /// The task's limits, as raised.
+    pub limits: Limits,
+    pub spent: Spent,
+    pub stage: Stage,
+    /// Number and time of the last event.
+    pub head: Seq,
+    pub at: Timestamp,
+    pub started: Timestamp,
+    pub fence: Fence,
+    /// The conversation so far. Append-only.
+    pub history: Vec<Arc<Item>>,
+    /// Shown to the model after the observations of the present turn.
+    pub pending: Vec<Item>,
+    /// Actions of earlier turns whose outcome is still unknown; the model was told so.
+    pub open: BTreeMap<ActionId, Action>,
+    pub evidence: BTreeMap<EvidenceId, Evidence>,
+    /// Live facts and the evidence that set them.
+    pub facts: BTreeMap<FactName, EvidenceId>,
+    /// One entry per write epoch: the event that began it. The first began with the run.
+    pub epochs: Vec<Seq>,
+    /// Started calls per tool.
+    pub calls: BTreeMap<ToolName, u32>,
+    /// Workspace and external actions known to have happened.
+    pub happened: Vec<ActionId>,
+    /// The run is being brought to rest: nothing new starts.
+    pub winding: Option<Winding>,
+    pub closing: Closing,
+    pub activity: Activity,
+    /// What changed around the task since it started.
+    pub surroundings: BTreeSet<String>,
+    /// Claims that found a dead predecessor.
+    pub recoveries: u32,
+    /// Calls that ended in an error.
+    pub failed_calls: u32,
+    /// Claims in a row, each after a death, without anything achieved between them. An orderly stop is no death.
+    pub barren_claims: u32,
+    pub answer_refusals: u32,
+    pub failed_rounds: u32,
+    /// Rounds of acceptance begun.
+    pub rounds: u32,
+    /// The request and the input tokens it was reported to have: what later estimates build on.
+    pub anchor: Option<Anchor>,
+    next_action: u32,
+    call_ids: BTreeSet<String>,
+}
+
+/// What a run is doing, with exactly the data that needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// The next thing is a model call, or an end.
+    Ready(Ready),
+    /// A model call is journaled as sent.
+    Thinking(Thinking),
+    /// The calls of a reply, each with its own life.
+    Acting {
+        turn: TurnId,
+        actions: BTreeMap<ActionId, Action>,
+    },
+    /// An answer was accepted in form; the acceptance checks decide. None: not run yet.
+    Verifying {
+        round: u32,
+        accepted: Accepted,
+        verdicts: BTreeMap<CheckName, Option<Verdict>>,
+    },
+    Rest(Box<RunEnded>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// Attempts already made at this turn's call.
+    pub attempts: u32,
+    /// Failures of it since the last claim, and how many replies of it were malformed.
+    pub failures: u32,
+    pub malformed: u32,
+    /// What the last failure leads to.
+    pub after: Option<AfterFailure>,
+    /// The last failure in words.
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thinking {
+    pub attempt: AttemptId,
+    pub purpose: Purpose,
+    pub reserved: Reservation,
+    pub bytes: u64,
+    pub failures: u32,
+    pub malformed: u32,
+}
+
+/// Why nothing new is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Winding {
+    pub why: WindingWhy,
+    pub since: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindingWhy {
+    Cancelled,
+    /// Time or deadline.
+    OutOf(BudgetKind),
+}
+
+/// Where the run stands with the closing call of a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closing {
+    NotYet,
+    /// A budget was reached: the next call is the closing one, if it fits.
+    Owed(BudgetKind),
+    /// It was made, or did not fit: the run is exhausted.
+    Over(BudgetKind, Option<String>),
+}
+
+/// Whether a worker is at it, as far as the journal tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// Claimed; if nobody holds the claim, its worker died.
+    Claimed,
+    Parked,
+    Suspended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    pub bytes: u64,
+    pub tokens: u64,
+}
+
+/// What an action brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    pub tool: ToolName,
+    pub content: Content,
+    /// Index into [`Run::epochs`].
+    pub epoch: usize,
+    pub holds: Holds,
+    pub at: Timestamp,
+}
+
+impl Run {
+    /// A run at its first event.
+    pub fn new(started: &RunStarted, at: Timestamp) -> Self {
+        let task = Arc::new(started.task.clone());
+        Self {
+            id: started.run.clone(),
+            system: observe::system(&task).into(),
+            model: task.model.clone(),
+            limits: task.limits.clone(),
+            spent: Spent::default(),
+            stage: Stage::Ready(Ready::default()),
+            head: Seq(1),
+            at,
+            started: at,
+            fence: Fence(0),
+            history: vec![Arc::new(observe::user(&task.goal))],
+            pending: Vec::new(),
+            open: BTreeMap::new(),
+            evidence: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            epochs: vec![Seq(1)],
+            calls: BTreeMap::new(),
+            happened: Vec::new(),
+            winding: None,
+            closing: Closing::NotYet,
+            activity: Activity::Suspended,
+            surroundings: BTreeSet::new(),
+            recoveries: 0,
+            failed_calls: 0,
+            barren_claims: 0,
+            answer_refusals: 0,
+            failed_rounds: 0,
+            rounds: 0,
+            anchor: None,
+            next_action: 1,
+            call_ids: BTreeSet::new(),
+            task,
+        }
+    }
+
+    /// The turn that is going on or comes next.
+    pub fn turn(&self) -> TurnId {
+        match &self.stage {
+            Stage::Acting { turn, .. } => *turn,
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => {
+                TurnId(u32::try_from(self.spent.turns).unwrap_or(u32::MAX).saturating_add(1))
+            }
+        }
+    }
+
+    /// The id the next proposed action gets.
+    pub fn next_action(&self) -> ActionId {
+        ActionId(self.next_action)
+    }
+
+    /// An action that is still in play: of the present turn, or unsettled.
+    pub fn action(&self, id: ActionId) -> Option<&Action> {
+        match &self.stage {
+            Stage::Acting { actions, .. } => actions.get(&id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        }
+        .or_else(|| self.open.get(&id))
+    }
+
+    /// All actions still in play, in call order.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        let present = match &self.stage {
+            Stage::Acting { actions, .. } => Some(actions),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        };
+        self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
+    }
+
+    /// Actions nobody knows the outcome of.
+    pub fn uncertain(&self) -> impl Iterator<Item = &Action> {
+        self.actions().filter(|action| action.is_uncertain())
+    }
+
+    /// The event since which a piece of evidence is void; None while it is live.
+    pub fn void_since(&self, evidence: &Evidence) -> Option<Seq> {
+        match evidence.holds {
+            Holds::Run => None,
+            Holds::UntilWrite => self.epochs.get(evidence.epoch + 1).copied(),
+        }
+    }
+
+    pub fn fact_holds(&self, fact: &FactName) -> bool {
+        self.facts
+            .get(fact)
+            .and_then(|id| self.evidence.get(id))
+            .is_some_and(|evidence| self.void_since(evidence).is_none())
+    }
+
+    /// A call id no other call of this conversation has: the provider's own where that works.
+    pub fn unique_call_id(&self, given: &str, action: ActionId, taken: &BTreeSet<String>) -> String {
+        let is_free = |id: &str| !self.call_ids.contains(id) && !taken.contains(id);
+        let plain = !given.is_empty() && given.len() <= 64 && given.bytes().all(|b| b.is_ascii_graphic());
+        if plain && is_free(given) {
+            return given.to_owned();
+        }
+        let mut id = format!("call_{action}");
+        while !is_free(&id) {
+            id.push('_');
+        }
+        id
+    }
+
+    /// The right to run a start that has just been journaled. None if it is not this claim's, or is over already.
+    pub fn clear(&self, started: &ActionStarted) -> Option<Cleared> {
+        let action = self.action(started.action)?;
+        match &action.life {
+            Life::Started { fence, .. }
+                if *fence == started.fence && *fence == self.fence && action.attempts == started.attempt =>
+            {
+                Some(Cleared::new(self.attempt(action, started.idempotency_key.clone())))
+            }
+            Life::Started { .. }
+            | Life::Queued
+            | Life::Held { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Unknown(_)
+            | Life::Ended(_) => None,
+        }
+    }
+
+    /// What a reconcile command is told about an action's last attempt.
+    pub fn attempt(&self, action: &Action, idempotency_key: Option<Digest>) -> Attempt {
+        Attempt {
+            run: self.id.clone(),
+            action: action.id,
+            tool: action.tool.clone(),
+            args: action.args.clone(),
+            number: action.attempts,
+            fence: self.fence,
+            idempotency_key,
+        }
+    }
+
+    /// Whether time passes on the run's own account.
+    fn is_working(&self) -> bool {
+        match self.stage {
+            Stage::Rest(_) => false,
+            Stage::Ready(_) | Stage::Thinking(_) => self.activity == Activity::Claimed,
+            Stage::Acting { .. } | Stage::Verifying { .. } => {
+                self.activity == Activity::Claimed && crate::owed::waits(self).is_empty()
+            }
+        }
+    }
+
+    /// Working time used up at `now`, in milliseconds.
+    pub fn time_used(&self, now: Timestamp) -> u64 {
+        let running = if self.is_working() { millis(now.since(self.at)) } else { 0 };
+        self.spent.time_ms.saturating_add(running)
+    }
+
+    // ---- folding ----
+
+    /// Folds one event in. `seq` and `at` are its envelope's.
+    pub fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
+        if !matches!(event, Event::RunClaimed(_)) {
+            self.spent.time_ms = self.time_used(at);
+        }
+        self.head = seq;
+        self.at = at;
+        match event {
+            Event::RunStarted(_) => {}
+            Event::RunClaimed(claimed) => self.claimed(claimed.fence),
+            Event::InputReceived(received) => {
+                self.barren_claims = 0;
+                match &received.body {
+                    Received::Message(text) => self.message(text),
+                    Received::Cancel => {
+                        self.winding = Some(Winding { why: WindingWhy::Cancelled, since: at });
+                    }
+                    Received::LateOutcome(_) => {}
+                }
+            }
+            Event::InputRefused(_) => {}
+            Event::ModelRequested(requested) => {
+                let ready = self.ready().cloned().unwrap_or_default();
+                self.spent.model_calls += 1;
+                self.stage = Stage::Thinking(Thinking {
+                    attempt: requested.attempt,
+                    purpose: requested.purpose,
+                    reserved: requested.reserved,
+                    bytes: requested.bytes,
+                    failures: ready.failures,
+                    malformed: ready.malformed,
+                });
+            }
+            Event::ModelReplied(replied) => self.replied(replied),
+            Event::ModelFailed(failed) => self.model_failed(failed),
+            Event::ModelSwitched(switched) => {
+                self.barren_claims = 0;
+                self.model = switched.model.clone();
+                self.anchor = None;
+                self.reopen("Another model goes on with this run.");
+            }
+            Event::ActionProposed(proposed) => self.proposed(proposed),
+            Event::ActionRefused(refused) => {
+                self.failed_calls += 1;
+                self.end_action(refused.action, Ended::Refused(refused.error.clone()));
+            }
+            Event::ActionHeld(held) => {
+                let (digest, rule, reason) = (held.digest.clone(), held.rule.clone(), held.reason.clone());
+                self.change(held.action, |action| {
+                    action.grant = None;
+                    action.life = Life::Held { digest, rule, reason };
+                });
+            }
+            Event::ActionApproved(approved) => {
+                self.barren_claims = 0;
+                let grant =
+                    Grant { digest: approved.digest.clone(), expires: approved.expires, by: approved.by.clone() };
+                self.change(approved.action, |action| {
+                    action.grant = Some(grant);
+                    action.life = Life::Queued;
+                });
+            }
+            Event::ActionDenied(denied) => {
+                self.barren_claims = 0;
+                let mut message = format!("Not run: denied by {}.", denied.by);
+                if let Some(reason) = &denied.reason {
+                    message.push_str(&format!(" Reason: {reason}"));
+                }
+                let error = ToolError::new(class::DENIED, message)
+                    .hint("Do not repeat the call unchanged; go on without it, or do it another way.");
+                self.failed_calls += 1;
+                self.end_action(denied.action, Ended::Refused(error));
+            }
+            Event::ActionStarted(started) => self.action_started(started),
+            Event::ActionRequeued(requeued) => {
+                let why = requeued.why;
+                self.change(requeued.action, |action| {
+                    action.requeued = Some(why);
+                    action.life = Life::Queued;
+                });
+            }
+            Event::ActionProbed(probed) => {
+                self.change(probed.action, |action| match &mut action.life {
+                    Life::Lost(doubt) | Life::Doubtful(doubt, _) => {
+                        doubt.probes += 1;
+                        doubt.retry_at = probed.retry_at;
+                    }
+                    Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => {}
+                });
+            }
+            Event::ActionFinished(finished) => self.action_finished(finished),
+            Event::ActionSettled(settled) => self.action_settled(settled),
+            Event::AnswerAccepted(accepted) => {
+                self.rounds += 1;
+                let verdicts = self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect();
+                self.stage = Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts };
+            }
+            Event::AnswerRefused(refused) => {
+                self.answer_refusals += 1;
+                self.tell(observe::note(&format!(
+                    "Your answer was not accepted: {}\nReply again: with tool calls if you need them, else with the \
+                     corrected answer.",
+                    refused.reason
+                )));
+            }
+            Event::CheckFinished(finished) => self.check_finished(finished),
+            Event::FactSet(set) => {
+                self.facts.insert(set.fact.clone(), set.evidence);
+            }
+            Event::FactVoided(voided) => {
+                self.facts.remove(&voided.fact);
+            }
+            Event::BudgetReached(reached) => match reached.budget {
+                budget @ (BudgetKind::Time | BudgetKind::Deadline) => {
+                    if self.winding.is_none() {
+                        self.winding = Some(Winding { why: WindingWhy::OutOf(budget), since: at });
+                    }
+                }
+                budget @ (BudgetKind::Turns
+                | BudgetKind::ModelCalls
+                | BudgetKind::ToolCalls
+                | BudgetKind::Tokens
+                | BudgetKind::Usd) => {
+                    self.closing = match self.closing {
+                        Closing::NotYet => Closing::Owed(budget),
+                        Closing::Owed(budget) | Closing::Over(budget, _) => Closing::Over(budget, None),
+                    };
+                }
+            },
+            Event::BudgetRaised(raised) => {
+                self.barren_claims = 0;
+                let raise = &raised.raise;
+                let limits = &mut self.limits;
+                limits.turns = limits.turns.raised(raise.turns);
+                limits.model_calls = limits.model_calls.raised(raise.model_calls);
+                limits.tool_calls = limits.tool_calls.raised(raise.tool_calls);
+                limits.tokens = limits.tokens.raised(raise.tokens);
+                limits.micros = limits.micros.raised(raise.micros);
+                limits.time_ms = limits.time_ms.raised(raise.time_ms);
+                self.closing = Closing::NotYet;
+                if matches!(self.winding, Some(Winding { why: WindingWhy::OutOf(_), .. })) {
+                    self.winding = None;
+                }
+                self.reopen("The budget was raised. Go on.");
+            }
+            Event::SurroundingsChanged(changed) => {
+                self.surroundings.extend(changed.changed.iter().cloned());
+            }
+            Event::RunParked(_) => self.activity = Activity::Parked,
+            Event::RunSuspended(_) => {
+                self.lose_started();
+                self.activity = Activity::Suspended;
+            }
+            Event::RunEnded(ended) => self.ended(ended),
+        }
+    }
+
+    fn claimed(&mut self, fence: Fence) {
+        let died = self.activity == Activity::Claimed && !matches!(self.stage, Stage::Rest(_));
+        if died {
+            self.recoveries += 1;
+            self.barren_claims += 1;
+        } else {
+            self.barren_claims = 1;
+        }
+        self.fence = fence;
+        self.activity = Activity::Claimed;
+        self.lose_started();
+        match &mut self.stage {
+            Stage::Verifying { verdicts, .. } => verdicts.values_mut().for_each(|verdict| *verdict = None),
+            Stage::Ready(ready) => {
+                ready.failures = 0;
+                if ready.after == Some(AfterFailure::Suspend) {
+                    ready.after = None;
+                }
+            }
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {}
+        }
+    }
+
+    /// Turns every running action into a lost one (`semantics.md` C1).
+    fn lose_started(&mut self) {
+        let at = self.at;
+        let mut wrote = false;
+        if let Stage::Acting { actions, .. } = &mut self.stage {
+            for action in actions.values_mut() {
+                if let Life::Started { at: started, .. } = action.life {
+                    wrote |= action.effect != EffectClass::Read;
+                    action.life = Life::Lost(Doubt { started, since: at, probes: 0, retry_at: None });
+                }
+            }
+        }
+        if wrote {
+            self.begin_epoch();
+        }
+    }
+
+    fn message(&mut self, text: &str) {
+        let item = observe::user(text);
+        match &self.stage {
+            Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push(item),
+            Stage::Ready(_) => self.tell(item),
+            Stage::Verifying { .. } | Stage::Rest(_) => {
+                self.forget_refusals();
+                self.stage = Stage::Ready(Ready::default());
+                self.show_pending();
+                self.tell(item);
+            }
+        }
+    }
+
+    /// Leaves a rest that is not `done` or `cancelled`, with a word to the model on why.
+    fn reopen(&mut self, why: &str) {
+        let reopens = match &self.stage {
+            Stage::Rest(ended) => match ended.end {
+                End::Exhausted(_) | End::Failed(_) | End::ContextExhausted => true,
+                End::Done(_) | End::Cancelled => false,
+            },
+            Stage::Ready(ready) => {
+                // A failure that another model or more budget may mend.
+                let stuck = ready.after.is_some();
+                if stuck {
+                    self.stage = Stage::Ready(Ready { attempts: ready.attempts, ..Ready::default() });
+                }
+                false
+            }
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
+        };
+        if reopens {
+            self.forget_refusals();
+            self.stage = Stage::Ready(Ready::default());
+            self.show_pending();
+            self.tell(observe::note(why));
+        }
+    }
+
+    fn forget_refusals(&mut self) {
+        self.answer_refusals = 0;
+        self.failed_rounds = 0;
+    }
+
+    fn tell(&mut self, item: Item) {
+        self.history.push(Arc::new(item));
+    }
+
+    fn ready(&self) -> Option<&Ready> {
+        match &self.stage {
+            Stage::Ready(ready) => Some(ready),
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        }
+    }
+
+    fn spend(&mut self, usage: &Usage, micros: u64) {
+        self.spent.usage.add(usage);
+        self.spent.micros = self.spent.micros.saturating_add(micros);
+    }
+
+    fn replied(&mut self, replied: &ModelReplied) {
+        self.barren_claims = 0;
+        self.spend(&replied.usage, replied.micros);
+        let turn = self.turn();
+        let (purpose, bytes) = match &self.stage {
+            Stage::Thinking(thinking) => (thinking.purpose, thinking.bytes),
+            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => (Purpose::Work, 0),
+        };
+        match replied.settled {
+            Settled::Reported => {
+                let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
+                self.anchor = Some(Anchor { bytes, tokens });
+            }
+            Settled::Estimated => {}
+        }
+        self.spent.turns += 1;
+        self.stage = Stage::Ready(Ready::default());
+        let reply = &replied.reply;
+        match purpose {
+            Purpose::Work if !reply.calls.is_empty() => {
+                self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
+                // The calls join the text when they are proposed, in the same batch.
+                self.tell(Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.arguments_of(reply);
+            }
+            Purpose::Work => {
+                self.tell(Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.show_pending();
+            }
+            Purpose::Closing => {
+                let remark = (!reply.text.is_empty()).then(|| reply.text.clone());
+                if let Some(text) = &remark {
+                    self.tell(Item::Assistant { text: text.clone(), calls: Vec::new() });
+                }
+                self.show_pending();
+                let budget = match self.closing {
+                    Closing::Owed(budget) | Closing::Over(budget, _) => budget,
+                    Closing::NotYet => BudgetKind::Turns,
+                };
+                self.closing = Closing::Over(budget, remark);
+            }
+        }
+    }
+
+    /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
+    fn arguments_of(&mut self, reply: &crate::outcome::Reply) {
+        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut) {
+            *calls = reply
+                .calls
+                .iter()
+                .map(|call| WireCall {
+                    id: String::new(),
+                    name: wire_name(&call.name),
+                    arguments: wire_arguments(&call.arguments),
+                })
+                .collect();
+        }
+    }
+
+    fn proposed(&mut self, proposed: &ActionProposed) {
+        self.next_action = proposed.action.0 + 1;
+        self.call_ids.insert(proposed.call.clone());
+        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut)
+            && let Some(call) = calls.get_mut(proposed.index as usize)
+        {
+            call.id = proposed.call.clone();
+        }
+        let on_unknown = self.task.tool(&proposed.tool).map_or(OnUnknown::Wait, |tool| tool.on_unknown);
+        if let Stage::Acting { turn, actions } = &mut self.stage {
+            let action = Action {
+                id: proposed.action,
+                turn: *turn,
+                tool: proposed.tool.clone(),
+                call: proposed.call.clone(),
+                effect: proposed.effect,
+                args: proposed.args.clone(),
+                digest: proposed.digest.clone(),
+                key: proposed.key.clone(),
+                after: proposed.after.clone(),
+                on_unknown,
+                first_start: None,
+                attempts: 0,
+                epoch: 0,
+                idempotency_key: None,
+                requeued: None,
+                grant: None,
+                life: Life::Queued,
+            };
+            actions.insert(proposed.action, action);
+        }
+    }
+
+    fn model_failed(&mut self, failed: &ModelFailed) {
+        self.spend(&failed.usage, failed.micros);
+        let (failures, malformed) = match &self.stage {
+            Stage::Thinking(thinking) => (thinking.failures, thinking.malformed),
+            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => (0, 0),
+        };
+        let (failures, malformed) = match failed.class {
+            crate::outcome::ModelErrorClass::Malformed => (failures, malformed + 1),
+            crate::outcome::ModelErrorClass::Lost => (failures, malformed),
+            crate::outcome::ModelErrorClass::Transient
+            | crate::outcome::ModelErrorClass::RateLimited
+            | crate::outcome::ModelErrorClass::Overloaded
+            | crate::outcome::ModelErrorClass::Quota
+            | crate::outcome::ModelErrorClass::Authentication
+            | crate::outcome::ModelErrorClass::BadRequest
+            | crate::outcome::ModelErrorClass::ContextExhausted
+            | crate::outcome::ModelErrorClass::ContentRefused
+            | crate::outcome::ModelErrorClass::Script => (failures + 1, malformed),
+        };
+        if let Some(told) = &failed.told {
+            self.tell(observe::note(told));
+        }
+        self.stage = Stage::Ready(Ready {
+            attempts: failed.attempt.attempt,
+            failures,
+            malformed,
+            after: Some(failed.next),
+            detail: failed.message.clone(),
+        });
+        self.show_pending();
+    }
+
+    fn change(&mut self, id: ActionId, change: impl FnOnce(&mut Action)) {
+        let present = match &mut self.stage {
+            Stage::Acting { actions, .. } => actions.get_mut(&id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        };
+        if let Some(action) = present.or(self.open.get_mut(&id)) {
+            change(action);
+        }
+        self.close_turn_if_told();
+    }
+
+    fn begin_epoch(&mut self) {
+        self.epochs.push(self.head);
+    }
+
+    fn action_started(&mut self, started: &ActionStarted) {
+        if started.effect != EffectClass::Read {
+            self.begin_epoch();
+        }
+        let (at, epoch) = (self.at, self.epochs.len() - 1);
+        let mut first_call_of = None;
+        self.change(started.action, |action| {
+            if action.attempts == 0 {
+                first_call_of = Some(action.tool.clone());
+            }
+            action.attempts = started.attempt;
+            action.first_start.get_or_insert(at);
+            action.epoch = epoch;
+            action.requeued = None;
+            action.idempotency_key = started.idempotency_key.clone();
+            action.life = Life::Started { fence: started.fence, at };
+        });
+        if let Some(tool) = first_call_of {
+            self.spent.tool_calls += 1;
+            *self.calls.entry(tool).or_default() += 1;
+        }
+    }
+
+    fn action_finished(&mut self, finished: &ActionFinished) {
+        self.barren_claims = 0;
+        self.spent.micros = self.spent.micros.saturating_add(finished.cost_micros);
+        if finished.effect != EffectClass::Read && finished.attempt > 0 {
+            self.begin_epoch();
+        }
+        if finished.attempt == 0 {
+            // A replayed result counts as a call (`semantics.md` G2).
+            let tool = self.action(finished.action).map(|action| action.tool.clone());
+            self.spent.tool_calls += 1;
+            if let Some(tool) = tool {
+                *self.calls.entry(tool).or_default() += 1;
+            }
+        }
+        let at = self.at;
+        match &finished.outcome {
+            Outcome::Done(result) => {
+                self.keep_evidence(finished.action, finished.effect, result);
+                let done = Ended::Done { result: result.clone(), how: finished.how.clone(), at };
+                if finished.effect != EffectClass::Read {
+                    self.happened.push(finished.action);
+                }
+                self.end_action(finished.action, done);
+            }
+            Outcome::Error(error) => {
+                self.failed_calls += 1;
+                self.end_action(finished.action, Ended::Error(error.clone()));
+            }
+            Outcome::NotDone(error) => {
+                self.failed_calls += 1;
+                self.end_action(finished.action, Ended::NotDone(error.clone()));
+            }
+            Outcome::Unknown(error) => {
+                let can_find_out = self.task.tool_of(self.action(finished.action)).is_some_and(|tool| {
+                    finished.how == crate::event::How::Observed
+                        && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
+                });
+                if !can_find_out {
+                    self.failed_calls += 1;
+                }
+                let error = error.clone();
+                self.change(finished.action, |action| {
+                    let started = match action.life {
+                        Life::Started { at, .. } => at,
+                        Life::Queued
+                        | Life::Held { .. }
+                        | Life::Lost(_)
+                        | Life::Doubtful(..)
+                        | Life::Unknown(_)
+                        | Life::Ended(_) => at,
+                    };
+                    action.life = if can_find_out {
+                        Life::Doubtful(Doubt { started, since: at, probes: 0, retry_at: None }, error)
+                    } else {
+                        Life::Unknown(error)
+                    };
+                });
+            }
+        }
+    }
+
+    fn keep_evidence(&mut self, id: ActionId, effect: EffectClass, result: &Content) {
+        let Some(action) = self.action(id) else { return };
+        let Some(tool) = self.task.tool(&action.tool) else { return };
+        let epoch = match effect {
+            // A read is as old as the moment it began: what was written meanwhile voids it.
+            EffectClass::Read => action.epoch,
+            EffectClass::Workspace | EffectClass::External => self.epochs.len() - 1,
+        };
+        let evidence =
+            Evidence { tool: tool.name.clone(), content: result.clone(), epoch, holds: tool.holds, at: self.at };
+        self.evidence.insert(id.evidence(), evidence);
+    }
+
+    fn end_action(&mut self, id: ActionId, ended: Ended) {
+        self.change(id, |action| action.life = Life::Ended(ended));
+    }
+
+    fn action_settled(&mut self, settled: &ActionSettled) {
+        self.barren_claims = 0;
+        let id = settled.action;
+        let Some(action) = self.action(id) else { return };
+        let (effect, tool, was_told) = (action.effect, action.tool.clone(), self.open.contains_key(&id));
+        if effect != EffectClass::Read {
+            self.begin_epoch();
+        }
+        let at = self.at;
+        let (ended, word, result) = match &settled.truth {
+            Truth::Done(result) => {
+                self.keep_evidence(id, effect, result);
+                if effect != EffectClass::Read {
+                    self.happened.push(id);
+                }
+                (Ended::Done { result: result.clone(), how: crate::event::How::Recovered, at }, "done", Some(result))
+            }
+            Truth::NotDone => {
+                let error = ToolError::new(class::UNKNOWN_OUTCOME, "It is known by now that this did not happen.");
+                (Ended::NotDone(error), "not done", None)
+            }
+        };
+        if was_told {
+            self.open.remove(&id);
+            let item = observe::update(id, &tool, word, result);
+            match &self.stage {
+                Stage::Ready(_) => self.tell(item),
+                Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                    self.pending.push(item);
+                }
+            }
+        } else {
+            self.end_action(id, ended);
+        }
+    }
+
+    fn check_finished(&mut self, finished: &CheckFinished) {
+        self.barren_claims = 0;
+        let Stage::Verifying { verdicts, .. } = &mut self.stage else { return };
+        verdicts.insert(finished.check.clone(), Some(finished.verdict.clone()));
+        if verdicts.values().any(Option::is_none) {
+            return;
+        }
+        let failed: Vec<_> = verdicts
+            .iter()
+            .filter_map(|(name, verdict)| verdict.as_ref().map(|verdict| (name.clone(), verdict.clone())))
+            .filter(|(_, verdict)| verdict.finding == Finding::Failed)
+            .collect();
+        if failed.is_empty() {
+            return;
+        }
+        self.failed_rounds += 1;
+        self.stage = Stage::Ready(Ready::default());
+        let mut text = String::from("Your work was not accepted. These checks failed:");
+        for (name, verdict) in &failed {
+            let status = verdict.exit_status.map_or("no exit status".to_owned(), |status| format!("exit {status}"));
+            let evidence = match &verdict.evidence {
+                Content::Inline(payload) => payload.read::<String>().unwrap_or_else(|_| payload.as_str().to_owned()),
+                Content::Blob(blob) => blob.shown.clone(),
+            };
+            text.push_str(&format!("\n- {name} ({status}):\n{}", evidence.trim_end()));
+        }
+        text.push_str("\nMend what is wrong, then answer again.");
+        let item = observe::note(&text.replace("<longrein", "&lt;longrein").replace("</longrein", "&lt;/longrein"));
+        self.tell(item);
+        self.show_pending();
+    }
+
+    fn ended(&mut self, ended: &RunEnded) {
+        if let Stage::Acting { actions, .. } = &mut self.stage {
+            for action in actions.values_mut() {
+                let never_ran = match action.life {
+                    Life::Queued | Life::Held { .. } => action.requeued != Some(Requeue::Idempotent),
+                    Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) | Life::Ended(_) => {
+                        false
+                    }
+                };
+                if never_ran {
+                    let error = ToolError::new(class::CANCELLED, "Not run: the run was brought to rest before.");
+                    action.life = Life::Ended(Ended::Refused(error));
+                } else if !matches!(action.life, Life::Ended(_) | Life::Unknown(_)) {
+                    let error =
+                        ToolError::new(class::UNKNOWN_OUTCOME, "The run was brought to rest before it was known.");
+                    action.life = Life::Unknown(error);
+                }
+            }
+            self.close_turn();
+        }
+        self.stage = Stage::Rest(Box::new(ended.clone()));
+        self.winding = None;
+        self.activity = Activity::Suspended;
+    }
+
+    fn close_turn_if_told(&mut self) {
+        if let Stage::Acting { actions, .. } = &self.stage
+            && !actions.is_empty()
+            && actions.values().all(Action::is_told)
+        {
+            self.close_turn();
+        }
+    }
+
+    /// Gives every action of the turn its observation, in call order, then what came in meanwhile.
+    fn close_turn(&mut self) {
+        let before = std::mem::replace(&mut self.stage, Stage::Ready(Ready::default()));
+        let Stage::Acting { actions, .. } = before else {
+            self.stage = before;
+            return;
+        };
+        for (id, action) in actions {
+            self.history.push(Arc::new(observe::observation(&action, self.at)));
+            if action.is_uncertain() {
+                self.open.insert(id, action);
+            }
+        }
+        self.show_pending();
+    }
+
+    fn show_pending(&mut self) {
+        if matches!(self.stage, Stage::Acting { .. }) {
+            return;
+        }
+        self.history.extend(self.pending.drain(..).map(Arc::new));
+    }
+}
+
+/// Arguments as they are sent back: the model's own text, or an empty object where that is no JSON object, since servers
+/// parse what they are sent.
+fn wire_arguments(arguments: &str) -> String {
+    let trimmed = arguments.trim();
+    let is_object = trimmed.starts_with('{') && serde_json::from_str::<&serde_json::value::RawValue>(trimmed).is_ok();
+    if is_object { arguments.to_owned() } else { "{}".to_owned() }
+}
+
+/// A tool's name as it is sent back: servers refuse names outside this alphabet, even those a model made up.
+fn wire_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(plain).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
