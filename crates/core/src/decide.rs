@@ -111,6 +111,8 @@ pub struct Proposal {
     pub args: Payload,
     pub digest: Digest,
     pub key: Option<Digest>,
+    /// Positions, in the same reply, of the calls whose evidence it cites.
+    pub builds_on: Vec<u32>,
     pub readiness: Readiness,
 }
 
@@ -119,7 +121,7 @@ pub struct Proposal {
 pub enum Readiness {
     /// Never: arguments, evidence or guard.
     Refused(ToolError),
-    /// Not to be told before calls it builds on have ended.
+    /// Not to be told before the calls of the same reply that it builds on have ended. Never at a start.
     Later,
     Ruled {
         ruling: Ruling,
@@ -615,11 +617,13 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
         let call = run.unique_call_id(&raw.id, action, &taken);
         taken.insert(call.clone());
         let spec = run.task.tool(&proposal.tool);
-        let after: Vec<_> = spec
+        let cited = proposal.builds_on.iter().map(|position| ActionId(run.next_action().0 + position));
+        let after: BTreeSet<_> = spec
             .into_iter()
             .flat_map(|spec| &spec.depends_on)
             .flat_map(|tool| by_tool.get(tool).cloned().unwrap_or_default())
             .filter(|other| *other != action)
+            .chain(cited)
             .collect();
         let builds_on_others = !after.is_empty();
         events.push(Event::ActionProposed(ActionProposed {
@@ -631,7 +635,7 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             args: proposal.args,
             digest: proposal.digest,
             key: proposal.key,
-            after,
+            after: after.into_iter().collect(),
         }));
         let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
         match proposal.readiness {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longrein_core::check::{Judgement, Verdict};
-use longrein_core::ids::{EvidenceId, FactName, RunId, Seq, ToolName};
+use longrein_core::ids::{Digest, EvidenceId, FactName, RunId, Seq, ToolName};
 use longrein_core::payload::Payload;
 use longrein_core::task::{AnswerSpec, CheckSpec, Guard, Task};
 
@@ -35,6 +35,13 @@ pub struct CheckRun {
     pub spec: CheckSpec,
 }
 
+/// A verdict, with the bytes of evidence that is too large for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    pub verdict: Verdict,
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
 pub trait Checks: Send + Sync {
     /// Ok if the guard holds; else the message for the model. A guard that cannot be evaluated does not hold.
     fn guard(&self, guard: &Guard, input: &GuardInput<'_>) -> Result<(), String>;
@@ -46,5 +53,5 @@ pub trait Checks: Send + Sync {
     fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement;
 
     /// Runs an acceptance command in the workspace. Dropping the future ends the command and its descendants.
-    fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Verdict>;
+    fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked>;
 }

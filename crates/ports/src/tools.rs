@@ -31,6 +31,20 @@ pub struct Handed {
     pub inputs: BTreeMap<String, Payload>,
 }
 
+/// How an attempt ended, with the bytes of content that is too large for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    pub outcome: Outcome,
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
+/// What a reconcile command said, with the bytes of content that is too large for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    pub answer: ProbeAnswer,
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
 /// What became of the processes of an older claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaped {
@@ -48,10 +62,10 @@ pub trait Tools: Send + Sync {
     fn changed(&self, tool: &ToolName) -> Option<String>;
 
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
-    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Outcome>;
+    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;
 
     /// Asks the tool's reconcile command what became of a call.
-    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, ProbeAnswer>;
+    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed>;
 
     /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and
     /// waits until none is left.
