@@ -537,7 +537,6 @@ fn unacceptable(reply: &Reply, purpose: Purpose) -> Option<(ModelErrorClass, Str
     None
 }
 
-#[expect(clippy::too_many_arguments, reason = "one per field of the command")]
 fn reply_arrived(
     run: &Run,
     attempt: AttemptId,
@@ -823,10 +822,8 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         return refuse(ToolError::new(class::DEPENDENCY, message).hint("Mend that call first."));
     }
     let first = action.attempts == 0;
-    if first {
-        if let Some(error) = missing_capability(run, &action.tool) {
-            return refuse(error);
-        }
+    if first && let Some(error) = missing_capability(run, &action.tool) {
+        return refuse(error);
     }
     let (ruling, question, asks) = match readiness {
         Readiness::Refused(error) => return refuse(error),
@@ -1128,8 +1125,8 @@ fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
 }
 
 /// The first event of a run.
-pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> Event {
-    Event::RunStarted(Box::new(RunStarted { run, task, binary: binary.to_owned() }))
+pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
+    RunStarted { run, task, binary: binary.to_owned() }
 }
 
 /// The claim of a worker, as an event.

@@ -1,1 +1,16 @@
-//! Placeholder while the house is laid out.
+//! The driver performs what a run owes: it turns what happened into commands, asks core what follows, appends that under
+//! its claim, and only then acts on it.
+//!
+//! Read [`Driver::drive`] first. The driver decides nothing: every decision is core's, every fact is the journal's.
+
+mod drive;
+mod edge;
+mod fault;
+mod fold;
+mod jobs;
+mod row;
+
+pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Standing, Stop, WhenAsked};
+pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
+pub use fold::{FoldError, fold};
+pub use row::run_row;

@@ -120,6 +120,9 @@ pub struct RunRow {
     pub updated: Timestamp,
 }
 
+/// A run in a listing, and who holds it.
+pub type Listed = (RunRow, Option<Holder>);
+
 /// A unique business key (`semantics.md` D6).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KeyId {
@@ -289,10 +292,10 @@ pub trait Journal: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Recorded>, JournalError>>;
 
-    fn runs(&self) -> BoxFuture<'_, Result<Vec<(RunRow, Option<Holder>)>, JournalError>>;
+    fn runs(&self) -> BoxFuture<'_, Result<Vec<Listed>, JournalError>>;
 
     /// The listing row of one run and who holds it. None: no such run, or it never got its first event.
-    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<(RunRow, Option<Holder>)>, JournalError>>;
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Listed>, JournalError>>;
 
     /// Durable (Synced) when it answers Accepted. Needs no claim.
     fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>>;

@@ -16,7 +16,7 @@ pub use clock::Clock;
 pub use gate::{Gate, GateCall, Ruling};
 pub use journal::{
     AppendError, Batch, BatchId, Claim, ClaimError, Committed, Create, Durability, Finding, Holder, Journal,
-    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, NewEvent, Posted, Recorded, RecordedBody, RunRow,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, NewEvent, Posted, Recorded, RecordedBody, RunRow,
     VerifyReport, Worker,
 };
 pub use model::{Encoded, Model};

@@ -1,0 +1,362 @@
+//! The edge of core: what is about payloads is worked out here and handed in as values (digests, schema checks, guards,
+//! rulings, evidence, key rows).
+
+use std::collections::BTreeMap;
+
+use longrein_core::decide::{Asks, KeyView, Proposal, Readiness, key_scope};
+use longrein_core::event::Event;
+use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, ToolName};
+use longrein_core::input::Truth;
+use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::prompt::{Prompt, Purpose};
+use longrein_core::ruling::Ruling;
+use longrein_core::run::Run;
+use longrein_core::task::{EffectClass, ToolSpec};
+use longrein_core::{action::Action, decide, observe};
+use longrein_ports::{
+    Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
+};
+
+use crate::drive::Ports;
+
+/// The data behind some content. None: the blob is missing.
+pub(crate) async fn load(ports: &Ports, content: &Content) -> Result<Option<Payload>, JournalError> {
+    match content {
+        Content::Inline(payload) => Ok(Some(payload.clone())),
+        Content::Blob(blob) => {
+            let bytes = ports.journal.blob(&blob.digest).await?;
+            Ok(bytes
+                .and_then(|bytes| String::from_utf8(bytes.to_vec()).ok())
+                .and_then(|text| Payload::parse(text).ok()))
+        }
+    }
+}
+
+/// The task's captured inputs, as tools get them.
+pub(crate) async fn inputs(ports: &Ports, run: &Run) -> Result<BTreeMap<String, Payload>, JournalError> {
+    let mut inputs = BTreeMap::new();
+    for (name, content) in &run.task.inputs {
+        let payload = load(ports, content).await?.unwrap_or_else(|| Payload::string("[lost from the blob store]"));
+        inputs.insert(name.clone(), payload);
+    }
+    Ok(inputs)
+}
+
+/// Encodes the next request. Its allowance of output shrinks with what is left of the budget.
+pub(crate) fn encode(ports: &Ports, run: &Run, purpose: Purpose) -> Encoded {
+    let mut prompt = Prompt {
+        system: run.system.clone(),
+        tools: match purpose {
+            Purpose::Work => ports.definitions.clone(),
+            Purpose::Closing => Vec::new().into(),
+        },
+        items: run.history.clone(),
+        tail: match purpose {
+            Purpose::Work => None,
+            Purpose::Closing => Some(observe::CLOSING.to_owned()),
+        },
+        max_output: run.model.max_output,
+        position: run.spent.turns,
+    };
+    let encoded = ports.model.encode(&prompt);
+    let allowance = decide::output_allowance(run, encoded.bytes.len() as u64);
+    if allowance == 0 || allowance >= prompt.max_output {
+        return encoded;
+    }
+    prompt.max_output = allowance;
+    ports.model.encode(&prompt)
+}
+
+/// Sees every call of a reply: validated, and ruled on where that can be told by now.
+pub(crate) async fn proposals(
+    ports: &Ports,
+    run: &Run,
+    calls: &[RawCall],
+    asks: Asks,
+) -> Result<Vec<Proposal>, JournalError> {
+    let mut proposals = Vec::with_capacity(calls.len());
+    for (index, call) in calls.iter().enumerate() {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        proposals.push(propose(ports, run, call, index, asks).await?);
+    }
+    Ok(proposals)
+}
+
+/// Longest tool name kept of what a model made up.
+const NAME_MAX: usize = 64;
+
+async fn propose(ports: &Ports, run: &Run, call: &RawCall, index: u32, asks: Asks) -> Result<Proposal, JournalError> {
+    let tool = ToolName::new(call.name.chars().take(NAME_MAX).collect::<String>());
+    let valid = match ports.tools.validate(&tool, &call.arguments) {
+        Ok(valid) => valid,
+        Err(error) => {
+            let args = Payload::null();
+            let digest = args.digest();
+            let readiness = Readiness::Refused(error);
+            return Ok(Proposal { tool, args, digest, key: None, builds_on: Vec::new(), readiness });
+        }
+    };
+    let first = run.next_action().0;
+    let builds_on: Vec<u32> = valid
+        .cites
+        .values()
+        .filter_map(|(evidence, _)| evidence.0.checked_sub(first))
+        .filter(|position| *position < index)
+        .collect();
+    let action = ActionId(first + index);
+    let readiness = match run.task.tool(&tool) {
+        None => Readiness::Refused(ToolError::new(class::UNKNOWN_TOOL, format!("There is no tool {tool}."))),
+        Some(_) if !builds_on.is_empty() => Readiness::Later,
+        Some(spec) => readiness(ports, run, spec, action, &valid, asks).await?.0,
+    };
+    Ok(Proposal { tool, args: valid.args, digest: valid.digest, key: valid.key, builds_on, readiness })
+}
+
+/// Rules on a call as it stands now, and gathers what it would be handed.
+pub(crate) async fn readiness(
+    ports: &Ports,
+    run: &Run,
+    spec: &ToolSpec,
+    action: ActionId,
+    valid: &ValidArgs,
+    asks: Asks,
+) -> Result<(Readiness, BTreeMap<String, Payload>), JournalError> {
+    let evidence = match cited_evidence(ports, run, valid).await? {
+        Ok(evidence) => evidence,
+        Err(error) => return Ok((Readiness::Refused(error), BTreeMap::new())),
+    };
+    if let Some(guard) = &spec.guard {
+        let facts = facts(ports, run).await?;
+        let input =
+            GuardInput { args: &valid.args, facts: &facts, evidence: &evidence, principal: &run.task.principal };
+        if let Err(message) = ports.checks.guard(guard, &input) {
+            return Ok((Readiness::Refused(ToolError::new(class::GUARD, message)), BTreeMap::new()));
+        }
+    }
+    let ruling = match ports.tools.changed(&spec.name) {
+        Some(file) => Ruling::Ask {
+            rule: "pinned programs".to_owned(),
+            reason: format!("{file} is not what it was when the run started"),
+        },
+        None => ports.gate.rule(&GateCall { tool: &spec.name, effect: spec.effect, args: &valid.args }),
+    };
+    let question = question(run, spec, action, valid, &evidence);
+    Ok((Readiness::Ruled { ruling, question, asks }, evidence))
+}
+
+/// Everything a person says yes to (`semantics.md` E4).
+fn question(
+    run: &Run,
+    spec: &ToolSpec,
+    action: ActionId,
+    valid: &ValidArgs,
+    evidence: &BTreeMap<String, Payload>,
+) -> Digest {
+    let definition = Payload::of(spec).expect("a tool spec has only string keys");
+    let id = action.to_string();
+    let mut parts: Vec<&[u8]> = vec![
+        run.id.as_str().as_bytes(),
+        id.as_bytes(),
+        definition.as_str().as_bytes(),
+        valid.args.as_str().as_bytes(),
+        run.task.folder.as_bytes(),
+    ];
+    for (name, data) in evidence {
+        parts.push(name.as_bytes());
+        parts.push(data.as_str().as_bytes());
+    }
+    Digest::of_parts(parts)
+}
+
+async fn cited_evidence(
+    ports: &Ports,
+    run: &Run,
+    valid: &ValidArgs,
+) -> Result<Result<BTreeMap<String, Payload>, ToolError>, JournalError> {
+    let mut handed = BTreeMap::new();
+    for (argument, (id, tool)) in &valid.cites {
+        let refuse = |message: String| {
+            Ok(Err(ToolError::new(class::EVIDENCE, message)
+                .at(format!("/{argument}"))
+                .hint(format!("Call {tool} and cite the evidence id of its result."))))
+        };
+        let Some(evidence) = run.evidence.get(id) else {
+            return refuse(format!("There is no evidence {id}."));
+        };
+        if &evidence.tool != tool {
+            return refuse(format!("{id} is a result of {}, not of {tool}.", evidence.tool));
+        }
+        if let Some(since) = run.void_since(evidence) {
+            return refuse(format!("{id} is void since #{since}: something was written after it."));
+        }
+        match load(ports, &evidence.content).await? {
+            Some(data) => handed.insert(argument.clone(), data),
+            None => return refuse(format!("The data of {id} is lost.")),
+        };
+    }
+    Ok(Ok(handed))
+}
+
+async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName, Payload>, JournalError> {
+    let mut facts = BTreeMap::new();
+    for (name, id) in run.facts.iter().filter(|(name, _)| run.fact_holds(name)) {
+        if let Some(evidence) = run.evidence.get(id)
+            && let Some(data) = load(ports, &evidence.content).await?
+        {
+            facts.insert(name.clone(), data);
+        }
+    }
+    Ok(facts)
+}
+
+/// What an attempt is handed beside its arguments.
+pub(crate) async fn handed(
+    ports: &Ports,
+    run: &Run,
+    action: &Action,
+    inputs: &BTreeMap<String, Payload>,
+) -> Result<Handed, JournalError> {
+    let evidence = match ports.tools.validate(&action.tool, action.args.as_str()) {
+        // Void or lost evidence of an attempt that was started is handed on as far as it can be read.
+        Ok(valid) => {
+            let mut evidence = BTreeMap::new();
+            for (argument, (id, _)) in &valid.cites {
+                if let Some(found) = run.evidence.get(id)
+                    && let Some(data) = load(ports, &found.content).await?
+                {
+                    evidence.insert(argument.clone(), data);
+                }
+            }
+            evidence
+        }
+        Err(_) => BTreeMap::new(),
+    };
+    Ok(Handed { evidence, inputs: inputs.clone() })
+}
+
+/// The evidence a final reply cites, with its data.
+pub(crate) async fn cited(ports: &Ports, run: &Run, text: &str) -> Result<BTreeMap<EvidenceId, Cited>, JournalError> {
+    let mut cited = BTreeMap::new();
+    let Some(spec) = &run.task.answer else { return Ok(cited) };
+    for id in ports.checks.cites(spec, text) {
+        if let Some(evidence) = run.evidence.get(&id)
+            && let Some(data) = load(ports, &evidence.content).await?
+        {
+            let void_since = run.void_since(evidence);
+            cited.insert(id, Cited { tool: evidence.tool.clone(), data, void_since });
+        }
+    }
+    Ok(cited)
+}
+
+/// The key row an action takes, if its tool has a key.
+pub(crate) fn key_id(run: &Run, action: &Action) -> Option<KeyId> {
+    let spec = run.task.tool(&action.tool)?.key.as_ref()?;
+    let digest = action.key.clone()?;
+    Some(KeyId { scope: key_scope(run, spec.scope), tool: action.tool.clone(), digest })
+}
+
+/// What the store knows of an action's key.
+pub(crate) async fn key_view(ports: &Ports, run: &Run, action: &Action) -> Result<KeyView, JournalError> {
+    let Some(id) = key_id(run, action) else { return Ok(KeyView::Free { times_freed: 0 }) };
+    let Some(row) = ports.journal.key(&id).await? else { return Ok(KeyView::Free { times_freed: 0 }) };
+    let is_ours = row.run == run.id && row.action == action.id;
+    let same_args = row.args == action.args;
+    let (holder, other) = (row.run, row.action);
+    Ok(match row.state {
+        KeyState::Free => KeyView::Free { times_freed: row.times_freed },
+        KeyState::Held | KeyState::Done(_) if is_ours => KeyView::Free { times_freed: row.times_freed },
+        KeyState::Held | KeyState::Done(_) if !same_args => {
+            KeyView::Conflict { run: holder, action: other, fields: differing(&row.args, &action.args) }
+        }
+        KeyState::Held => KeyView::Held { run: holder, action: other },
+        KeyState::Done(result) => KeyView::Done { run: holder, action: other, result },
+    })
+}
+
+/// Names of the top-level arguments in which two calls differ.
+fn differing(one: &Payload, other: &Payload) -> Vec<String> {
+    type Fields = BTreeMap<String, Payload>;
+    let (Ok(one), Ok(other)) = (one.read::<Fields>(), other.read::<Fields>()) else {
+        return vec!["their arguments".to_owned()];
+    };
+    let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+}
+
+/// The change of a key row that belongs to an event, seen from the run just before it.
+pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
+    let of = |id: ActionId| {
+        let action = run.action(id)?;
+        Some((key_id(run, action)?, action))
+    };
+    match event {
+        Event::ActionStarted(started) => {
+            let (id, action) = of(started.action)?;
+            Some(KeyChange::Take { id, run: run.id.clone(), action: action.id, args: action.args.clone() })
+        }
+        Event::ActionFinished(finished) if finished.attempt > 0 => {
+            let (id, _) = of(finished.action)?;
+            match &finished.outcome {
+                Outcome::Done(result) => Some(KeyChange::Finish { id, result: result.clone() }),
+                Outcome::NotDone(_) => Some(KeyChange::Free { id }),
+                Outcome::Error(_) | Outcome::Unknown(_) => None,
+            }
+        }
+        Event::ActionSettled(settled) => {
+            let (id, _) = of(settled.action)?;
+            match &settled.truth {
+                Truth::Done(result) => Some(KeyChange::Finish { id, result: result.clone() }),
+                Truth::NotDone => Some(KeyChange::Free { id }),
+            }
+        }
+        // Refused after attempts that are known to have had no effect: nothing happened.
+        Event::ActionRefused(refused) => {
+            let (id, action) = of(refused.action)?;
+            (action.attempts > 0).then_some(KeyChange::Free { id })
+        }
+        Event::ActionDenied(denied) => {
+            let (id, action) = of(denied.action)?;
+            (action.attempts > 0).then_some(KeyChange::Free { id })
+        }
+        Event::RunStarted(_)
+        | Event::RunClaimed(_)
+        | Event::InputReceived(_)
+        | Event::InputRefused(_)
+        | Event::ModelRequested(_)
+        | Event::ModelReplied(_)
+        | Event::ModelFailed(_)
+        | Event::ModelSwitched(_)
+        | Event::ActionProposed(_)
+        | Event::ActionHeld(_)
+        | Event::ActionApproved(_)
+        | Event::ActionRequeued(_)
+        | Event::ActionProbed(_)
+        | Event::ActionFinished(_)
+        | Event::AnswerAccepted(_)
+        | Event::AnswerRefused(_)
+        | Event::CheckFinished(_)
+        | Event::FactSet(_)
+        | Event::FactVoided(_)
+        | Event::BudgetReached(_)
+        | Event::BudgetRaised(_)
+        | Event::SurroundingsChanged(_)
+        | Event::RunParked(_)
+        | Event::RunSuspended(_)
+        | Event::RunEnded(_) => None,
+    }
+}
+
+/// The outcome of an attempt that was given up or whose tool panicked: what is certain, by class.
+pub(crate) fn cut_off(effect: EffectClass, why: &str) -> Outcome {
+    match effect {
+        EffectClass::Read => Outcome::Error(ToolError::new(class::CANCELLED, why)),
+        EffectClass::Workspace => Outcome::Error(
+            ToolError::new(class::UNKNOWN_OUTCOME, why).hint("Look at the files it works on before you go on."),
+        ),
+        EffectClass::External => Outcome::Unknown(
+            ToolError::new(class::UNKNOWN_OUTCOME, why).hint("It may have happened: find out before you repeat it."),
+        ),
+    }
+}

@@ -1,0 +1,194 @@
+//! What is in flight: model calls, tool attempts, recoveries, checks. Each is one task with a stable identity; ending a
+//! task ends what it does in the world.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::action::{Attempt, Cleared};
+use longrein_core::check::Verdict;
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence};
+use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
+use longrein_core::payload::Payload;
+use longrein_core::task::{CheckSpec, EffectClass, Task};
+use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+
+use crate::drive::Ports;
+
+/// The identity of something in flight.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Flight {
+    Send(AttemptId),
+    Run(ActionId, u32),
+    Recover(ActionId, u32, u32),
+    Check(CheckName, u32),
+    /// Waits for the inbox to change.
+    Inbox,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Landed {
+    Sent(Result<Reply, ModelFailure>),
+    Ran(Outcome, Blobs),
+    Recovered(Option<ProbeAnswer>, Blobs),
+    Checked(Verdict, Blobs),
+    InboxChanged,
+    /// It was given up.
+    Aborted,
+    /// It panicked.
+    Broken(String),
+}
+
+pub(crate) type Blobs = Vec<(Digest, Payload)>;
+
+/// All flights of one run. Dropping it ends them all.
+pub(crate) struct Hangar {
+    tasks: JoinSet<(Flight, Landed)>,
+    flying: BTreeMap<Flight, AbortHandle>,
+    by_task: BTreeMap<tokio::task::Id, Flight>,
+}
+
+impl Hangar {
+    pub(crate) fn new() -> Self {
+        Self { tasks: JoinSet::new(), flying: BTreeMap::new(), by_task: BTreeMap::new() }
+    }
+
+    pub(crate) fn launch(&mut self, flight: Flight, work: impl Future<Output = Landed> + Send + 'static) {
+        let name = flight.clone();
+        let handle = self.tasks.spawn(async move { (name, work.await) });
+        self.by_task.insert(handle.id(), flight.clone());
+        self.flying.insert(flight, handle);
+    }
+
+    pub(crate) fn is_flying(&self, flight: &Flight) -> bool {
+        self.flying.contains_key(flight)
+    }
+
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.flying.keys()
+    }
+
+    /// Anything in flight that touches the world.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.flying.keys().any(|flight| *flight != Flight::Inbox)
+    }
+
+    pub(crate) fn abort(&mut self, flight: &Flight) {
+        if let Some(handle) = self.flying.get(flight) {
+            handle.abort();
+        }
+    }
+
+    /// Ends everything and waits until it is over; answers what had landed before.
+    pub(crate) async fn abort_all(&mut self) -> Vec<(Flight, Landed)> {
+        for handle in self.flying.values() {
+            handle.abort();
+        }
+        let mut landed = Vec::new();
+        while let Some(one) = self.next().await {
+            landed.push(one);
+        }
+        landed
+    }
+
+    /// The next one to land; None when nothing flies.
+    pub(crate) async fn next(&mut self) -> Option<(Flight, Landed)> {
+        let landed = self.tasks.join_next_with_id().await?;
+        Some(self.settle(landed))
+    }
+
+    /// One that has landed already, without waiting.
+    pub(crate) fn landed(&mut self) -> Option<(Flight, Landed)> {
+        let landed = self.tasks.try_join_next_with_id()?;
+        Some(self.settle(landed))
+    }
+
+    fn settle(&mut self, landed: Result<(tokio::task::Id, (Flight, Landed)), JoinError>) -> (Flight, Landed) {
+        let (id, landed) = match landed {
+            Ok((id, (_, landed))) => (id, landed),
+            Err(error) if error.is_cancelled() => (error.id(), Landed::Aborted),
+            Err(error) => (error.id(), Landed::Broken(error.to_string())),
+        };
+        let flight = self.by_task.remove(&id).expect("every task was registered when it was launched");
+        self.flying.remove(&flight);
+        (flight, landed)
+    }
+}
+
+pub(crate) fn send(ports: &Ports, encoded: Encoded) -> impl Future<Output = Landed> + Send + 'static {
+    let model = Arc::clone(&ports.model);
+    async move { Landed::Sent(model.send(encoded).await) }
+}
+
+pub(crate) fn run(
+    ports: &Ports,
+    task: Arc<Task>,
+    call: Cleared,
+    handed: Handed,
+) -> impl Future<Output = Landed> + Send + 'static {
+    let tools = Arc::clone(&ports.tools);
+    async move {
+        let Ran { outcome, blobs } = tools.run(&task, call, handed).await;
+        Landed::Ran(outcome, blobs)
+    }
+}
+
+pub(crate) fn check(
+    ports: &Ports,
+    task: Arc<Task>,
+    run: longrein_core::ids::RunId,
+    spec: CheckSpec,
+) -> impl Future<Output = Landed> + Send + 'static {
+    let checks = Arc::clone(&ports.checks);
+    async move {
+        let Checked { verdict, blobs } = checks.check(&task, CheckRun { run, spec }).await;
+        Landed::Checked(verdict, blobs)
+    }
+}
+
+/// What a recovery needs to know.
+pub(crate) struct Recovery {
+    pub(crate) attempt: Attempt,
+    pub(crate) effect: EffectClass,
+    pub(crate) fence: Fence,
+    /// Not before then.
+    pub(crate) from: Duration,
+    /// How long after death an attempt may still land.
+    pub(crate) settle_after: Duration,
+    /// How long to wait if the processes cannot be seen from here.
+    pub(crate) unseen: Duration,
+    pub(crate) has_probe: bool,
+    pub(crate) handed: Handed,
+}
+
+/// Ends what is left of the attempt, waits until nothing of it can land any more, and asks the tool's reconcile command if
+/// it has one (`semantics.md` C3, D5).
+pub(crate) fn recover(
+    ports: &Ports,
+    task: Arc<Task>,
+    recovery: Recovery,
+) -> impl Future<Output = Landed> + Send + 'static {
+    let tools = Arc::clone(&ports.tools);
+    async move {
+        tokio::time::sleep(recovery.from).await;
+        let reaped = tools.reap(&recovery.attempt.run, recovery.attempt.action, recovery.fence).await;
+        match reaped {
+            Reaped::Gone => {}
+            Reaped::Unverified => tokio::time::sleep(recovery.unseen).await,
+        }
+        match recovery.effect {
+            EffectClass::Read | EffectClass::Workspace => Landed::Recovered(None, Vec::new()),
+            EffectClass::External => {
+                tokio::time::sleep(recovery.settle_after).await;
+                if recovery.has_probe {
+                    let Probed { answer, blobs } = tools.probe(&task, recovery.attempt, recovery.handed).await;
+                    Landed::Recovered(Some(answer), blobs)
+                } else {
+                    Landed::Recovered(None, Vec::new())
+                }
+            }
+        }
+    }
+}

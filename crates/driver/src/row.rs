@@ -1,0 +1,43 @@
+//! A run as listings show it.
+
+use longrein_core::event::{RunEnded, Wait};
+use longrein_core::owed;
+use longrein_core::run::{Activity, Run, Stage};
+use longrein_ports::RunRow;
+
+/// The listing row of a run in its present state.
+pub fn run_row(run: &Run) -> RunRow {
+    let (state, reason) = state(run);
+    RunRow {
+        run: run.id.clone(),
+        state,
+        reason,
+        goal: run.task.goal.chars().take(200).collect(),
+        turns: run.spent.turns,
+        micros: run.spent.micros,
+        started: run.started,
+        updated: run.at,
+    }
+}
+
+fn state(run: &Run) -> (String, String) {
+    if let Stage::Rest(ended) = &run.stage {
+        let RunEnded { end, reason, .. } = ended.as_ref();
+        return (end.state().to_owned(), reason.clone());
+    }
+    let waits = owed::waits(run);
+    let waiting = || waits.iter().map(wait_in_words).collect::<Vec<_>>().join(", ");
+    match run.activity {
+        Activity::Parked => ("waiting".to_owned(), waiting()),
+        Activity::Suspended => ("suspended".to_owned(), String::new()),
+        Activity::Claimed if !waits.is_empty() => ("waiting".to_owned(), waiting()),
+        Activity::Claimed => ("running".to_owned(), String::new()),
+    }
+}
+
+fn wait_in_words(wait: &Wait) -> String {
+    match wait {
+        Wait::Approval(action) => format!("approval of {action}"),
+        Wait::Unknown(action) => format!("outcome of {action} unknown"),
+    }
+}
