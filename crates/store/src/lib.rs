@@ -1,1 +1,44 @@
-//! Placeholder while the house is laid out.
+//! Where journals live: in memory or in an SQLite file, with one encoding and one set of rules.
+//!
+//! Read [`SqliteJournal`] first. [`open`] picks a backend by URL; `rules` says what any of them may do, [`encoding`] what
+//! the bytes mean. No scheduling here, and no meaning of events beyond their kinds and the blobs they refer to.
+
+pub mod encoding;
+mod here;
+mod memory;
+mod references;
+mod rules;
+mod sqlite;
+mod verify;
+mod wakeups;
+
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+
+use longrein_ports::{Clock, Holder, Journal, JournalError, RunRow, Worker};
+
+pub use here::{SystemClock, boottime, is_alive, worker_here};
+pub use memory::MemoryJournal;
+pub use sqlite::SqliteJournal;
+
+/// Whether a worker of this host and boot still runs.
+pub type Alive = Arc<dyn Fn(&Worker) -> bool + Send + Sync>;
+
+/// Opens a store by its URL: `sqlite:PATH` or `memory:`. PATH may be relative; the folder is made if it is not there.
+pub fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Journal>, JournalError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+    match scheme {
+        "sqlite" if !rest.is_empty() => Ok(Arc::new(SqliteJournal::open(Path::new(rest), clock)?)),
+        "memory" if rest.is_empty() => Ok(Arc::new(MemoryJournal::new(clock, Arc::new(is_alive)))),
+        "postgres" | "postgresql" => Err(JournalError::Unusable(
+            "stores on PostgreSQL are not supported yet; use --store sqlite:PATH".to_owned(),
+        )),
+        _ => Err(JournalError::Unusable(format!("\"{url}\" names no store; use sqlite:PATH or memory:"))),
+    }
+}
+
+/// Listings show the newest run first.
+fn newest_first(one: &(RunRow, Option<Holder>), other: &(RunRow, Option<Holder>)) -> Ordering {
+    other.0.started.cmp(&one.0.started).then_with(|| other.0.run.cmp(&one.0.run))
+}

@@ -1,0 +1,343 @@
+//! The journal in memory: the same rules and bytes as on disk, gone with the process. Deterministic: no threads, no timers,
+//! no order but that of keys, and no time but that of the clock it is given. The simulator runs on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::ids::{Digest, InputId, RunId, Seq, ToolName};
+use longrein_core::input::Input;
+use longrein_ports::{
+    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, Journal,
+    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, VerifyReport, Worker,
+};
+
+use crate::Alive;
+use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
+use crate::rules::{self, Decided, Now, Prepared, Rows, Write};
+use crate::verify::{self, Everything};
+use crate::wakeups::Wakeups;
+
+/// A store in memory. Clones share it.
+#[derive(Clone)]
+pub struct MemoryJournal {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tables: Mutex<Tables>,
+    wakeups: Wakeups,
+    clock: Arc<dyn Clock>,
+    alive: Alive,
+}
+
+impl MemoryJournal {
+    /// `alive` says whether a worker of the claimant's own host and boot still runs.
+    pub fn new(clock: Arc<dyn Clock>, alive: Alive) -> Self {
+        let tables = Mutex::new(Tables::default());
+        Self { shared: Arc::new(Shared { tables, wakeups: Wakeups::default(), clock, alive }) }
+    }
+
+    /// What the loss of power does: everything since the last `Synced` write is gone.
+    pub fn lose_power(&self) {
+        self.tables().undo_all();
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Rules only look, and writes are applied without a chance to panic between them.
+        self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Now<'_> {
+        Now { clock: &*self.shared.clock, alive: &*self.shared.alive }
+    }
+
+    /// One transaction: decide, then apply everything.
+    fn transact<T, E>(
+        &self,
+        durability: Durability,
+        decide: impl FnOnce(&Tables) -> Result<Decided<T>, E>,
+    ) -> Result<T, E> {
+        let mut tables = self.tables();
+        let (answer, writes) = decide(&tables)?;
+        tables.apply(writes);
+        match durability {
+            Durability::Synced => tables.undo.clear(),
+            Durability::Written => {}
+        }
+        Ok(answer)
+    }
+
+    /// The live holder of a run, seen from its own host: all of memory is one host.
+    fn holder(&self, tables: &Tables, run: &RunId) -> Option<Holder> {
+        let claim = tables.claims.get(run)?;
+        self.now().holder(claim, &claim.host, &claim.boot)
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn claim<'a>(
+        &'a self,
+        run: &'a RunId,
+        worker: &'a Worker,
+        workspace: Option<&'a str>,
+        create: Create,
+    ) -> BoxFuture<'a, Result<Claim, ClaimError>> {
+        Box::pin(async move {
+            self.transact(Durability::Written, |tables| {
+                rules::claim(tables, &self.now(), run, worker, workspace, create)
+            })
+        })
+    }
+
+    fn renew<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Duration, AppendError>> {
+        Box::pin(async move { self.transact(Durability::Written, |tables| rules::renew(tables, &self.now(), claim)) })
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move { self.transact(Durability::Written, |tables| rules::release(tables, claim)) })
+    }
+
+    fn append<'a>(&'a self, claim: &'a Claim, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let batch = Prepared::of(claim, batch)?;
+            self.transact(batch.durability, |tables| rules::append(tables, claim, &batch))
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        run: &'a RunId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, JournalError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let events = tables.events.get(run).map_or(&[][..], Vec::as_slice);
+            // Numbers have no gaps in memory: event n is the nth.
+            let from = usize::try_from(after.0).unwrap_or(usize::MAX).min(events.len());
+            let to = from.saturating_add(limit).min(events.len());
+            let previous = from.checked_sub(1).map_or_else(|| genesis(run), |last| events[last].checksum.clone());
+            Ok(read_chain(Some(previous), after.0.cast_signed(), &events[from..to], None))
+        })
+    }
+
+    fn runs(&self) -> BoxFuture<'_, Result<Vec<(RunRow, Option<Holder>)>, JournalError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let mut listed: Vec<_> = tables
+                .runs
+                .values()
+                .filter_map(|record| Some((record.row()?, self.holder(&tables, &record.run))))
+                .collect();
+            listed.sort_by(crate::newest_first);
+            Ok(listed)
+        })
+    }
+
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<(RunRow, Option<Holder>)>, JournalError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let row = tables.runs.get(run).and_then(RunRecord::row);
+            Ok(row.map(|row| (row, self.holder(&tables, run))))
+        })
+    }
+
+    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+        Box::pin(async move {
+            let posted = self.transact(Durability::Synced, |tables| rules::post(tables, run, input))?;
+            self.shared.wakeups.wake(run);
+            Ok(posted)
+        })
+    }
+
+    fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>> {
+        Box::pin(async move { self.tables().untaken(run)?.iter().map(InboxRecord::input).collect() })
+    }
+
+    fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
+        let arrivals = || Some(self.tables().runs.get(run).map_or(0, |record| record.arrivals));
+        Box::pin(self.shared.wakeups.changed(run, arrivals))
+    }
+
+    fn key<'a>(&'a self, id: &'a KeyId) -> BoxFuture<'a, Result<Option<KeyRow>, JournalError>> {
+        Box::pin(async move { self.tables().keys.get(id).cloned().map(|record| record.checked()?.row()).transpose() })
+    }
+
+    fn blob<'a>(&'a self, digest: &'a Digest) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        Box::pin(async move { Ok(self.tables().blobs.get(digest).cloned()) })
+    }
+
+    fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>> {
+        Box::pin(async move { verify::verify(&*self.tables(), run) })
+    }
+}
+
+#[derive(Default)]
+struct Tables {
+    runs: BTreeMap<RunId, RunRecord>,
+    claims: BTreeMap<RunId, ClaimRecord>,
+    events: BTreeMap<RunId, Vec<StoredEvent>>,
+    inboxes: BTreeMap<RunId, Inbox>,
+    keys: BTreeMap<KeyId, KeyRecord>,
+    blobs: BTreeMap<Digest, Bytes>,
+    /// How to take back what is not synced, newest last.
+    undo: Vec<Undo>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// By arrival.
+    records: BTreeMap<i64, InboxRecord>,
+    arrivals: BTreeMap<InputId, i64>,
+    untaken: BTreeSet<i64>,
+}
+
+impl Inbox {
+    fn put(&mut self, record: InboxRecord) -> Option<InboxRecord> {
+        self.arrivals.insert(record.id.clone(), record.arrival);
+        if record.taken == 0 {
+            self.untaken.insert(record.arrival);
+        } else {
+            self.untaken.remove(&record.arrival);
+        }
+        self.records.insert(record.arrival, record)
+    }
+
+    fn remove(&mut self, record: &InboxRecord) {
+        self.arrivals.remove(&record.id);
+        self.untaken.remove(&record.arrival);
+        self.records.remove(&record.arrival);
+    }
+}
+
+/// What stood there before a write.
+enum Undo {
+    Run(RunId, Option<RunRecord>),
+    Claim(RunId, Option<ClaimRecord>),
+    Event(RunId),
+    Input(InboxRecord, Option<InboxRecord>),
+    Key(KeyId, Option<KeyRecord>),
+    Blob(Digest),
+}
+
+impl Tables {
+    fn apply(&mut self, writes: Vec<Write>) {
+        for write in writes {
+            let undo = match write {
+                Write::NewRun(record) | Write::Arrived(record) | Write::Advance { record, .. } => {
+                    let run = record.run.clone();
+                    Undo::Run(run.clone(), self.runs.insert(run, record))
+                }
+                Write::Claim { record, .. } => {
+                    let run = record.run.clone();
+                    Undo::Claim(run.clone(), self.claims.insert(run, record))
+                }
+                Write::Event { run, event } => {
+                    self.events.entry(run.clone()).or_default().push(event);
+                    Undo::Event(run)
+                }
+                Write::Input(record) => {
+                    let before = self.inboxes.entry(record.run.clone()).or_default().put(record.clone());
+                    Undo::Input(record, before)
+                }
+                Write::Key(record) => {
+                    let id = key_id(&record);
+                    Undo::Key(id.clone(), self.keys.insert(id, record))
+                }
+                Write::Blob(digest, bytes) => {
+                    if self.blobs.contains_key(&digest) {
+                        continue;
+                    }
+                    self.blobs.insert(digest.clone(), bytes);
+                    Undo::Blob(digest)
+                }
+            };
+            self.undo.push(undo);
+        }
+    }
+
+    fn undo_all(&mut self) {
+        while let Some(undo) = self.undo.pop() {
+            match undo {
+                Undo::Run(run, before) => put_back(&mut self.runs, run, before),
+                Undo::Claim(run, before) => put_back(&mut self.claims, run, before),
+                Undo::Event(run) => {
+                    self.events.entry(run).or_default().pop();
+                }
+                Undo::Input(record, before) => {
+                    let inbox = self.inboxes.entry(record.run.clone()).or_default();
+                    inbox.remove(&record);
+                    if let Some(before) = before {
+                        inbox.put(before);
+                    }
+                }
+                Undo::Key(id, before) => put_back(&mut self.keys, id, before),
+                Undo::Blob(digest) => {
+                    self.blobs.remove(&digest);
+                }
+            }
+        }
+    }
+}
+
+fn put_back<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, before: Option<V>) {
+    match before {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+}
+
+fn key_id(record: &KeyRecord) -> KeyId {
+    KeyId {
+        scope: record.scope.clone(),
+        tool: ToolName::new(record.tool.clone()),
+        digest: Digest::new(record.digest.clone()),
+    }
+}
+
+impl Rows for Tables {
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, JournalError> {
+        Ok(self.runs.get(run).cloned())
+    }
+    fn claim(&self, run: &RunId) -> Result<Option<ClaimRecord>, JournalError> {
+        Ok(self.claims.get(run).cloned())
+    }
+    fn rooted(&self) -> Result<Vec<ClaimRecord>, JournalError> {
+        Ok(self.claims.values().filter(|claim| claim.root.is_some()).cloned().collect())
+    }
+    fn input(&self, run: &RunId, id: &InputId) -> Result<Option<InboxRecord>, JournalError> {
+        let inbox = self.inboxes.get(run);
+        Ok(inbox.and_then(|inbox| inbox.records.get(inbox.arrivals.get(id)?)).cloned())
+    }
+    fn untaken(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError> {
+        let Some(inbox) = self.inboxes.get(run) else { return Ok(Vec::new()) };
+        Ok(inbox.untaken.iter().filter_map(|arrival| inbox.records.get(arrival)).cloned().collect())
+    }
+    fn key(&self, id: &KeyId) -> Result<Option<KeyRecord>, JournalError> {
+        Ok(self.keys.get(id).cloned())
+    }
+}
+
+impl Everything for Tables {
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, JournalError> {
+        Ok(self.runs.get(run).cloned())
+    }
+    fn claim(&self, run: &RunId) -> Result<Option<ClaimRecord>, JournalError> {
+        Ok(self.claims.get(run).cloned())
+    }
+    fn events(&self, run: &RunId, after: i64, limit: usize) -> Result<Vec<StoredEvent>, JournalError> {
+        let events = self.events.get(run).map_or(&[][..], Vec::as_slice);
+        Ok(events.iter().filter(|event| event.seq > after).take(limit).cloned().collect())
+    }
+    fn inbox(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError> {
+        Ok(self.inboxes.get(run).map(|inbox| inbox.records.values().cloned().collect()).unwrap_or_default())
+    }
+    fn keys(&self) -> Result<Vec<KeyRecord>, JournalError> {
+        Ok(self.keys.values().cloned().collect())
+    }
+    fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
+        Ok(self.blobs.get(digest).cloned())
+    }
+}

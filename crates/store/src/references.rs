@@ -1,0 +1,100 @@
+//! Which blobs an event, an input or a key row refers to. Walks the types, not the JSON: a tool's own output may look
+//! like a reference and is none.
+
+use longrein_core::event::{Event, Received};
+use longrein_core::input::{Input, InputBody, LateOutcome, Truth};
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
+use longrein_core::payload::{BlobRef, Content};
+use longrein_ports::KeyState;
+
+pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
+    match event {
+        Event::RunStarted(started) => started.task.inputs.values().for_each(|content| of_content(content, found)),
+        Event::InputReceived(received) => match &received.body {
+            Received::LateOutcome(late) => of_late(late, found),
+            Received::Message(_) | Received::Cancel => {}
+        },
+        Event::ActionRefused(refused) => of_error(&refused.error, found),
+        Event::ActionProbed(probed) => match &probed.answer {
+            ProbeAnswer::TookEffect(content) => of_content(content, found),
+            ProbeAnswer::NoEffect | ProbeAnswer::NoAnswer(_) => {}
+        },
+        Event::ActionFinished(finished) => {
+            of_outcome(&finished.outcome, found);
+        }
+        Event::ActionSettled(settled) => of_truth(&settled.truth, found),
+        Event::CheckFinished(check) => of_content(&check.verdict.evidence, found),
+        Event::RunClaimed(_)
+        | Event::InputRefused(_)
+        | Event::ModelRequested(_)
+        | Event::ModelReplied(_)
+        | Event::ModelFailed(_)
+        | Event::ModelSwitched(_)
+        | Event::ActionProposed(_)
+        | Event::ActionHeld(_)
+        | Event::ActionApproved(_)
+        | Event::ActionDenied(_)
+        | Event::ActionStarted(_)
+        | Event::AnswerAccepted(_)
+        | Event::AnswerRefused(_)
+        | Event::FactSet(_)
+        | Event::FactVoided(_)
+        | Event::BudgetReached(_)
+        | Event::BudgetRaised(_)
+        | Event::SurroundingsChanged(_)
+        | Event::RunParked(_)
+        | Event::RunSuspended(_)
+        | Event::RunEnded(_) => {}
+    }
+}
+
+pub(crate) fn of_input<'a>(input: &'a Input, found: &mut Vec<&'a BlobRef>) {
+    match &input.body {
+        InputBody::Settle(settle) => of_truth(&settle.truth, found),
+        InputBody::LateOutcome(late) => of_late(late, found),
+        InputBody::Message(_)
+        | InputBody::Approve(_)
+        | InputBody::Deny(_)
+        | InputBody::Cancel
+        | InputBody::Raise(_)
+        | InputBody::SwitchModel(_) => {}
+    }
+}
+
+pub(crate) fn of_key<'a>(state: &'a KeyState, found: &mut Vec<&'a BlobRef>) {
+    match state {
+        KeyState::Done(content) => of_content(content, found),
+        KeyState::Held | KeyState::Free => {}
+    }
+}
+
+fn of_content<'a>(content: &'a Content, found: &mut Vec<&'a BlobRef>) {
+    match content {
+        Content::Blob(blob) => found.push(blob),
+        Content::Inline(_) => {}
+    }
+}
+
+fn of_late<'a>(late: &'a LateOutcome, found: &mut Vec<&'a BlobRef>) {
+    of_outcome(&late.outcome, found);
+}
+
+fn of_truth<'a>(truth: &'a Truth, found: &mut Vec<&'a BlobRef>) {
+    match truth {
+        Truth::Done(content) => of_content(content, found),
+        Truth::NotDone => {}
+    }
+}
+
+fn of_outcome<'a>(outcome: &'a Outcome, found: &mut Vec<&'a BlobRef>) {
+    match outcome {
+        Outcome::Done(content) => of_content(content, found),
+        Outcome::Error(error) | Outcome::NotDone(error) | Outcome::Unknown(error) => of_error(error, found),
+    }
+}
+
+fn of_error<'a>(error: &'a ToolError, found: &mut Vec<&'a BlobRef>) {
+    if let Some(content) = &error.data {
+        of_content(content, found);
+    }
+}

@@ -1,0 +1,517 @@
+//! The rules of a store, in one place for every backend: what a claim, an append, an input may do, and what it changes.
+//!
+//! Each rule looks at [`Rows`] and answers with [`Write`]s; it changes nothing itself. The backend calls it inside one
+//! transaction and then applies all of the writes or none. Start with [`append`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::ids::{Digest, Fence, InputId, RunId, Seq};
+use longrein_core::input::{INBOX_MAX, Input, InputBody};
+use longrein_core::time::{Timestamp, millis};
+use longrein_ports::{
+    AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, JournalError, KeyChange,
+    KeyId, KeyRow, KeyState, LEASE, Posted, Worker,
+};
+
+use crate::encoding::{ClaimRecord, EncodedBody, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent};
+
+/// What the rules need to see of a store. Answers records as they are stored; the rules check their seals.
+pub(crate) trait Rows {
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, JournalError>;
+    fn claim(&self, run: &RunId) -> Result<Option<ClaimRecord>, JournalError>;
+    /// Claims that were not given up and name a workspace.
+    fn rooted(&self) -> Result<Vec<ClaimRecord>, JournalError>;
+    fn input(&self, run: &RunId, id: &InputId) -> Result<Option<InboxRecord>, JournalError>;
+    /// Inputs not yet taken, oldest first.
+    fn untaken(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError>;
+    fn key(&self, id: &KeyId) -> Result<Option<KeyRecord>, JournalError>;
+}
+
+/// A change the rules decided on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// A run that was not there before.
+    NewRun(RunRecord),
+    /// The run's row after an append under this fence, which followed event `was_head`.
+    Advance {
+        record: RunRecord,
+        was_head: i64,
+        fence: i64,
+    },
+    /// The run's row after an input arrived.
+    Arrived(RunRecord),
+    /// The claim's row. `was`: the fence it replaces; None: there was no claim.
+    Claim {
+        record: ClaimRecord,
+        was: Option<i64>,
+    },
+    Event {
+        run: RunId,
+        event: StoredEvent,
+    },
+    /// A new input, or one that is taken now.
+    Input(InboxRecord),
+    Key(KeyRecord),
+    Blob(Digest, Bytes),
+}
+
+/// An answer and what must be written for it to be true.
+pub(crate) type Decided<T> = (T, Vec<Write>);
+
+/// Time, and who is alive, as seen when a rule is applied.
+pub(crate) struct Now<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) alive: &'a (dyn Fn(&Worker) -> bool + Send + Sync),
+}
+
+/// What a claim's row amounts to at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Released,
+    Live {
+        left: Duration,
+    },
+    /// The lease ran out at this boot time of the onlooker's host; its holder may still be alive.
+    Over {
+        ended: Duration,
+    },
+    /// Its holder is proven dead.
+    Dead,
+}
+
+impl Now<'_> {
+    /// How a claim stands for an onlooker on `host` since `boot`.
+    pub(crate) fn standing(&self, claim: &ClaimRecord, host: &str, boot: &str) -> Standing {
+        if claim.released != 0 {
+            return Standing::Released;
+        }
+        let here = self.clock.boottime();
+        if claim.host != host {
+            // Another machine's boot time means nothing here; wall clocks are all there is.
+            let wall = self.clock.now();
+            let until = Timestamp(claim.until_wall.cast_unsigned());
+            return match until.since(wall) {
+                Duration::ZERO => Standing::Over { ended: here.saturating_sub(wall.since(until)) },
+                left => Standing::Live { left },
+            };
+        }
+        if claim.boot != boot || !(self.alive)(&claim.worker()) {
+            return Standing::Dead;
+        }
+        let until = Duration::from_micros(claim.until.cast_unsigned());
+        match until.saturating_sub(here) {
+            Duration::ZERO => Standing::Over { ended: until },
+            left => Standing::Live { left },
+        }
+    }
+
+    /// The live holder of a claim, for listings.
+    pub(crate) fn holder(&self, claim: &ClaimRecord, host: &str, boot: &str) -> Option<Holder> {
+        match self.standing(claim, host, boot) {
+            Standing::Live { left } => Some(Holder { run: claim.run.clone(), worker: claim.worker(), left }),
+            Standing::Released | Standing::Over { .. } | Standing::Dead => None,
+        }
+    }
+}
+
+/// The rules of [`longrein_ports::Journal::claim`].
+pub(crate) fn claim(
+    rows: &dyn Rows,
+    now: &Now<'_>,
+    run: &RunId,
+    worker: &Worker,
+    workspace: Option<&str>,
+    create: Create,
+) -> Result<Decided<Claim>, ClaimError> {
+    let mut writes = Vec::new();
+    let record = match (rows.run(run)?, create) {
+        (Some(record), Create::IfAbsent) => record.checked()?,
+        (Some(record), Create::Never) if record.head > 0 => record.checked()?,
+        (Some(_) | None, Create::Never) => return Err(ClaimError::NoSuchRun(run.clone())),
+        (None, Create::IfAbsent) => {
+            let record = RunRecord::new(run);
+            writes.push(Write::NewRun(record.clone()));
+            record
+        }
+    };
+    let last = rows.claim(run)?.map(Sealed::checked).transpose()?;
+    if last.is_none() && record.head > 0 {
+        let fault = "is missing".to_owned();
+        return Err(JournalError::Corrupt { run: run.clone(), record: "claim".to_owned(), fault }.into());
+    }
+    let (before, predecessor) = match &last {
+        None => (None, None),
+        Some(last) => match now.standing(last, &worker.host, &worker.boot) {
+            Standing::Live { left } => {
+                return Err(ClaimError::Held(Holder { run: run.clone(), worker: last.worker(), left }));
+            }
+            Standing::Released => (None, None),
+            Standing::Over { ended } => (Some(ended), Some(last.worker())),
+            Standing::Dead => (None, Some(last.worker())),
+        },
+    };
+    let root = workspace.map(tidy_root);
+    if let Some(root) = &root {
+        writes.extend(take_workspace(rows, now, run, worker, root)?);
+    }
+    let until = now.clock.boottime() + LEASE;
+    let next = ClaimRecord {
+        run: run.clone(),
+        fence: last.as_ref().map_or(0, |last| last.fence) + 1,
+        host: worker.host.clone(),
+        boot: worker.boot.clone(),
+        pid: i64::from(worker.pid),
+        pid_start: worker.pid_start.cast_signed(),
+        until: micros(until),
+        until_wall: now.clock.now().plus(LEASE).0.cast_signed(),
+        released: 0,
+        root,
+        seal: Vec::new(),
+    }
+    .sealed();
+    let claim = Claim {
+        run: run.clone(),
+        fence: next.fence(),
+        until,
+        head: Seq(record.head.cast_unsigned()),
+        before,
+        predecessor,
+    };
+    writes.push(Write::Claim { record: next, was: last.map(|last| last.fence) });
+    Ok((claim, writes))
+}
+
+/// One writing run per workspace (`semantics.md` D11). A holder whose lease is over loses its fence with the workspace:
+/// it may only be asleep, and must not wake up beside another writer.
+fn take_workspace(
+    rows: &dyn Rows,
+    now: &Now<'_>,
+    run: &RunId,
+    worker: &Worker,
+    root: &str,
+) -> Result<Vec<Write>, ClaimError> {
+    let mut writes = Vec::new();
+    for other in rows.rooted()? {
+        let conflicts = other.run != *run && other.root.as_deref().is_some_and(|held| roots_overlap(held, root));
+        if !conflicts {
+            continue;
+        }
+        let mut other = other.checked()?;
+        if let Standing::Live { left } = now.standing(&other, &worker.host, &worker.boot) {
+            let holder = Holder { run: other.run.clone(), worker: other.worker(), left };
+            return Err(ClaimError::WorkspaceHeld { root: other.root.unwrap_or_default(), holder });
+        }
+        let was = other.fence;
+        other.fence += 1;
+        other.root = None;
+        writes.push(Write::Claim { record: other.sealed(), was: Some(was) });
+    }
+    Ok(writes)
+}
+
+fn tidy_root(root: &str) -> String {
+    match root.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        tidy => tidy.to_owned(),
+    }
+}
+
+/// Whether two tidy roots are the same folder or one lies in the other.
+fn roots_overlap(one: &str, other: &str) -> bool {
+    let inside = |inner: &str, outer: &str| {
+        outer == "/" || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    inside(one, other) || inside(other, one)
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The rules of [`longrein_ports::Journal::renew`]. A lease that ran out and that nobody took may be renewed.
+pub(crate) fn renew(rows: &dyn Rows, now: &Now<'_>, claim: &Claim) -> Result<Decided<Duration>, AppendError> {
+    let mut record = held(rows, claim)?;
+    let until = now.clock.boottime() + LEASE;
+    record.until = micros(until);
+    record.until_wall = Timestamp(now.clock.now().0 + millis(LEASE)).0.cast_signed();
+    let was = Some(record.fence);
+    Ok((until, vec![Write::Claim { record: record.sealed(), was }]))
+}
+
+/// The rules of [`longrein_ports::Journal::release`].
+pub(crate) fn release(rows: &dyn Rows, claim: &Claim) -> Result<Decided<()>, JournalError> {
+    match held(rows, claim) {
+        Ok(mut record) => {
+            record.released = 1;
+            record.root = None;
+            let was = Some(record.fence);
+            Ok(((), vec![Write::Claim { record: record.sealed(), was }]))
+        }
+        Err(AppendError::Journal(error)) => Err(error),
+        Err(
+            AppendError::Fenced { .. }
+            | AppendError::Conflict { .. }
+            | AppendError::InputPending
+            | AppendError::KeyTaken(_)
+            | AppendError::Unknown,
+        ) => Ok(((), Vec::new())),
+    }
+}
+
+/// The claim's row if `claim` is still the one: the fence is the truth, not the clock.
+fn held(rows: &dyn Rows, claim: &Claim) -> Result<ClaimRecord, AppendError> {
+    let Some(record) = rows.claim(&claim.run)? else { return Err(AppendError::Fenced { by: Fence(0) }) };
+    let record = record.checked()?;
+    if record.fence() != claim.fence || record.released != 0 {
+        return Err(AppendError::Fenced { by: record.fence() });
+    }
+    Ok(record)
+}
+
+/// A batch made ready to be stored: everything that needs no look at the store is done.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    id: String,
+    expected: Seq,
+    events: Vec<EncodedBody>,
+    consumed: Vec<InputId>,
+    keys: Vec<KeyChange>,
+    pub(crate) blobs: Vec<(Digest, Bytes)>,
+    pub(crate) durability: Durability,
+    listing: Vec<u8>,
+    ends: bool,
+}
+
+impl Prepared {
+    /// Encodes a batch. Refuses one that could never be stored: the caller's mistake, so it says what is wrong.
+    pub(crate) fn of(claim: &Claim, batch: &Batch) -> Result<Self, AppendError> {
+        let refuse = |what: &str| Err(refused(batch.id.0.as_str(), what));
+        if batch.events.is_empty() {
+            return refuse("it holds no event");
+        }
+        if batch.id.0.is_empty() {
+            return refuse("it has no id");
+        }
+        if batch.row.run != claim.run {
+            return refuse("its listing row is of another run");
+        }
+        if let Some((digest, _)) = batch.blobs.iter().find(|(digest, bytes)| Digest::of(bytes) != *digest) {
+            return refuse(&format!("blob {digest} has another digest"));
+        }
+        let unwritable = |error: serde_json::Error| refused(&batch.id.0, &format!("it cannot be written: {error}"));
+        let events = batch
+            .events
+            .iter()
+            .map(|new| EncodedBody::of(new.at, &new.event).map_err(unwritable))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: batch.id.0.clone(),
+            expected: batch.expected,
+            events,
+            consumed: batch.consumed.clone(),
+            keys: batch.keys.clone(),
+            blobs: batch.blobs.clone(),
+            durability: batch.durability,
+            listing: serde_json::to_vec(&batch.row).map_err(unwritable)?,
+            ends: batch.ends_the_run(),
+        })
+    }
+}
+
+/// A batch that breaks the rules of the port. Stores have no answer for it but to say so.
+fn refused(batch: &str, what: &str) -> AppendError {
+    AppendError::Journal(JournalError::Unusable(format!("batch {batch} was refused: {what}")))
+}
+
+/// The rules of [`longrein_ports::Journal::append`].
+pub(crate) fn append(rows: &dyn Rows, claim: &Claim, batch: &Prepared) -> Result<Decided<Committed>, AppendError> {
+    let fence = held(rows, claim)?.fence;
+    let run = &claim.run;
+    let Some(record) = rows.run(run)? else {
+        let fault = "is missing".to_owned();
+        return Err(JournalError::Corrupt { run: run.clone(), record: "run".to_owned(), fault }.into());
+    };
+    let mut record = record.checked()?;
+    let was_head = record.head;
+    let found = Seq(was_head.cast_unsigned());
+    if record.batch == batch.id {
+        return Ok((Committed { head: found }, Vec::new()));
+    }
+    if batch.expected != found {
+        return Err(AppendError::Conflict { expected: batch.expected, found });
+    }
+    let mut writes = Vec::with_capacity(batch.events.len() + batch.consumed.len() + batch.keys.len() + 1);
+    for body in &batch.events {
+        if body.at < record.at {
+            return Err(refused(&batch.id, &format!("its {} is older than the event before it", body.kind)));
+        }
+        let event = StoredEvent::seal(&record.chain, record.head + 1, body);
+        record.head = event.seq;
+        record.at = event.at;
+        record.chain.clone_from(&event.checksum);
+        writes.push(Write::Event { run: run.clone(), event });
+    }
+    writes.extend(take_inputs(rows, run, batch, record.head)?);
+    writes.extend(change_keys(rows, run, batch)?);
+    writes.extend(batch.blobs.iter().map(|(digest, bytes)| Write::Blob(digest.clone(), bytes.clone())));
+    record.batch.clone_from(&batch.id);
+    record.listing.clone_from(&batch.listing);
+    writes.push(Write::Advance { record: record.sealed(), was_head, fence });
+    Ok((Committed { head: Seq((was_head + batch.events.len() as i64).cast_unsigned()) }, writes))
+}
+
+/// Marks what the batch consumes; an end is refused beside an input it does not consume (`semantics.md` E2).
+fn take_inputs(rows: &dyn Rows, run: &RunId, batch: &Prepared, head: i64) -> Result<Vec<Write>, AppendError> {
+    let mut writes = Vec::with_capacity(batch.consumed.len());
+    let mut taken = BTreeSet::new();
+    for id in &batch.consumed {
+        let record = rows.input(run, id)?.map(Sealed::checked).transpose()?;
+        let Some(mut record) = record.filter(|record| record.taken == 0 && taken.insert(id)) else {
+            return Err(refused(&batch.id, &format!("input {id} is not there to be taken")));
+        };
+        record.taken = head;
+        writes.push(Write::Input(record.sealed()));
+    }
+    if batch.ends && rows.untaken(run)?.iter().any(|left| !taken.contains(&left.id)) {
+        return Err(AppendError::InputPending);
+    }
+    Ok(writes)
+}
+
+/// The life of key rows (`semantics.md` D6). Later changes of a batch see the earlier ones.
+fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Write>, AppendError> {
+    let mut changed: BTreeMap<&KeyId, KeyRow> = BTreeMap::new();
+    for change in &batch.keys {
+        let id = match change {
+            KeyChange::Take { id, .. } | KeyChange::Finish { id, .. } | KeyChange::Free { id } => id,
+        };
+        let present = match changed.remove(id) {
+            Some(row) => Some(row),
+            None => rows.key(id)?.map(Sealed::checked).transpose()?.map(|record| record.row()).transpose()?,
+        };
+        let next = match change {
+            KeyChange::Take { id, run, action, args } => {
+                let taker = |times_freed| KeyRow {
+                    id: id.clone(),
+                    run: run.clone(),
+                    action: *action,
+                    args: args.clone(),
+                    times_freed,
+                    state: KeyState::Held,
+                };
+                match present {
+                    None => taker(0),
+                    Some(row) => match row.state {
+                        KeyState::Free => taker(row.times_freed),
+                        KeyState::Held | KeyState::Done(_) if row.run == *run && row.action == *action => row,
+                        KeyState::Held | KeyState::Done(_) => return Err(AppendError::KeyTaken(id.clone())),
+                    },
+                }
+            }
+            KeyChange::Finish { result, .. } => {
+                let mut row = own_key(present, run, batch, id)?;
+                match row.state {
+                    KeyState::Held => row.state = KeyState::Done(result.clone()),
+                    // The first result stands: later calls may have been answered with it.
+                    KeyState::Done(_) => {}
+                    KeyState::Free => return Err(refused(&batch.id, &format!("a key of {} is free", id.tool))),
+                }
+                row
+            }
+            KeyChange::Free { .. } => {
+                let mut row = own_key(present, run, batch, id)?;
+                match row.state {
+                    KeyState::Held | KeyState::Done(_) => {
+                        row.state = KeyState::Free;
+                        row.times_freed += 1;
+                    }
+                    KeyState::Free => {}
+                }
+                row
+            }
+        };
+        changed.insert(id, next);
+    }
+    changed
+        .values()
+        .map(|row| {
+            KeyRecord::of(row)
+                .map(Write::Key)
+                .map_err(|error| refused(&batch.id, &format!("a key row cannot be written: {error}")))
+        })
+        .collect()
+}
+
+fn own_key(present: Option<KeyRow>, run: &RunId, batch: &Prepared, id: &KeyId) -> Result<KeyRow, AppendError> {
+    present
+        .filter(|row| row.run == *run)
+        .ok_or_else(|| refused(&batch.id, &format!("a key of {} is not this run's", id.tool)))
+}
+
+/// The rules of [`longrein_ports::Journal::post_input`].
+pub(crate) fn post(rows: &dyn Rows, run: &RunId, input: &Input) -> Result<Decided<Posted>, ClaimError> {
+    let Some(record) = rows.run(run)?.filter(|record| record.head > 0) else {
+        return Err(ClaimError::NoSuchRun(run.clone()));
+    };
+    let mut record = record.checked()?;
+    if rows.input(run, &input.id)?.is_some() {
+        return Ok((Posted::Duplicate, Vec::new()));
+    }
+    if record.row().is_some_and(|row| row.state == CANCELLED) && !taken_in_every_state(&input.body) {
+        return Ok((Posted::Closed, Vec::new()));
+    }
+    if rows.untaken(run)?.len() >= INBOX_MAX {
+        return Ok((Posted::Full, Vec::new()));
+    }
+    let unwritable =
+        |error| JournalError::Unusable(format!("input {} was refused: it cannot be written: {error}", input.id));
+    record.arrivals += 1;
+    let stored = InboxRecord {
+        run: run.clone(),
+        arrival: record.arrivals,
+        id: input.id.clone(),
+        taken: 0,
+        body: serde_json::to_vec(input).map_err(unwritable)?,
+        seal: Vec::new(),
+    };
+    Ok((Posted::Accepted, vec![Write::Input(stored.sealed()), Write::Arrived(record.sealed())]))
+}
+
+/// The state in which a run is closed to messages.
+const CANCELLED: &str = "cancelled";
+
+/// Settlements and late outcomes (`semantics.md` E2).
+fn taken_in_every_state(body: &InputBody) -> bool {
+    match body {
+        InputBody::Settle(_) | InputBody::LateOutcome(_) => true,
+        InputBody::Message(_)
+        | InputBody::Approve(_)
+        | InputBody::Deny(_)
+        | InputBody::Cancel
+        | InputBody::Raise(_)
+        | InputBody::SwitchModel(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_overlap_when_equal_or_nested() {
+        for (one, other, overlap) in [
+            ("/a", "/a", true),
+            ("/a", "/a/b", true),
+            ("/a/b", "/a", true),
+            ("/a", "/ab", false),
+            ("/", "/x", true),
+            ("/x/y", "/x/z", false),
+        ] {
+            assert_eq!(roots_overlap(one, other), overlap, "{one} and {other}");
+        }
+        assert_eq!(tidy_root("/a//"), "/a");
+        assert_eq!(tidy_root("/"), "/");
+    }
+}

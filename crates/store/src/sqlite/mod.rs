@@ -1,0 +1,360 @@
+//! The journal in one SQLite file (WAL mode), shared by any number of processes on one machine.
+//!
+//! All writing is done by one thread per handle, which commits what all runs ask for in groups (see [`writer`]); reading
+//! is a direct call on a second connection, which the writer never blocks. The file itself is touched by SQLite only:
+//! closing any other descriptor of it would drop this process's locks (`failures.md` 15.3).
+
+mod blobs;
+mod open;
+mod place;
+mod table;
+mod writer;
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::ids::{Digest, RunId, Seq};
+use longrein_core::input::Input;
+use longrein_ports::{
+    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Finding, Holder, Journal,
+    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, VerifyReport, Worker,
+};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
+use crate::rules::{self, Decided, Now, Prepared, Rows};
+use crate::verify::Everything;
+use crate::wakeups::Wakeups;
+use crate::{Alive, here, newest_first, verify};
+
+use blobs::BlobFolder;
+use table::Table;
+use writer::{Job, Request, StoreFailed, Writer};
+
+/// A store in an SQLite file.
+pub struct SqliteJournal {
+    shared: Arc<Shared>,
+    requests: Sender<Request>,
+    writer: Option<JoinHandle<()>>,
+    reader: Mutex<Connection>,
+}
+
+/// What the handle and its writer both use.
+struct Shared {
+    path: std::path::PathBuf,
+    blobs: BlobFolder,
+    clock: Arc<dyn Clock>,
+    alive: Alive,
+    here: Worker,
+    wakeups: Wakeups,
+    /// Set once by a failed write; from then on every call fails with it (`semantics.md` A4).
+    failed: OnceLock<String>,
+}
+
+impl Shared {
+    fn now(&self) -> Now<'_> {
+        Now { clock: &*self.clock, alive: &*self.alive }
+    }
+}
+
+impl SqliteJournal {
+    /// Opens the store at `path`; makes it, and its folder, if there is none.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, JournalError> {
+        Self::open_with(path, clock, Arc::new(here::is_alive))
+    }
+
+    /// The same with another way to tell whether a worker of this host and boot is alive.
+    pub fn open_with(path: &Path, clock: Arc<dyn Clock>, alive: Alive) -> Result<Self, JournalError> {
+        let path = std::path::absolute(path)
+            .map_err(|error| JournalError::Unusable(format!("{} is no usable path: {error}", path.display())))?;
+        let here = here::worker_here().map_err(|error| {
+            JournalError::Unusable(format!("this process cannot tell who it is from /proc: {error}"))
+        })?;
+        let connection = open::writer(&path)?;
+        let reader = Mutex::new(open::reader(&path)?);
+        let shared = Arc::new(Shared {
+            blobs: BlobFolder::beside(&path),
+            path,
+            clock,
+            alive,
+            here,
+            wakeups: Wakeups::default(),
+            failed: OnceLock::new(),
+        });
+        let (requests, queue) = std::sync::mpsc::channel();
+        let thread = Writer::new(connection, queue, Arc::clone(&shared));
+        let writer = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || thread.run())
+            .map_err(|error| JournalError::Unavailable(Box::new(error)))?;
+        Ok(Self { shared, requests, writer: Some(writer), reader })
+    }
+
+    /// Hands a decision to the writer and waits until it is committed or refused.
+    async fn write<T, E>(
+        &self,
+        job: JobKind,
+        decide: impl FnOnce(&Table<'_>, &Shared) -> Result<Decided<T>, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<JournalError> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        let job = Job::new(job.durability, job.wakes, job.large, move |table| decide(table, &shared), answer);
+        if self.requests.send(Request::Job(job)).is_err() {
+            return Err(E::from(self.writer_is_gone()));
+        }
+        answered.await.unwrap_or_else(|_| Err(E::from(self.writer_is_gone())))
+    }
+
+    fn writer_is_gone(&self) -> JournalError {
+        StoreFailed::error(self.shared.failed.get().map_or("the thread that writes it has ended", String::as_str))
+    }
+
+    fn read_with<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        if let Some(why) = self.shared.failed.get() {
+            return Err(StoreFailed::error(why));
+        }
+        let reader = self.reader();
+        read(&Table::new(&reader, &self.shared.path))
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Connection> {
+        // A connection has no state between statements that a panic could leave half made.
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn holder(&self, table: &Table<'_>, run: &RunId) -> Result<Option<Holder>, JournalError> {
+        let Shared { here, .. } = &*self.shared;
+        Ok(table.claim(run)?.and_then(|claim| self.shared.now().holder(&claim, &here.host, &here.boot)))
+    }
+
+    /// The bytes of a blob if they are there and whole.
+    fn whole_blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
+        let row = self.read_with(|table| table.blob(digest))?;
+        let bytes = match row {
+            Some(bytes) => Some(bytes),
+            None => self.shared.blobs.read(digest)?,
+        };
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
+    }
+}
+
+impl Drop for SqliteJournal {
+    /// Lets what is queued be committed, then closes the file.
+    fn drop(&mut self) {
+        // The receiver is gone only if the thread has ended already.
+        let _ = self.requests.send(Request::Stop);
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// What the writer must know of a job besides what it does.
+struct JobKind {
+    durability: Durability,
+    /// Whoever waits for the inbox of this run is woken after the commit.
+    wakes: Option<RunId>,
+    /// Blobs for the folder, to be there before the transaction.
+    large: Vec<(Digest, Bytes)>,
+}
+
+impl JobKind {
+    fn plain(durability: Durability) -> Self {
+        Self { durability, wakes: None, large: Vec::new() }
+    }
+}
+
+impl Journal for SqliteJournal {
+    fn claim<'a>(
+        &'a self,
+        run: &'a RunId,
+        worker: &'a Worker,
+        workspace: Option<&'a str>,
+        create: Create,
+    ) -> BoxFuture<'a, Result<Claim, ClaimError>> {
+        let (run, worker, workspace) = (run.clone(), worker.clone(), workspace.map(str::to_owned));
+        Box::pin(self.write(JobKind::plain(Durability::Written), move |table, shared| {
+            rules::claim(table, &shared.now(), &run, &worker, workspace.as_deref(), create)
+        }))
+    }
+
+    fn renew<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Duration, AppendError>> {
+        let claim = claim.clone();
+        Box::pin(self.write(JobKind::plain(Durability::Written), move |table, shared| {
+            rules::renew(table, &shared.now(), &claim)
+        }))
+    }
+
+    fn release<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<(), JournalError>> {
+        let claim = claim.clone();
+        Box::pin(self.write(JobKind::plain(Durability::Written), move |table, _| rules::release(table, &claim)))
+    }
+
+    fn append<'a>(&'a self, claim: &'a Claim, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let batch = Prepared::of(claim, batch)?;
+            let large = batch.blobs.iter().filter(|(_, bytes)| blobs::is_large(bytes)).cloned().collect();
+            let kind = JobKind { durability: batch.durability, wakes: None, large };
+            let claim = claim.clone();
+            self.write(kind, move |table, _| rules::append(table, &claim, &batch)).await
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        run: &'a RunId,
+        after: Seq,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, JournalError>> {
+        let after = i64::try_from(after.0).unwrap_or(i64::MAX);
+        Box::pin(async move {
+            self.read_with(|table| {
+                // The head first: events that are committed between the two looks are no gap.
+                let record = table.run(run)?.filter(|record| record.fault().is_none());
+                let previous = if after == 0 { Some(genesis(run)) } else { table.checksum(run, after)? };
+                // Numbers start at 1; whatever a damaged file holds below is shown too.
+                let from = if after == 0 { i64::MIN } else { after };
+                let events = table.events(run, from, limit)?;
+                let head = record.filter(|_| events.len() < limit).map(|record| record.head);
+                Ok(read_chain(previous, after, &events, head))
+            })
+        })
+    }
+
+    fn runs(&self) -> BoxFuture<'_, Result<Vec<(RunRow, Option<Holder>)>, JournalError>> {
+        Box::pin(async move {
+            self.read_with(|table| {
+                let mut listed = Vec::new();
+                for record in table.all_runs()? {
+                    let Some(row) = record.row() else { continue };
+                    listed.push((row, self.holder(table, &record.run)?));
+                }
+                listed.sort_by(newest_first);
+                Ok(listed)
+            })
+        })
+    }
+
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<(RunRow, Option<Holder>)>, JournalError>> {
+        Box::pin(async move {
+            self.read_with(|table| match table.run(run)?.as_ref().and_then(RunRecord::row) {
+                Some(row) => Ok(Some((row, self.holder(table, run)?))),
+                None => Ok(None),
+            })
+        })
+    }
+
+    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+        let kind = JobKind { durability: Durability::Synced, wakes: Some(run.clone()), large: Vec::new() };
+        let (run, input) = (run.clone(), input.clone());
+        Box::pin(self.write(kind, move |table, _| rules::post(table, &run, &input)))
+    }
+
+    fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>> {
+        Box::pin(async move {
+            let untaken = self.read_with(|table| table.untaken(run))?;
+            untaken.into_iter().map(|record| record.checked()?.input()).collect()
+        })
+    }
+
+    fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            // The writer looks out for other processes while somebody waits; it may be asleep in its queue.
+            let _ = self.requests.send(Request::Look);
+            let arrivals = || self.read_with(|table| table.arrivals(run)).ok();
+            self.shared.wakeups.changed(run, arrivals).await;
+        })
+    }
+
+    fn key<'a>(&'a self, id: &'a KeyId) -> BoxFuture<'a, Result<Option<KeyRow>, JournalError>> {
+        Box::pin(
+            async move { self.read_with(|table| table.key(id)?.map(|record| record.checked()?.row()).transpose()) },
+        )
+    }
+
+    fn blob<'a>(&'a self, digest: &'a Digest) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        Box::pin(async move { self.whole_blob(digest) })
+    }
+
+    fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>> {
+        Box::pin(async move {
+            if let Some(why) = self.shared.failed.get() {
+                return Err(StoreFailed::error(why));
+            }
+            let (shared, run) = (Arc::clone(&self.shared), run.clone());
+            let (answer, answered) = oneshot::channel();
+            // Reads the whole file: on a thread and a connection of its own, so that nobody waits for it.
+            std::thread::Builder::new()
+                .name("store-verify".to_owned())
+                .spawn(move || {
+                    let _ = answer.send(verify_alone(&shared, &run));
+                })
+                .map_err(|error| JournalError::Unavailable(Box::new(error)))?;
+            answered.await.unwrap_or_else(|_| Err(StoreFailed::error("verification ended without an answer")))
+        })
+    }
+}
+
+fn verify_alone(shared: &Shared, run: &RunId) -> Result<Option<VerifyReport>, JournalError> {
+    let connection = open::reader(&shared.path)?;
+    let table = Table::new(&connection, &shared.path);
+    let integrity = table.integrity();
+    // One snapshot for all that follows.
+    table.execute("BEGIN")?;
+    let report = match verify::verify(&Files { table: &table, blobs: &shared.blobs }, run) {
+        Ok(report) => report,
+        // A file too damaged to be read through is a finding, not a failure to verify.
+        Err(error) if !integrity.is_empty() => Some(VerifyReport {
+            events: 0,
+            inputs: 0,
+            keys: 0,
+            blobs: 0,
+            findings: vec![Finding { record: "store".to_owned(), fault: error.to_string() }],
+        }),
+        Err(error) => return Err(error),
+    };
+    Ok(report.map(|mut report| {
+        let of_store = |fault| Finding { record: "store".to_owned(), fault };
+        report.findings.extend(integrity.into_iter().map(of_store));
+        report
+    }))
+}
+
+/// Rows and blob files together.
+struct Files<'a> {
+    table: &'a Table<'a>,
+    blobs: &'a BlobFolder,
+}
+
+impl Everything for Files<'_> {
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, JournalError> {
+        self.table.run(run)
+    }
+    fn claim(&self, run: &RunId) -> Result<Option<ClaimRecord>, JournalError> {
+        self.table.claim(run)
+    }
+    fn events(&self, run: &RunId, after: i64, limit: usize) -> Result<Vec<StoredEvent>, JournalError> {
+        self.table.events(run, after, limit)
+    }
+    fn inbox(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError> {
+        self.table.inbox(run)
+    }
+    fn keys(&self) -> Result<Vec<KeyRecord>, JournalError> {
+        self.table.keys()
+    }
+    fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
+        match self.table.blob(digest)? {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.blobs.read(digest),
+        }
+    }
+}

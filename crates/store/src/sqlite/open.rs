@@ -1,0 +1,295 @@
+//! Opening a store: is this a place for one, is this file one, is it of a version we know. Every refusal names the file and
+//! the way out.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use longrein_ports::JournalError;
+use rusqlite::{Connection, OpenFlags};
+
+use super::place;
+
+/// `LRGN`: marks the file as ours.
+const APPLICATION_ID: i64 = 0x4C52_474E;
+/// Version of the tables below.
+const SCHEMA_VERSION: i64 = 1;
+/// How long SQLite itself waits for a lock before it answers busy.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long opening waits for others that open or recover the same file.
+const OPEN_BUSY_MAX: Duration = Duration::from_secs(30);
+/// Prepared statements kept per connection: all there are.
+const STATEMENTS: usize = 64;
+
+/// Text columns hold ids; every table but `events` (whose checksums are chained) and `blobs` (whose key is the digest)
+/// seals each row. Events lie in the order of their commit, so that an append touches few pages.
+const SCHEMA: &str = "
+CREATE TABLE runs (
+    run TEXT NOT NULL PRIMARY KEY,
+    head INTEGER NOT NULL,
+    chain BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    batch TEXT NOT NULL,
+    arrivals INTEGER NOT NULL,
+    listing BLOB NOT NULL,
+    seal BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE claims (
+    run TEXT NOT NULL PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_start INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    until_wall INTEGER NOT NULL,
+    released INTEGER NOT NULL,
+    root TEXT,
+    seal BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX claims_rooted ON claims (run) WHERE root IS NOT NULL;
+CREATE TABLE events (
+    run TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    kind_version INTEGER NOT NULL,
+    must_understand INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    checksum BLOB NOT NULL,
+    UNIQUE (run, seq)
+) STRICT;
+CREATE TABLE inbox (
+    run TEXT NOT NULL,
+    arrival INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    taken INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    seal BLOB NOT NULL,
+    PRIMARY KEY (run, arrival),
+    UNIQUE (run, id)
+) STRICT;
+CREATE INDEX inbox_untaken ON inbox (run, arrival) WHERE taken = 0;
+CREATE TABLE keys (
+    scope TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    run TEXT NOT NULL,
+    body BLOB NOT NULL,
+    seal BLOB NOT NULL,
+    PRIMARY KEY (scope, tool, digest)
+) STRICT;
+CREATE TABLE blobs (
+    digest TEXT NOT NULL PRIMARY KEY,
+    bytes BLOB NOT NULL
+) STRICT;
+";
+
+/// The connection that writes. Makes the store if there is none.
+pub(super) fn writer(path: &Path) -> Result<Connection, JournalError> {
+    make_folder(path)?;
+    make_private_file(path)?;
+    let connection = connect(path)?;
+    patiently(|| check_ours(&connection)).map_err(|error| error.explained(path))?;
+    patiently(|| set_up(&connection)).map_err(|error| error.explained(path))?;
+    tighten(path)?;
+    Ok(connection)
+}
+
+/// A connection that only reads, to a store that [`writer`] has opened.
+pub(super) fn reader(path: &Path) -> Result<Connection, JournalError> {
+    let connection = connect(path)?;
+    connection
+        .execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")
+        .map_err(|error| Refusal::Sqlite(error).explained(path))?;
+    Ok(connection)
+}
+
+enum Refusal {
+    Sqlite(rusqlite::Error),
+    /// Another program's database.
+    NotOurs,
+    Newer(i64),
+    /// The file system has no shared memory for WAL.
+    NoWal(String),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Refusal::Sqlite(error)
+    }
+}
+
+impl Refusal {
+    fn explained(self, path: &Path) -> JournalError {
+        let path = path.display();
+        JournalError::Unusable(match self {
+            Refusal::Sqlite(error) => {
+                let what = match error.sqlite_error_code() {
+                    Some(rusqlite::ErrorCode::NotADatabase) => "is not a store: it is no SQLite file".to_owned(),
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt) => format!("is damaged ({error})"),
+                    _ => format!("cannot be opened: {error}"),
+                };
+                format!(
+                    "{path} {what}; move it away or restore a backup of it, or name another store with --store sqlite:PATH"
+                )
+            }
+            Refusal::NotOurs => format!(
+                "{path} is another program's database; name another file with --store sqlite:PATH or set LONGREIN_HOME"
+            ),
+            Refusal::Newer(version) => format!(
+                "{path} has store version {version}, this binary knows {SCHEMA_VERSION}; use a newer binary, or another \
+                 store with --store sqlite:PATH"
+            ),
+            Refusal::NoWal(mode) => format!(
+                "{path} cannot use a write-ahead log here (journal mode stays {mode}); put the store on a local disk \
+                 with --store sqlite:PATH or LONGREIN_HOME"
+            ),
+        })
+    }
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Refusal::Sqlite(error) => matches!(
+                error.sqlite_error_code(),
+                Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::FileLockingProtocolFailed)
+            ),
+            Refusal::NotOurs | Refusal::Newer(_) | Refusal::NoWal(_) => false,
+        }
+    }
+}
+
+/// Some locks (recovery, the switch to WAL) answer busy without waiting.
+fn patiently<T>(attempt: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    let started = Instant::now();
+    loop {
+        match attempt() {
+            Err(refusal) if refusal.is_busy() && started.elapsed() < OPEN_BUSY_MAX => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, JournalError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || -> Result<Connection, Refusal> {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        // Settings of the connection; none of them reads the file.
+        connection.execute_batch(
+            "PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
+        )?;
+        Ok(connection)
+    };
+    patiently(open).map_err(|refusal| refusal.explained(path))
+}
+
+/// Looks before anything is changed.
+fn check_ours(connection: &Connection) -> Result<(), Refusal> {
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    match (application, version, tables) {
+        (0, 0, 0) => Ok(()),
+        (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => Err(Refusal::Newer(version)),
+        (APPLICATION_ID, 1.., _) => Ok(()),
+        _ => Err(Refusal::NotOurs),
+    }
+}
+
+fn set_up(connection: &Connection) -> Result<(), Refusal> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Refusal::NoWal(mode));
+    }
+    connection.execute_batch(
+        "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 16777216;",
+    )?;
+    let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if made != APPLICATION_ID {
+        make_tables(connection)?;
+    }
+    Ok(())
+}
+
+/// Two processes may come here at once: the second finds the tables made once it has the lock.
+fn make_tables(connection: &Connection) -> Result<(), Refusal> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let make = || -> Result<(), Refusal> {
+        let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        if made != APPLICATION_ID {
+            connection.execute_batch(SCHEMA)?;
+            connection.execute_batch(&format!(
+                "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
+            ))?;
+        }
+        Ok(connection.execute_batch("COMMIT")?)
+    };
+    make().inspect_err(|_| {
+        // The error is what matters; closing the connection rolls back, too.
+        let _ = connection.execute_batch("ROLLBACK");
+    })
+}
+
+/// Makes the folder (private if it is new), and checks the place before and after.
+fn make_folder(path: &Path) -> Result<(), JournalError> {
+    if path.is_dir() || path.file_name().is_none() {
+        return Err(JournalError::Unusable(format!(
+            "{} is a folder; name a file with --store sqlite:PATH",
+            path.display()
+        )));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let there = folder.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+    place::check(there)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| cannot("be made", folder, &error))?;
+    place::check(folder)
+}
+
+/// Makes an empty file that only its owner may read, under another name, and links it into place: SQLite would make one
+/// with the process's umask, and the store's own name must not be opened here.
+fn make_private_file(path: &Path) -> Result<(), JournalError> {
+    if path.exists() {
+        return Ok(());
+    }
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    drop(made.map_err(|error| cannot("be written to", path.parent().unwrap_or(path), &error))?);
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // No hard links here: SQLite makes the file, and `tighten` closes it to others before anything is in it.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Takes the file and its companions from group and others. SQLite gives new companions the mode of the file.
+fn tighten(path: &Path) -> Result<(), JournalError> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let file = PathBuf::from(name);
+        let Ok(metadata) = fs::metadata(&file) else { continue };
+        if metadata.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600))
+                .map_err(|error| cannot("be made private", &file, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> JournalError {
+    JournalError::Unusable(format!(
+        "{} cannot {what}: {error}; name another place with --store sqlite:PATH or LONGREIN_HOME",
+        path.display()
+    ))
+}

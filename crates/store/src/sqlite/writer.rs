@@ -1,0 +1,237 @@
+//! The thread that writes: takes what is queued for all runs, commits it as one transaction, then answers each.
+//!
+//! While one group's sync is under way the next group gathers, so syncs are shared without anybody waiting for company.
+//! A group is synced if anything in it must be; then everything before it is, too. Between groups the thread looks out
+//! for commits of other processes while somebody here waits for an inbox.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use longrein_core::ids::{Digest, RunId};
+use longrein_ports::{Durability, JournalError};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::table::{Table, is_busy};
+use crate::rules::Decided;
+
+/// The most requests in one transaction: bounds how long the first waits for the last.
+const GROUP_MAX: usize = 256;
+/// How often other processes' posts are looked for; half of what the port promises.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long another process may keep the write lock before that is reported. Four leases: nobody sane does.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+
+pub(super) enum Request {
+    Job(Job),
+    /// Somebody waits for an inbox.
+    Look,
+    Stop,
+}
+
+/// One request's work, in two steps: inside the transaction, and after its end.
+pub(super) struct Job {
+    durability: Durability,
+    wakes: Option<RunId>,
+    large: Vec<(Digest, Bytes)>,
+    work: Work,
+}
+
+/// Called with the open transaction, or with why there is none.
+type Work = Box<dyn FnOnce(Result<&Table<'_>, JournalError>) -> Delivery + Send>;
+/// Called with how the transaction ended.
+type Delivery = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
+
+impl Job {
+    pub(super) fn new<T, E>(
+        durability: Durability,
+        wakes: Option<RunId>,
+        large: Vec<(Digest, Bytes)>,
+        decide: impl FnOnce(&Table<'_>) -> Result<Decided<T>, E> + Send + 'static,
+        answer: oneshot::Sender<Result<T, E>>,
+    ) -> Self
+    where
+        T: Send + 'static,
+        E: From<JournalError> + Send + 'static,
+    {
+        let work = move |table: Result<&Table<'_>, JournalError>| -> Delivery {
+            let result = table.map_err(E::from).and_then(|table| {
+                table.in_savepoint(|| {
+                    let (value, writes) = decide(table)?;
+                    table.apply(writes)?;
+                    Ok(value)
+                })
+            });
+            Box::new(move |committed| {
+                // Nobody listens any more if the asker was dropped; what it asked for is done all the same.
+                let _ = answer.send(match committed {
+                    Ok(()) => result,
+                    Err(error) => Err(E::from(error)),
+                });
+            })
+        };
+        Self { durability, wakes, large, work: Box::new(work) }
+    }
+
+    fn refuse(self, error: JournalError) {
+        let text = error.to_string();
+        (self.work)(Err(error))(Err(StoreFailed::error(&text)));
+    }
+}
+
+/// Why a store takes no more calls.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct StoreFailed(String);
+
+impl StoreFailed {
+    pub(super) fn error(why: &str) -> JournalError {
+        JournalError::Unavailable(Box::new(Self(why.to_owned())))
+    }
+}
+
+pub(super) struct Writer {
+    connection: Connection,
+    queue: Receiver<Request>,
+    shared: Arc<Shared>,
+    /// What `PRAGMA synchronous` is set to.
+    mode: Durability,
+    looked: Instant,
+    /// SQLite's count of commits by others.
+    seen: i64,
+    stopping: bool,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, queue: Receiver<Request>, shared: Arc<Shared>) -> Self {
+        let mode = Durability::Written;
+        Self { connection, queue, shared, mode, looked: Instant::now(), seen: 0, stopping: false }
+    }
+
+    pub(super) fn run(mut self) {
+        while !self.stopping {
+            let group = self.next_group();
+            if !group.is_empty() {
+                self.commit(group);
+            }
+            self.look();
+        }
+    }
+
+    /// Waits for the first request, and takes all that are there by then.
+    fn next_group(&mut self) -> Vec<Job> {
+        let mut group = Vec::new();
+        let first = if self.shared.wakeups.anybody_waits() {
+            let rest = LOOK_EVERY.saturating_sub(self.looked.elapsed());
+            self.queue.recv_timeout(rest)
+        } else {
+            self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        };
+        match first {
+            Ok(request) => self.sort(request, &mut group),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.stopping = true,
+        }
+        while group.len() < GROUP_MAX && !self.stopping {
+            match self.queue.try_recv() {
+                Ok(request) => self.sort(request, &mut group),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.stopping = true,
+            }
+        }
+        group
+    }
+
+    fn sort(&mut self, request: Request, group: &mut Vec<Job>) {
+        match request {
+            Request::Job(job) => group.push(job),
+            Request::Look => {}
+            Request::Stop => self.stopping = true,
+        }
+    }
+
+    fn commit(&mut self, group: Vec<Job>) {
+        if let Some(why) = self.shared.failed.get() {
+            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(why)));
+        }
+        if let Err(error) = self.begin(&group) {
+            let text = error.to_string();
+            if !is_busy(&error) {
+                let _ = self.shared.failed.set(text.clone());
+            }
+            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(&text)));
+        }
+        let table = Table::new(&self.connection, &self.shared.path);
+        let mut deliveries = Vec::with_capacity(group.len());
+        for job in group {
+            let open = match table.failure() {
+                None => Ok(&table),
+                Some(why) => Err(StoreFailed::error(&why)),
+            };
+            deliveries.push((job.wakes, (job.work)(open)));
+        }
+        let ended = match table.failure() {
+            None => patiently(|| table.execute("COMMIT")).map_err(|error| error.to_string()),
+            Some(why) => Err(why),
+        };
+        if let Err(why) = &ended {
+            // A4: SQLite may have rolled back already; either way nothing more happens on this handle.
+            let _ = table.execute("ROLLBACK");
+            let _ = self.shared.failed.set(why.clone());
+        }
+        for (wakes, deliver) in deliveries {
+            deliver(ended.as_ref().map_err(|why| StoreFailed::error(why)).copied());
+            if let Some(run) = wakes {
+                self.shared.wakeups.wake(&run);
+            }
+        }
+    }
+
+    /// Large blobs to disk, the wanted durability set, the transaction open.
+    fn begin(&mut self, group: &[Job]) -> Result<(), JournalError> {
+        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
+            self.shared.blobs.write(digest, bytes)?;
+        }
+        let wanted = group.iter().map(|job| job.durability).max().unwrap_or(Durability::Written);
+        let table = Table::new(&self.connection, &self.shared.path);
+        if wanted != self.mode {
+            table.execute_uncached(match wanted {
+                Durability::Written => "PRAGMA synchronous = NORMAL",
+                Durability::Synced => "PRAGMA synchronous = FULL",
+            })?;
+            self.mode = wanted;
+        }
+        patiently(|| table.execute("BEGIN IMMEDIATE"))
+    }
+
+    /// Wakes everybody who waits if another process has committed something.
+    fn look(&mut self) {
+        if !self.shared.wakeups.anybody_waits() || self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        let count = Table::new(&self.connection, &self.shared.path).commits_of_others();
+        if count != Some(self.seen) {
+            self.seen = count.unwrap_or_default();
+            self.shared.wakeups.wake_all();
+        }
+    }
+}
+
+/// Repeats while another process holds the lock: a busy lock is no failed write (`semantics.md` A4). Each attempt waits
+/// as long as the connection's busy timeout says.
+fn patiently(attempt: impl Fn() -> Result<(), JournalError>) -> Result<(), JournalError> {
+    let started = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && started.elapsed() < BUSY_MAX => {
+                // Some locks answer busy without waiting.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            answer => return answer,
+        }
+    }
+}
