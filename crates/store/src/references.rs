@@ -35,6 +35,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ActionApproved(_)
         | Event::ActionDenied(_)
         | Event::ActionStarted(_)
+        | Event::ActionRequeued(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
         | Event::FactSet(_)
