@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longrein_core::ids::ModelName;
 use longrein_ports::Model;
 
+use crate::openai::OpenAi;
 use crate::script::{ScriptError, ScriptedModel};
 use crate::timeouts::Timeouts;
 
@@ -17,6 +18,7 @@ pub fn connect(name: &ModelName, config: &ModelConfig) -> Result<Arc<dyn Model>,
     };
     match provider {
         "script" => Ok(Arc::new(ScriptedModel::open(&config.base_folder.join(model))?)),
+        "openai" => Ok(Arc::new(OpenAi::new(model, config)?)),
         _ if LATER.contains(&provider) => Err(ConfigError::NotYet { provider: provider.to_owned() }),
         _ => Err(ConfigError::UnknownProvider { provider: provider.to_owned() }),
     }
@@ -66,6 +68,13 @@ pub enum ConfigError {
         "model provider \"{provider}\" is not supported yet; openai/NAME with a base_url reaches any compatible server"
     )]
     NotYet { provider: String },
+    #[error("the base URL \"{url}\" cannot be used: {problem}")]
+    BaseUrl { url: String, problem: String },
+    #[error("api.openai.com needs an API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")]
+    NoKey,
+    /// The key itself is not shown.
+    #[error("the API key holds characters that no HTTP header can carry: check how it was set")]
+    BadKey,
     #[error(transparent)]
     Script(#[from] ScriptError),
 }

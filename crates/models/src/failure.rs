@@ -23,8 +23,8 @@ impl Refusal<'_> {
         let place = match self.status {
             Some(status) => format!("HTTP {status}"),
             None => match told.status {
-                Some(status) => format!("error {status} inside the stream"),
-                None => "error inside the stream".to_owned(),
+                Some(status) => format!("error {status} in the response"),
+                None => "error in the response".to_owned(),
             },
         };
         ModelFailure {
@@ -68,10 +68,8 @@ impl Told {
         let Ok(value) = serde_json::from_str::<Value>(body) else {
             return Self { text: body.to_owned(), marks: String::new(), status: None };
         };
-        let value = match value {
-            Value::Array(mut list) if !list.is_empty() => list.swap_remove(0),
-            other => other,
-        };
+        // Gemini's compatible endpoint may wrap an error in a list.
+        let value = value.get(0).cloned().unwrap_or(value);
         // vLLM and FastAPI put the error at the top; others wrap it, some as a bare string.
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
         let words = ["message", "detail", "error", "msg", "title"]

@@ -7,6 +7,7 @@
 mod connect;
 mod failure;
 mod grown;
+pub mod openai;
 pub mod script;
 pub mod timeouts;
 

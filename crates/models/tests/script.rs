@@ -127,6 +127,26 @@ async fn a_delay_passes_before_the_reply() {
     assert_eq!(begin.elapsed().as_millis(), 300);
 }
 
+#[tokio::test]
+async fn raw_bytes_are_read_as_a_server_s() {
+    let toml = r#"
+        [[reply]]
+        raw = "data: {\"choices\":[{\"delta\":{\"content\":\"ha"
+        [[reply]]
+        raw = "{\"error\":{\"message\":\"Overloaded\",\"type\":\"overloaded_error\"}}"
+        [[reply]]
+        raw = "{\"choices\":[{\"message\":{\"content\":\"raw\"},\"finish_reason\":\"stop\"}]}"
+        [[reply]]
+        error = { body = "no route" }
+    "#;
+    let model = script(toml);
+    assert!(text(&model, 0, "a").await.starts_with("Transient"));
+    assert!(text(&model, 0, "a").await.starts_with("Overloaded"));
+    assert_eq!(text(&model, 0, "a").await, "raw");
+    assert_eq!(text(&model, 1, "a").await, "Transient: connection failed: no route");
+    assert!(text(&model, 1, "a").await.contains("the script has 1 reply and the run asked for number 2"));
+}
+
 #[test]
 fn a_script_is_read_strictly() {
     assert!(refused("[[reply]]\ntexxt = 'a'").contains("unknown field `texxt`"));

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::Entry;
 use crate::failure::{Refusal, broken};
+use crate::openai::decode::{Decoder, End};
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -259,8 +260,11 @@ fn partial(text: &str, calls: &[RawCall]) -> Option<Payload> {
     Some(Payload::of(&partial).expect("a JSON value always serialises"))
 }
 
-fn from_the_wire(_raw: &str) -> Result<Reply, ModelFailure> {
-    Err(broken(ModelErrorClass::Script, Billing::Nothing, "`raw` is not supported yet"))
+/// What a server would have sent, byte for byte, on a connection that then closed.
+fn from_the_wire(raw: &str) -> Result<Reply, ModelFailure> {
+    let mut decoder = Decoder::default();
+    decoder.feed(raw.as_bytes());
+    decoder.end(End::Closed)
 }
 
 fn json_text(table: toml::Table, key: &'static str) -> Result<String, Problem> {

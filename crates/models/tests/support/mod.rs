@@ -1,5 +1,7 @@
-//! Prompts for tests.
+//! Prompts and servers for tests.
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+pub(crate) mod server;
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ pub(crate) fn tool(name: &str) -> ToolDef {
     ToolDef {
         name: ToolName::new(name),
         description: "Reads the metrics.".into(),
-        parameters: Payload::parse(r#"{"type":"object","properties":{}}"#).unwrap(),
+        parameters: Payload::parse(r#"{"type":"object","properties":{}}"#).expect("JSON"),
     }
 }
 
