@@ -133,14 +133,13 @@ async fn refusals() {
 
 #[tokio::test]
 async fn errors() {
-    for kind in ["http-4xx-5xx", "http-429", "context-overflow"] {
+    for kind in ["http-4xx-5xx", "context-overflow"] {
         for (name, exchange) in exchanges(kind).iter().filter(|(_, exchange)| exchange.status != 200) {
             let failure = replay(exchange).await.expect_err(name);
             assert_eq!(failure.status, Some(exchange.status), "{name}");
             let expected = match (kind, exchange.status) {
                 ("context-overflow", _) => ModelErrorClass::ContextExhausted,
                 (_, 401 | 403) => ModelErrorClass::Authentication,
-                (_, 429) => ModelErrorClass::RateLimited,
                 (_, _) => ModelErrorClass::BadRequest,
             };
             assert_eq!(failure.class, expected, "{name}: {failure:?}");

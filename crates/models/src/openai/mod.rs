@@ -1,6 +1,6 @@
 //! OpenAI's Chat Completions, as spoken by OpenAI and by any compatible server.
 //!
-//! [`encode`] and [`decode`] are pure; [`client`] moves bytes and counts time. Reasoning texts that some servers send
+//! [`encode`] and [`decode`] are pure; the client moves bytes and counts time. Reasoning texts that some servers send
 //! beside the answer are not kept.
 
 mod client;
