@@ -17,7 +17,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Purpose, ToolDef};
-use longrein_core::run::{Run, Stage};
+use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{
@@ -670,23 +670,11 @@ impl<'a> Drive<'a> {
         match &self.run.stage {
             Stage::Rest(ended) => Some(Standing::Rested(ended.clone())),
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-                match self.run.activity {
-                    longrein_core::run::Activity::Claimed => None,
-                    longrein_core::run::Activity::Parked => Some(Standing::Parked(owed::waits(&self.run))),
-                    longrein_core::run::Activity::Suspended => {
-                        let (cause, detail) = self.suspension();
-                        Some(Standing::Suspended(cause, detail))
-                    }
+                match &self.run.activity {
+                    Activity::Claimed | Activity::Idle => None,
+                    Activity::Parked => Some(Standing::Parked(owed::waits(&self.run))),
+                    Activity::Suspended { cause, detail } => Some(Standing::Suspended(*cause, detail.clone())),
                 }
-            }
-        }
-    }
-
-    fn suspension(&self) -> (Suspension, String) {
-        match &self.run.stage {
-            Stage::Ready(ready) if self.stopping.is_none() => (Suspension::Model, ready.detail.clone()),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
-                (self.stop.why(), String::new())
             }
         }
     }

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longrein_core::event::EventKind;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
-use longrein_core::task::{CheckSpec, Task, ToolSpec};
+use longrein_core::task::Task;
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, Stop, WhenAsked, fold,
@@ -234,14 +233,4 @@ fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
 fn changed_pins(task: &Task) -> Vec<String> {
     let now = pins(task);
     task.pins.iter().filter(|(name, digest)| now.get(*name) != Some(digest)).map(|(name, _)| name.clone()).collect()
-}
-
-/// The number and time of a run's end, if it rests.
-pub fn is_end(kind: EventKind) -> bool {
-    kind == EventKind::RunEnded
-}
-
-/// Tools and checks of a task, for listings.
-pub fn parts(task: &Task) -> (&[ToolSpec], &[CheckSpec]) {
-    (&task.tools, &task.acceptance)
 }
