@@ -20,6 +20,7 @@ pub struct Condition {
     source: String,
     program: Program,
     names: BTreeSet<String>,
+    depth: u32,
     /// How deep its loops (`all`, `exists`, `map`, `filter`) stand in each other.
     loops: u32,
 }
@@ -56,20 +57,31 @@ impl Condition {
         if source.len() > SOURCE_MAX_BYTES {
             return Err(ConditionMistake::TooLong { bytes: source.len() });
         }
-        let program = parse(source)?;
+        let defined: BTreeSet<&str> = defined.into_iter().collect();
+        let broken = || ConditionMistake::Syntax { problem: BROKEN.to_owned() };
+        on_deep_stack(|| Self::parse(source, &defined)).unwrap_or_else(|| Err(broken()))
+    }
+
+    fn parse(source: &str, defined: &BTreeSet<&str>) -> Result<Self, ConditionMistake> {
+        let program = Program::compile(source).map_err(|errors| {
+            let problem = match errors.errors.first() {
+                Some(error) => format!("line {}, column {}: {}", error.pos.0, error.pos.1, error.msg),
+                None => "no reason given".to_owned(),
+            };
+            ConditionMistake::Syntax { problem }
+        })?;
         let shape = Shape::of(program.expression()).ok_or(ConditionMistake::TooDeep)?;
         let mut names = BTreeSet::new();
         free_names(program.expression(), &mut Vec::new(), &mut names);
-        let defined: BTreeSet<&str> = defined.into_iter().collect();
         if let Some(name) = names.iter().find(|name| !defined.contains(name.as_str())) {
-            let defined = defined.into_iter().collect::<Vec<_>>().join(", ");
+            let defined = defined.iter().copied().collect::<Vec<_>>().join(", ");
             return Err(ConditionMistake::Undefined { name: name.clone(), defined });
         }
         let unknown = shape.functions.iter().find(|name| is_word(name) && !FUNCTIONS.contains(&name.as_str()));
         if let Some(name) = unknown {
             return Err(ConditionMistake::NoFunction { name: name.clone() });
         }
-        Ok(Self { source: source.to_owned(), program, names, loops: shape.loops })
+        Ok(Self { source: source.to_owned(), program, names, depth: shape.depth, loops: shape.loops })
     }
 
     pub fn source(&self) -> &str {
@@ -90,19 +102,24 @@ impl Condition {
         if nodes.saturating_pow(self.loops) > VISITS_MAX {
             return Err(failed(format!("its loops would visit too much: {nodes} values, {} deep", self.loops)));
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let evaluate = || {
             let mut context = Context::default();
             for (name, value) in used {
                 context.add_variable_from_value((*name).to_owned(), enter(value));
             }
             self.program.execute(&context)
-        }));
+        };
+        let outcome = if self.depth <= DEPTH_INLINE {
+            catch_unwind(AssertUnwindSafe(evaluate)).ok()
+        } else {
+            on_deep_stack(evaluate)
+        };
         match outcome {
-            Err(_panic) => Err(failed("the CEL library broke on it".to_owned())),
-            Ok(Err(error)) => Err(failed(explain(&error))),
-            Ok(Ok(Value::Bool(true))) => Ok(()),
-            Ok(Ok(Value::Bool(false))) => Err(Unmet::False { condition: condition() }),
-            Ok(Ok(other)) => Err(Unmet::NoBool { condition: condition(), found: kind(&other) }),
+            None => Err(failed(BROKEN.to_owned())),
+            Some(Err(error)) => Err(failed(explain(&error))),
+            Some(Ok(Value::Bool(true))) => Ok(()),
+            Some(Ok(Value::Bool(false))) => Err(Unmet::False { condition: condition() }),
+            Some(Ok(other)) => Err(Unmet::NoBool { condition: condition(), found: kind(&other) }),
         }
     }
 }
@@ -113,23 +130,18 @@ impl std::fmt::Debug for Condition {
     }
 }
 
-/// The parser has been seen to panic on odd input in other versions; here that is a mistake in the text.
-fn parse(source: &str) -> Result<Program, ConditionMistake> {
-    match catch_unwind(|| Program::compile(source)) {
-        Ok(Ok(program)) => Ok(program),
-        Ok(Err(errors)) => {
-            let problem = match errors.errors.first() {
-                Some(error) => format!("line {}, column {}: {}", error.pos.0, error.pos.1, error.msg),
-                None => "no reason given".to_owned(),
-            };
-            Err(ConditionMistake::Syntax { problem })
-        }
-        Err(_panic) => Err(ConditionMistake::Syntax { problem: "the CEL library broke on it".to_owned() }),
-    }
+/// Runs `work` where it cannot exhaust the stack: unoptimised, one bracket costs the parser 100 KiB. None: it panicked,
+/// or there was no thread to be had.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("condition".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn_scoped(scope, work).ok()?.join().ok()
+    })
 }
 
 /// What bounds an expression, found without recursion: the expression may be deeper than our stack.
 struct Shape {
+    depth: u32,
     loops: u32,
     functions: BTreeSet<String>,
 }
@@ -137,12 +149,13 @@ struct Shape {
 impl Shape {
     /// None: too deep to evaluate safely.
     fn of(root: &IdedExpr) -> Option<Self> {
-        let mut shape = Shape { loops: 0, functions: BTreeSet::new() };
+        let mut shape = Shape { depth: 0, loops: 0, functions: BTreeSet::new() };
         let mut open = vec![(root, 0_u32, 0_u32)];
         while let Some((node, depth, loops)) = open.pop() {
             if depth > DEPTH_MAX || loops > LOOPS_MAX {
                 return None;
             }
+            shape.depth = shape.depth.max(depth);
             shape.loops = shape.loops.max(loops);
             match &node.expr {
                 Expr::Call(call) => {
@@ -257,12 +270,20 @@ fn explain(error: &ExecutionError) -> String {
     if let ExecutionError::NoSuchKey(key) = error {
         return format!("there is no \"{key}\" in the value it is looked up in");
     }
+    if let ExecutionError::UnsupportedBinaryOperator(operator, left, right) = error {
+        let text = format!("\"{operator}\" cannot take a {} and a {}", kind(left), kind(right));
+        let mixed = matches!(
+            (left, right),
+            (Value::Float(_), Value::Int(_) | Value::UInt(_)) | (Value::Int(_) | Value::UInt(_), Value::Float(_))
+        );
+        return if mixed { format!("{text}: one is a double, one is not. {DOUBLES}") } else { text };
+    }
     let text = shorten(&error.to_string(), SHOWN_MAX_BYTES);
     if let ExecutionError::NoSuchOverload(overload) = error {
         let types = overload.argument_types();
         let has = |name: &str| types.iter().any(|found| found == name);
         if has("double") && (has("int") || has("uint")) {
-            return format!("{text}. Numbers from JSON are doubles: write 100.0, not 100, to calculate with them");
+            return format!("{text}. {DOUBLES}");
         }
     }
     text
@@ -300,8 +321,14 @@ fn is_word(name: &str) -> bool {
 
 /// A condition longer than this is a program.
 const SOURCE_MAX_BYTES: usize = 8 * 1024;
-/// Keeps recursion in the evaluator within a 2 MiB thread stack, unoptimised builds included.
+/// Nobody reads a deeper one.
 const DEPTH_MAX: u32 = 100;
+/// Up to here the caller's own stack does: unoptimised, a level of evaluation costs some 25 KiB.
+const DEPTH_INLINE: u32 = 16;
+/// Room for the parser's own limit of 96 brackets, in unoptimised builds. Only touched pages are ever taken.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+const DOUBLES: &str = "Numbers from JSON are doubles: write 100.0, not 100, to calculate with them";
+const BROKEN: &str = "the CEL library broke on it";
 /// Loops within loops: three are lists of lists of lists.
 const LOOPS_MAX: u32 = 3;
 /// What loops may visit together: about a second.

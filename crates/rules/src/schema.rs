@@ -44,7 +44,7 @@ impl Schema {
         })
     }
 
-    /// Every fault of `value`, in the order of the schema; empty: it fits. At most [`FAULTS_MAX`].
+    /// Every fault of `value`, in the order of the schema; empty: it fits. At most 20.
     pub fn faults(&self, value: &Json) -> Vec<Fault> {
         self.0
             .iter_errors(value)
@@ -58,7 +58,7 @@ impl Schema {
 }
 
 /// More faults than this help nobody.
-pub const FAULTS_MAX: usize = 20;
+const FAULTS_MAX: usize = 20;
 /// Messages quote the value, which may be long.
 const PROBLEM_MAX_BYTES: usize = 300;
 
