@@ -1,1 +1,3 @@
 //! Placeholder while the house is laid out.
+
+pub mod taskfile;

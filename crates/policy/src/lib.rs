@@ -150,18 +150,18 @@ fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault> {
         return Ok(Matches::EveryTool);
     }
     if !tools.contains(name) {
-        return Err(Fault::UnknownTool { near: near(name, tools) });
+        return Err(Fault::UnknownTool { near: near(name, tools.iter().copied()) });
     }
     Ok(Matches::Tool(ToolName::new(name)))
 }
 
-/// Names that may have been meant: the closest, at most three. All, where there are few.
-fn near(name: &str, tools: &BTreeSet<&str>) -> Vec<String> {
-    let mut ranked: Vec<(usize, &str)> = tools.iter().map(|tool| (distance(name, tool), *tool)).collect();
+/// Names that may have been meant by `name`: the closest, at most three; all, where there are few.
+pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut ranked: Vec<(usize, &str)> = known.into_iter().map(|known| (distance(name, known), known)).collect();
     ranked.sort_unstable();
     let few = ranked.len() <= NEAR_MAX;
-    let close = |(distance, tool): &(usize, &str)| few || *distance <= name.len().max(tool.len()) / 2;
-    ranked.into_iter().filter(close).take(NEAR_MAX).map(|(_, tool)| tool.to_owned()).collect()
+    let close = |(distance, known): &(usize, &str)| few || *distance <= name.len().max(known.len()) / 2;
+    ranked.into_iter().filter(close).take(NEAR_MAX).map(|(_, known)| known.to_owned()).collect()
 }
 
 /// How many letters must be changed, added or left out to make one word the other.
