@@ -80,7 +80,7 @@ pub enum RunsError {
 impl Runs {
     /// Opens a store by URL: `sqlite:PATH` or `memory:`.
     pub fn open(store: &str, binary: &str) -> Result<Self, RunsError> {
-        let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::default());
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
         Ok(Self { journal, clock, worker, binary: binary.to_owned() })
