@@ -40,6 +40,22 @@ pub enum Reaped {
     Unverified,
 }
 
+/// How an attempt ended, with the large payloads its outcome refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    pub outcome: Outcome,
+    /// To be stored before the outcome is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
+/// What a reconcile command answered, with the large payloads the answer refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    pub answer: ProbeAnswer,
+    /// To be stored before the answer is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
 pub trait Tools: Send + Sync {
     /// First JSON, then the schema, then our own keywords. Pure.
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
@@ -48,10 +64,10 @@ pub trait Tools: Send + Sync {
     fn changed(&self, tool: &ToolName) -> Option<String>;
 
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
-    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Outcome>;
+    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;
 
     /// Asks the tool's reconcile command what became of a call.
-    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, ProbeAnswer>;
+    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed>;
 
     /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and
     /// waits until none is left.
