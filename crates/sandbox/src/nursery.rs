@@ -3,18 +3,23 @@
 //! A child is made by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does it: nothing of our memory is copied, whatever
 //! our size, and this thread sleeps until the child has become the program or given up. `posix_spawn` itself cannot ask
 //! for a parent-death signal.
-#![expect(unsafe_code, reason = "the parent-death signal needs code of ours between clone and exec")]
+#![expect(
+    unsafe_code,
+    reason = "the parent-death signal needs code of ours between clone and exec; registering a process handle"
+)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
 /// Everything the child needs, made ready before it exists: it must not allocate.
@@ -63,6 +68,13 @@ pub(crate) async fn start<T: Send + 'static>(
 
 fn gone() -> io::Error {
     io::Error::other("the spawning thread is gone")
+}
+
+/// Becomes readable when the process has ended.
+pub(crate) fn watch(handle: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: the descriptor is owned by the `Arc` that is moved in and cannot be taken out of while it is registered: it
+    // stays open, and stays the same, for as long as the registration lives.
+    unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 /// The number of the spawning thread: direct children hang on it, adopted ones on another. None: it never ran.

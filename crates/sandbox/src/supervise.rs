@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -46,8 +46,11 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
         .await
         .map_err(|stillborn| explain(stillborn, &spec))?;
     let began = Instant::now();
+    let Ok(exit) = nursery::watch(tree.handle()) else {
+        return Ok(unwatched(tree, began).await);
+    };
     let mut watch = Watch {
-        exit: AsyncFd::with_interest(tree.handle(), Interest::READABLE).map_err(StartError::System)?,
+        exit,
         stdin: pipes.stdin.zip(Some(spec.stdin)).map(|(pipe, bytes)| Feed { pipe, bytes, written: 0 }),
         stdout: Listen::new(pipes.stdout, spec.stdout),
         stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
@@ -75,6 +78,14 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
         took: began.elapsed(),
         strays,
     })
+}
+
+/// The program runs but its end cannot be waited for: ended again, and never called "not started", because it was.
+async fn unwatched(tree: Tree, began: Instant) -> Ended {
+    tree.kill();
+    let (_, strays) = tree.bury().await;
+    let how = How::Signalled(libc::SIGKILL);
+    Ended { how, stdout: Vec::new(), stderr: Vec::new(), took: began.elapsed(), strays }
 }
 
 /// Why we stopped watching.

@@ -1,4 +1,5 @@
 //! What a command costs us. Alone in its process, so that nothing else is counted.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 use std::path::PathBuf;
 use std::time::Duration;
