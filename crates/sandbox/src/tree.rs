@@ -62,7 +62,10 @@ impl Tree {
     /// To be called when the program has ended: ends what it left behind and waits until it is gone.
     pub(crate) async fn bury(mut self) -> (Exit, Strays) {
         let remains = self.remains.take().expect("present until buried or dropped");
-        let exit = remains.collect_leader();
+        let Some(exit) = remains.collect_leader() else {
+            // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
+            return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
+        };
         if adopted().is_empty() {
             return (exit, Strays::None);
         }
@@ -98,19 +101,18 @@ impl Remains {
         // seen before the first signal: afterwards the lines of descent are broken
         let loose = descendants(self.leader);
         let _ = kill_process_group(self.leader, Signal::KILL);
-        for seen in loose {
-            process::kill(&seen);
+        for seen in loose.iter().chain(adopted().iter().filter(|seen| self.owns(seen))) {
+            process::kill(seen);
         }
     }
 
     /// Ends the rest of the group while the leader, already ended, still keeps the group's number; then lets go of it.
-    fn collect_leader(&self) -> Exit {
+    /// None: it has not ended.
+    fn collect_leader(&self) -> Option<Exit> {
         let _ = kill_process_group(self.leader, Signal::KILL);
-        let Some(status) = process::collect(&self.handle) else { return Exit::Signal(Signal::KILL.as_raw()) };
-        match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Exit::Status(code),
-            (None, signal) => Exit::Signal(signal.unwrap_or(Signal::KILL.as_raw())),
-        }
+        let status = process::collect(&self.handle)?;
+        let killed = || Exit::Signal(status.terminating_signal().unwrap_or(Signal::KILL.as_raw()));
+        Some(status.exit_status().map_or_else(killed, Exit::Status))
     }
 
     /// Ends every process that this command left and waits for it. When its parents are gone each of them is a child of

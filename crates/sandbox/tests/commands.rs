@@ -298,6 +298,20 @@ async fn dropping_the_future_ends_the_tree() {
     assert_eq!(alive("dropped"), 0);
 }
 
+/// The signals are sent by the drop itself: a daemon that is already an orphan may not wait for a thread of ours.
+#[tokio::test]
+async fn dropping_ends_daemons_at_once() {
+    let script = "(setsid sleep 9999 &) ; sleep 9998";
+    let mut running = Box::pin(run(shell("daemon", script)));
+    while alive("daemon") < 2 {
+        let _ = tokio::time::timeout(Duration::from_millis(20), &mut running).await;
+    }
+    tokio::time::timeout(Duration::from_millis(100), &mut running).await.unwrap_err();
+    drop(running);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(alive("daemon"), 0);
+}
+
 #[test]
 fn dropping_the_runtime_ends_the_tree() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

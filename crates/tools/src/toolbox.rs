@@ -1,6 +1,7 @@
 //! The tools of one run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use longrein_core::action::{Attempt, Cleared};
@@ -28,7 +29,6 @@ const STDOUT_MAX_BYTES: usize = 4 << 20;
 const STDERR_MAX_BYTES: usize = 64 << 10;
 
 /// All tools of a task, checked and ready. Made once; every call goes through it.
-#[derive(Debug)]
 pub struct Toolbox {
     tools: BTreeMap<ToolName, Tool>,
     /// In the order of the task, which is the order the model sees.
@@ -39,12 +39,18 @@ pub struct Toolbox {
     hashes: Hashes,
 }
 
-#[derive(Debug)]
 struct Tool {
     spec: ToolSpec,
     schema: Schema,
     env: BTreeMap<String, String>,
     pinned: Vec<Pinned>,
+}
+
+/// Names only: environments hold secrets.
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbox").field("tools", &self.order).field("secrets", &self.secrets).finish_non_exhaustive()
+    }
 }
 
 /// A file as it was when the run started.
