@@ -287,15 +287,21 @@ async fn a_hundred_at_once() {
 
 #[tokio::test]
 async fn dropping_the_future_ends_the_tree() {
-    let script = "trap '' TERM; setsid sleep 9999 & env -i setsid sleep 9998 & sleep 9997; sleep 9996";
+    let script = "trap '' TERM; setsid sleep 9999 & env -i setsid sleep 9898 & sleep 9997; sleep 9996";
+    let wiped = || {
+        let commands =
+            std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| std::fs::read(e.path().join("cmdline")).ok());
+        commands.filter(|command| command == b"sleep\09898\0").count()
+    };
     let running = tokio::spawn(run(shell("dropped", script)));
-    while alive("dropped") < 3 {
+    while alive("dropped") < 3 || wiped() == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(alive("dropped"), 0);
+    assert_eq!(wiped(), 0, "who wipes its environment is still a descendant");
 }
 
 /// The signals are sent by the drop itself: a daemon that is already an orphan may not wait for a thread of ours.

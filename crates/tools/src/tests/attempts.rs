@@ -125,9 +125,9 @@ async fn the_object_on_stdin() {
         inputs: [("metrics".to_owned(), payload(&json!([1, 2])))].into(),
     };
     let mut call = attempt("t", &json!({ "source_id": "e1" }));
-    let printed = |ran: Ran| match ran.outcome {
-        Outcome::Done(Content::Inline(payload)) => payload.as_str().to_owned(),
-        other => panic!("{other:?}"),
+    let printed = |ran: Ran| {
+        let Outcome::Done(Content::Inline(payload)) = ran.outcome else { panic!("{ran:?}") };
+        payload.as_str().to_owned()
     };
     let run = call.run.clone();
     assert_eq!(
