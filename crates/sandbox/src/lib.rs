@@ -14,7 +14,8 @@
 //!   ([`reap_marked`]).
 //!
 //! What it is not: a security boundary. Nothing here limits files, network or memory. A process that leaves its session
-//! *and* wipes its environment *and* outlives its parents is not found. Linux only (5.9 or newer).
+//! *and* wipes its environment *and* outlives its parents is found only when no other command runs, and not at all after a
+//! crash, or where this process itself may not dump core. Linux only (5.9 or newer).
 //!
 //! The only crate with `unsafe`, and only in `nursery`.
 

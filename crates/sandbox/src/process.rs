@@ -65,6 +65,18 @@ pub(crate) fn mark(pid: Pid) -> Mark {
     }
 }
 
+/// Whether a process may never leave a core dump. Ours inherit that from the moment they are started and cannot undo it
+/// without privileges; where we may not dump ourselves it tells nothing.
+pub(crate) fn is_started_by_us(pid: Pid) -> bool {
+    if rustix::process::getrlimit(rustix::process::Resource::Core).maximum == Some(0) {
+        return false;
+    }
+    fs::read_to_string(format!("/proc/{pid}/limits")).is_ok_and(|limits| {
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+        core.is_some_and(|core| core.split_whitespace().nth(1) == Some("0"))
+    })
+}
+
 /// The children of one thread; None where the kernel does not list them.
 pub(crate) fn children_of(pid: Pid, thread: Pid) -> Option<Vec<Pid>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()?;

@@ -34,7 +34,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 const READ_BYTES: usize = 16 * 1024;
 
-static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
+/// One for each command alive; held until the last of its processes is gone.
+pub(crate) static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
 
 /// Runs a command. When this returns, nothing of it is running any more. Dropping the future ends its processes at once.
 /// Needs a tokio runtime with I/O and time.

@@ -12,6 +12,7 @@ use tokio::sync::{SemaphorePermit, oneshot};
 use crate::nursery::{self, Born};
 use crate::process::{self, Mark, Seen, State};
 use crate::spec::Strays;
+use crate::supervise::{ALIVE_MAX, PLACES};
 
 /// How long ended processes may take to be gone. SIGKILL takes well under a millisecond, except in a stuck kernel.
 pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(5);
@@ -145,10 +146,23 @@ impl Remains {
     fn owns(&self, seen: &Seen) -> bool {
         match process::mark(seen.pid) {
             Mark::Inside(marker) => marker == self.marker,
-            // a zombie has no environment any more, and a program may wipe its own; the session stays
-            Mark::Absent | Mark::Unreadable => seen.session == self.leader.as_raw_nonzero().get(),
+            // a zombie has no environment any more, and a program may wipe its own or write its title over it; the session
+            // stays. Who left that too is some command's orphan, and ours if no other command runs
+            Mark::Absent | Mark::Unreadable => {
+                seen.session == self.leader.as_raw_nonzero().get()
+                    || (is_last() && Some(seen.session) != our_session() && process::is_started_by_us(seen.pid))
+            }
         }
     }
+}
+
+/// Whether one command alone is left.
+fn is_last() -> bool {
+    PLACES.available_permits() + 1 == ALIVE_MAX
+}
+
+fn our_session() -> Option<i32> {
+    getsid(None).map(|pid| pid.as_raw_nonzero().get()).ok()
 }
 
 /// Runs blocking work apart from everything else; in place if no thread can be had.
@@ -212,7 +226,7 @@ const STRANGER_AFTER: Duration = Duration::from_secs(5);
 /// program we are part of. They are collected once they have been dead for a while, so that none stays for ever.
 fn collect_strangers(adopted: &[Seen]) {
     static SEEN: Mutex<Option<HashMap<(Pid, u64), Instant>>> = Mutex::new(None);
-    let our_session = getsid(None).map(|pid| pid.as_raw_nonzero().get()).ok();
+    let our_session = our_session();
     let zombies: Vec<&Seen> =
         adopted.iter().filter(|seen| seen.state == State::Zombie && Some(seen.session) != our_session).collect();
     let mut seen_dead = SEEN.lock().unwrap_or_else(PoisonError::into_inner);

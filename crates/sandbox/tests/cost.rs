@@ -65,6 +65,8 @@ async fn two_hundred_runs_cost_little_and_leave_nothing() {
         "setsid sleep 9999 & sleep 0.1",
         "(sh -c 'setsid sleep 9999 &' &) ; sleep 0.1",
         "kill -9 $$",
+        "env -i setsid sleep 9999 & sleep 0.1",
+        "(env -i setsid sh -c 'sleep 9999 & sleep 9998' &) ; sleep 0.1",
     ] {
         let mut background = nothing();
         background.argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
