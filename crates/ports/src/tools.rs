@@ -54,6 +54,22 @@ pub enum Reaped {
     Unverified,
 }
 
+/// How an attempt ended, with the large payloads its outcome refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    pub outcome: Outcome,
+    /// To be stored before the outcome is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
+/// What a reconcile command answered, with the large payloads the answer refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    pub answer: ProbeAnswer,
+    /// To be stored before the answer is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
 pub trait Tools: Send + Sync {
     /// First JSON, then the schema, then our own keywords. Pure.
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
