@@ -28,8 +28,10 @@ pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
         Posted::Closed => {
             Err(Failure::new(Status::Data, format!("run {id} was cancelled and takes nothing more; start a new one")))
         }
-        Posted::Full => Err(Failure::new(Status::Unavailable, format!("the inbox of run {id} is full; let it go on first"))
-            .way_out(format!("longrein resume {id}"))),
+        Posted::Full => {
+            Err(Failure::new(Status::Unavailable, format!("the inbox of run {id} is full; let it go on first"))
+                .way_out(format!("longrein resume {id}")))
+        }
     }
 }
 
@@ -59,10 +61,7 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
 
 /// The actions named on the command line, each an action of the run.
 fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
-    words
-        .iter()
-        .map(|word| word.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}"))))
-        .collect()
+    words.iter().map(|word| word.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))).collect()
 }
 
 /// The digest of the question an action waits on, unless it was answered already.
@@ -194,8 +193,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
     let store = StoreAt::of(&globals)?;
     let runs = store.open()?;
     let id = runs.find(&args.id).await?;
-    let action: ActionId =
-        args.action.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))?;
+    let action: ActionId = args.action.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))?;
     let result = match (&args.result, args.truth) {
         (Some(_), SettleAs::NotDone) => {
             return Err(Failure::new(Status::Usage, "--result goes with --as done"));

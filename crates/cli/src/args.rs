@@ -269,6 +269,7 @@ pub(crate) fn not_yet(words: &[String]) -> Failure {
     if LATER.contains(&word) {
         Failure::new(Status::Usage, format!("not yet: \"{word}\" comes with a later version"))
     } else {
-        Failure::new(Status::Usage, format!("there is no command \"{}\"", crate::words::safe(word))).way_out("longrein --help")
+        Failure::new(Status::Usage, format!("there is no command \"{}\"", crate::words::safe(word)))
+            .way_out("longrein --help")
     }
 }

@@ -79,14 +79,22 @@ impl Config {
             match table.protocol.as_deref() {
                 None | Some("native") => {}
                 Some("json") => {
-                    return Err(wrong(path, &format!("models.\"{name}\".protocol: \"json\" comes with a later version")));
+                    return Err(wrong(
+                        path,
+                        &format!("models.\"{name}\".protocol: \"json\" comes with a later version"),
+                    ));
                 }
                 Some(other) => {
-                    return Err(wrong(path, &format!("models.\"{name}\".protocol: \"{other}\" is none of native, json")));
+                    return Err(wrong(
+                        path,
+                        &format!("models.\"{name}\".protocol: \"{other}\" is none of native, json"),
+                    ));
                 }
             }
             if let Some(price) = table.price {
-                price.micros().ok_or_else(|| wrong(path, &format!("models.\"{name}\".price: prices are positive numbers")))?;
+                price
+                    .micros()
+                    .ok_or_else(|| wrong(path, &format!("models.\"{name}\".price: prices are positive numbers")))?;
             }
             self.models.insert(name, table);
         }

@@ -88,7 +88,11 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 }
 
 /// How to reach a model.
-pub(crate) fn model_config(config: &Config, name: &ModelName, environment: &BTreeMap<String, String>) -> Result<ModelConfig, Failure> {
+pub(crate) fn model_config(
+    config: &Config,
+    name: &ModelName,
+    environment: &BTreeMap<String, String>,
+) -> Result<ModelConfig, Failure> {
     let table = config.models.get(name.as_str()).cloned().unwrap_or_default();
     let is_openai = name.as_str().starts_with("openai/");
     let from_env = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
@@ -100,7 +104,12 @@ pub(crate) fn model_config(config: &Config, name: &ModelName, environment: &BTre
         })?),
         None => from_env("OPENAI_API_KEY").filter(|_| is_openai),
     };
-    Ok(ModelConfig { base_url, api_key: key.map(Secret::new), temperature: table.temperature, ..ModelConfig::default() })
+    Ok(ModelConfig {
+        base_url,
+        api_key: key.map(Secret::new),
+        temperature: table.temperature,
+        ..ModelConfig::default()
+    })
 }
 
 /// A new run's id: random, short enough to type the beginning of.

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use longrein::ports::{ClaimError, JournalError};
 use longrein::taskfile::TaskFileError;
 use longrein::{DriveError, FoldError, RunsError};
-use longrein::ports::{ClaimError, JournalError};
 
 /// The statuses of the command line. Scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

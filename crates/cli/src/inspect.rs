@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longrein::core::budget::Limit;
 use longrein::core::event::{Event, How};
 use longrein::core::ids::{ActionId, Seq};
 use longrein::core::outcome::Outcome;
@@ -9,7 +10,6 @@ use longrein::core::owed;
 use longrein::core::run::{Run, Stage};
 use longrein::core::task::EffectClass;
 use longrein::core::time::Timestamp;
-use longrein::core::budget::Limit;
 use longrein::ports::{Recorded, RecordedBody};
 use longrein::{Runs, projection};
 use serde_json::{Value, json};
@@ -179,7 +179,8 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             Some(store.command(&format!("resume {id}")))
         }
     };
-    let uncertain: Vec<_> = run.uncertain().map(|action| (action.id, action.tool.clone(), words::life(&action.life))).collect();
+    let uncertain: Vec<_> =
+        run.uncertain().map(|action| (action.id, action.tool.clone(), words::life(&action.life))).collect();
     if globals.json {
         let mut object = projection::summary(&run);
         let more = json!({
@@ -352,7 +353,12 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
             match (globals.json, &*run) {
                 (true, Some(run)) => print_line(&projection::line(run, Some(record.seq), record.at, event)),
                 (_, run) => {
-                    println!("{:>6}  {}  {}", record.seq, words::clock(record.at), words::describe(run.as_ref(), event));
+                    println!(
+                        "{:>6}  {}  {}",
+                        record.seq,
+                        words::clock(record.at),
+                        words::describe(run.as_ref(), event)
+                    );
                 }
             }
         }
@@ -360,7 +366,12 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
             if globals.json {
                 print_line(&json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": kind }));
             } else {
-                println!("{:>6}  {}  {} (of a kind this version does not know)", record.seq, words::clock(record.at), words::safe(kind));
+                println!(
+                    "{:>6}  {}  {} (of a kind this version does not know)",
+                    record.seq,
+                    words::clock(record.at),
+                    words::safe(kind)
+                );
             }
         }
         RecordedBody::Damaged { what } => {

@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     // The operator's door does not open from inside (`semantics.md` E5).
     if let Some(inside) = std::env::var_os("LONGREIN_INSIDE") {
         let inside = inside.to_string_lossy();
-        let problem = format!("this process was started by a run ({}), and a run cannot operate Longrein", words::safe(&inside));
+        let problem =
+            format!("this process was started by a run ({}), and a run cannot operate Longrein", words::safe(&inside));
         return Failure::new(Status::Configuration, problem).print();
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -49,8 +50,8 @@ fn main() -> ExitCode {
 async fn dispatch(cli: Cli) -> Result<Status, Failure> {
     let Cli { command, globals } = cli;
     match command {
-        Command::Run(args) => run::run(globals, args).await,
-        Command::Resume(args) => run::resume(globals, args).await,
+        Command::Run(args) => run::run(globals, *args).await,
+        Command::Resume(args) => run::resume(globals, *args).await,
         Command::Send(args) => answer::send(globals, args).await,
         Command::Runs(args) => inspect::runs(globals, args).await,
         Command::Show(args) => inspect::show(globals, args).await,

@@ -149,13 +149,7 @@ impl Session {
         self.finish(run, &Standing::Rested(ended.clone()), args)
     }
 
-    async fn drive(
-        &self,
-        id: &RunId,
-        target: Target,
-        model: &ModelName,
-        args: &DriveArgs,
-    ) -> Result<Status, Failure> {
+    async fn drive(&self, id: &RunId, target: Target, model: &ModelName, args: &DriveArgs) -> Result<Status, Failure> {
         let environment = context::environment();
         let model = context::model_config(&self.config, model, &environment)?;
         let somebody = ask::somebody_is_there();
@@ -356,9 +350,10 @@ fn prompt(given: Option<&str>) -> Result<Option<String>, Failure> {
     let Some(given) = given else { return Ok(None) };
     let is_piped = !std::io::stdin().is_terminal();
     if given == "-" {
-        return piped()?.filter(|text| !text.trim().is_empty()).map(Some).ok_or_else(|| {
-            Failure::new(Status::Usage, "the prompt on stdin is empty")
-        });
+        return piped()?
+            .filter(|text| !text.trim().is_empty())
+            .map(Some)
+            .ok_or_else(|| Failure::new(Status::Usage, "the prompt on stdin is empty"));
     }
     let context = if is_piped { piped()? } else { None };
     Ok(Some(match context {
@@ -399,9 +394,8 @@ fn same_task(run: &Run, loaded: &Loaded) -> Result<(), Failure> {
 fn raise(args: &ResumeArgs) -> Result<Raise, Failure> {
     let amount = |flag: &str, kind: BudgetKind, text: &Option<String>| match text {
         None => Ok(0),
-        Some(text) => taskfile::amount(kind, text).map_err(|problem| {
-            Failure::new(Status::Usage, format!("{flag} {text}: {problem}"))
-        }),
+        Some(text) => taskfile::amount(kind, text)
+            .map_err(|problem| Failure::new(Status::Usage, format!("{flag} {text}: {problem}"))),
     };
     Ok(Raise {
         turns: amount("--add-turns", BudgetKind::Turns, &args.add_turns)?,
@@ -417,9 +411,9 @@ fn raise(args: &ResumeArgs) -> Result<Raise, Failure> {
 fn switched_name(name: &str, _run: &Run) -> Result<ModelName, Failure> {
     match name.strip_prefix("script/") {
         Some(file) => {
-            let path = PathBuf::from(file).canonicalize().map_err(|error| {
-                Failure::new(Status::Data, format!("--model {name}: {error}"))
-            })?;
+            let path = PathBuf::from(file)
+                .canonicalize()
+                .map_err(|error| Failure::new(Status::Data, format!("--model {name}: {error}")))?;
             Ok(ModelName::new(format!("script/{}", path.display())))
         }
         None => Ok(ModelName::new(name)),
@@ -436,14 +430,16 @@ fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::cor
     };
     let has_usd_limit = run.limits.micros != longrein::core::budget::Limit::Unlimited;
     if has_usd_limit && spec.price.is_none() {
-        let problem = format!("the run has a usd budget and no price is known of {name}; add one to [models.\"{name}\"]");
+        let problem =
+            format!("the run has a usd budget and no price is known of {name}; add one to [models.\"{name}\"]");
         return Err(Failure::new(Status::Configuration, problem));
     }
     Ok(spec)
 }
 
 async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure> {
-    let is_unfinished = |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
+    let is_unfinished =
+        |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
     Ok(runs.list().await?.into_iter().map(|(row, _)| row).filter(is_unfinished).collect())
 }
 

@@ -14,7 +14,8 @@ pub(crate) fn safe(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let hidden = c.is_control() && c != '\n' && c != '\t';
-            let deceptive = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+            let deceptive =
+                matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
             if hidden || deceptive { c.escape_unicode().collect::<Vec<_>>() } else { vec![c] }
         })
         .collect()
@@ -66,7 +67,12 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::ModelReplied(e) => {
             let calls: Vec<_> = e.reply.calls.iter().map(|call| short(&call.name, 40)).collect();
             let what = if calls.is_empty() { short(&e.reply.text, 90) } else { format!("calls {}", calls.join(", ")) };
-            format!("{} replied ({} tokens in, {} out): {what}", e.attempt, e.usage.tokens() - e.usage.output, e.usage.output)
+            format!(
+                "{} replied ({} tokens in, {} out): {what}",
+                e.attempt,
+                e.usage.tokens() - e.usage.output,
+                e.usage.output
+            )
         }
         Event::ModelFailed(e) => {
             let next = match e.next {
@@ -102,7 +108,9 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::ActionProbed(e) => match &e.answer {
             ProbeAnswer::TookEffect(_) => format!("{} took effect", named(e.action)),
             ProbeAnswer::NoEffect => format!("{} had no effect", named(e.action)),
-            ProbeAnswer::NoAnswer(why) => format!("{}: no answer on what became of it: {}", named(e.action), short(why, 100)),
+            ProbeAnswer::NoAnswer(why) => {
+                format!("{}: no answer on what became of it: {}", named(e.action), short(why, 100))
+            }
         },
         Event::ActionFinished(e) => {
             let how = match &e.how {

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longrein_core::ids::{Digest, InputId, ModelName, RunId};
+use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
+use longrein_core::prompt::Prompt;
 use longrein_core::run::Run;
 use longrein_core::task::Task;
 use longrein_driver::{
@@ -18,8 +20,8 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    Checks, ClaimError, Clock, Faults, Journal, JournalError, Listed, Model, Posted, Recorded, Tools, VerifyReport,
-    Worker,
+    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Journal, JournalError, Listed, Model, NewEvent, Posted,
+    Recorded, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -126,7 +128,7 @@ impl Runs {
     }
 
     /// Records after `after`, as they lie there, readable or not.
-    pub async fn records(&self, id: &RunId, after: longrein_core::ids::Seq) -> Result<Vec<Recorded>, RunsError> {
+    pub async fn records(&self, id: &RunId, after: Seq) -> Result<Vec<Recorded>, RunsError> {
         Ok(self.journal.read(id, after, 512).await?)
     }
 
@@ -172,8 +174,21 @@ impl Runs {
         };
         let Surroundings { model, environment, asked, observer, stop, faults } = around;
         let ports = self.ports(&task, &model, &environment, faults)?;
-        let options = Options { worker: self.worker.clone(), binary: self.binary.clone(), asked };
+        let options = self.options(asked);
         Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
+    }
+
+    /// Takes what waits in a run's inbox and finishes what can be finished without a model: cancels, settlements of runs
+    /// at rest.
+    pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
+        let run = self.fold(id, |_| {}).await?;
+        let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
+        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None)?;
+        Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
+    }
+
+    fn options(&self, asked: WhenAsked) -> Options {
+        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked }
     }
 
     fn ports(
@@ -183,14 +198,30 @@ impl Runs {
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Ports, RunsError> {
+        let mut secrets = Secrets::new();
+        if let Some(key) = &model.api_key {
+            secrets.know("model-api-key", key.reveal());
+        }
+        let model = longrein_models::connect(&task.model.name, model)?;
+        self.ports_around(task, model, secrets, environment, faults)
+    }
+
+    fn ports_around(
+        &self,
+        task: &Task,
+        model: Arc<dyn Model>,
+        secrets: Secrets,
+        environment: &BTreeMap<String, String>,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
-        let toolbox = Arc::new(Toolbox::new(task, environment, Secrets::new()).map_err(|error| wrong(&error))?);
+        let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
-        let gate = Policy::read(&task.policy, task.tools.iter().map(|tool| &tool.name)).map_err(|error| wrong(&error))?;
+        let gate =
+            Policy::read(&task.policy, task.tools.iter().map(|tool| &tool.name)).map_err(|error| wrong(&error))?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal = Arc::clone(&self.journal);
-        let model: Arc<dyn Model> = longrein_models::connect(&task.model.name, model)?;
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let gate = Arc::new(gate);
@@ -207,6 +238,41 @@ impl Runs {
             clock,
         })
     }
+}
+
+/// Where no model may be called.
+struct NoModel;
+
+impl Model for NoModel {
+    fn encode(&self, _prompt: &Prompt) -> Encoded {
+        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0 }
+    }
+
+    fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        Box::pin(async {
+            Err(ModelFailure {
+                class: ModelErrorClass::BadRequest,
+                message: "no model is called here; resume the run".to_owned(),
+                status: None,
+                retry_after_s: None,
+                billing: Billing::Nothing,
+                usage: None,
+                partial: None,
+            })
+        })
+    }
+}
+
+/// Where nobody watches.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn committed(&self, _run: &Run, _events: &[(Seq, NewEvent)]) {}
+}
+
+/// Ends the process at once, as a crash would: nothing is flushed, nothing is cleaned up.
+pub fn exit_now(status: i32) -> ! {
+    longrein_sandbox::exit_now(status)
 }
 
 /// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.

@@ -493,6 +493,14 @@ fn final_limits(
     })
 }
 
+/// An amount to add to a budget, as written: in the unit of its kind, never "unlimited".
+pub fn amount(kind: BudgetKind, text: &str) -> Result<u64, String> {
+    match values::limit(kind, text)? {
+        Limit::At(amount) => Ok(amount),
+        Limit::Unlimited => Err("a budget is raised by an amount".to_owned()),
+    }
+}
+
 /// The flag's name for a limit.
 pub fn limit_flag(kind: BudgetKind) -> &'static str {
     match kind {

@@ -17,12 +17,13 @@
 //! *and* wipes its environment *and* outlives its parents is found only when no other command runs, and not at all after a
 //! crash, or where this process itself may not dump core. Linux only (5.9 or newer).
 //!
-//! The only crate with `unsafe`, and only in `nursery`.
+//! The only crate with `unsafe`, and only in `nursery` and `exit`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
 
 mod capture;
+mod exit;
 mod nursery;
 mod process;
 mod reap;
@@ -30,6 +31,7 @@ mod spec;
 mod supervise;
 mod tree;
 
+pub use exit::exit_now;
 pub use reap::{Reaped, reap_marked};
 pub use spec::{Ended, How, INSIDE, Keep, Marker, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};
