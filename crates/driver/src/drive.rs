@@ -371,9 +371,12 @@ impl<'a> Drive<'a> {
     fn next_duty(&self, put_off: &BTreeSet<Duty>) -> Option<Duty> {
         let now = self.ports.clock.now().max(self.run.at);
         let due = owed::retry_due(&self.run, now).into_iter().chain(owed::owed(&self.run));
+        // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
+        let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
             Duty::Conclude => true,
-            Duty::Call { .. } | Duty::Start { .. } | Duty::Suspend => self.stopping.is_none(),
+            Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
+            Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
             }
