@@ -1,1 +1,67 @@
-fn main() {}
+//! The `longrein` command: reads the environment and configuration files, prints, asks, exits.
+//!
+//! Results go to stdout, everything else to stderr. Decides nothing about runs: that is core's business, through the
+//! facade.
+#![expect(clippy::print_stdout, reason = "this is the crate that prints")]
+
+mod answer;
+mod args;
+mod ask;
+mod config;
+mod context;
+mod failure;
+mod inspect;
+mod progress;
+mod run;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::{Failure, Status};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::usage(&error),
+    };
+    // The operator's door does not open from inside (`semantics.md` E5).
+    if let Some(inside) = std::env::var_os("LONGREIN_INSIDE") {
+        let inside = inside.to_string_lossy();
+        let problem =
+            format!("this process was started by a run ({}), and a run cannot operate Longrein", words::safe(&inside));
+        return Failure::new(Status::Configuration, problem).print();
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
+    };
+    let outcome = runtime.block_on(dispatch(cli));
+    // A prompt that nobody answered may still be reading the terminal: do not wait for it.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(status) => status.into(),
+        Err(failure) => failure.print(),
+    }
+}
+
+async fn dispatch(cli: Cli) -> Result<Status, Failure> {
+    let Cli { command, globals } = cli;
+    match command {
+        Command::Run(args) => run::run(globals, *args).await,
+        Command::Resume(args) => run::resume(globals, *args).await,
+        Command::Send(args) => answer::send(globals, args).await,
+        Command::Runs(args) => inspect::runs(globals, args).await,
+        Command::Show(args) => inspect::show(globals, args).await,
+        Command::Log(args) => inspect::log(globals, args).await,
+        Command::Approvals(args) => answer::approvals(globals, args).await,
+        Command::Approve(args) => answer::approve(globals, args).await,
+        Command::Deny(args) => answer::deny(globals, args).await,
+        Command::Settle(args) => answer::settle(globals, args).await,
+        Command::Cancel(args) => answer::cancel(globals, args).await,
+        Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Later(words) => Err(args::not_yet(&words)),
+    }
+}

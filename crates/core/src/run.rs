@@ -8,7 +8,7 @@ use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
 use crate::event::{
     ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, ModelFailed,
-    ModelReplied, Received, Requeue, RunEnded, RunStarted, Settled,
+    ModelReplied, Received, Requeue, RunEnded, RunStarted, Settled, Suspension,
 };
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
 use crate::input::Truth;
@@ -143,12 +143,17 @@ pub enum Closing {
 }
 
 /// Whether a worker is at it, as far as the journal tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
+    /// Not claimed yet, or at rest.
+    Idle,
     /// Claimed; if nobody holds the claim, its worker died.
     Claimed,
     Parked,
-    Suspended,
+    Suspended {
+        cause: Suspension,
+        detail: String,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +198,7 @@ impl Run {
             happened: Vec::new(),
             winding: None,
             closing: Closing::NotYet,
-            activity: Activity::Suspended,
+            activity: Activity::Idle,
             surroundings: BTreeSet::new(),
             recoveries: 0,
             failed_calls: 0,
@@ -475,9 +480,9 @@ impl Run {
                 self.surroundings.extend(changed.changed.iter().cloned());
             }
             Event::RunParked(_) => self.activity = Activity::Parked,
-            Event::RunSuspended(_) => {
+            Event::RunSuspended(suspended) => {
                 self.lose_started();
-                self.activity = Activity::Suspended;
+                self.activity = Activity::Suspended { cause: suspended.cause, detail: suspended.detail.clone() };
             }
             Event::RunEnded(ended) => self.ended(ended),
         }
@@ -913,7 +918,7 @@ impl Run {
         }
         self.stage = Stage::Rest(Box::new(ended.clone()));
         self.winding = None;
-        self.activity = Activity::Suspended;
+        self.activity = Activity::Idle;
     }
 
     fn close_turn_if_told(&mut self) {

@@ -17,7 +17,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Purpose, ToolDef};
-use longrein_core::run::{Run, Stage};
+use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{
@@ -89,7 +89,11 @@ pub enum Standing {
 
 /// A new run, or one that is there.
 pub enum Begin {
-    New(Box<Task>),
+    New {
+        task: Box<Task>,
+        /// Captured inputs that are too large for an event.
+        blobs: Vec<(Digest, Payload)>,
+    },
     Existing {
         /// Pinned names whose content differs now (`semantics.md` B5).
         changed: Vec<String>,
@@ -219,18 +223,18 @@ impl<'a> Drive<'a> {
     async fn claim(driver: &'a Driver, id: &RunId, begin_with: Begin, stop: Stop) -> Result<Self, DriveError> {
         let Driver { ports, options, observer } = driver;
         let known = match &begin_with {
-            Begin::New(_) => None,
+            Begin::New { .. } => None,
             Begin::Existing { .. } => Some(fold(ports.journal.as_ref(), id, |_| {}).await?),
         };
         let task = match (&begin_with, &known) {
-            (Begin::New(task), _) => task.as_ref(),
+            (Begin::New { task, .. }, _) => task.as_ref(),
             (Begin::Existing { .. }, Some(run)) => run.task.as_ref(),
             (Begin::Existing { .. }, None) => return Err(FoldError::Empty(id.clone()).into()),
         };
         let writes = task.tools.iter().any(|tool| tool.effect == EffectClass::Workspace);
         let workspace = writes.then(|| task.workspace.clone());
         let create = match &begin_with {
-            Begin::New(_) => Create::IfAbsent,
+            Begin::New { .. } => Create::IfAbsent,
             Begin::Existing { .. } => Create::Never,
         };
         let claim = ports.journal.claim(id, &options.worker, workspace.as_deref(), create).await?;
@@ -238,19 +242,20 @@ impl<'a> Drive<'a> {
         let mut draft = Draft::default();
         // What was folded before the claim may have grown since.
         let (run, changed) = match begin_with {
-            Begin::New(task) if claim.head == Seq(0) => {
+            Begin::New { task, blobs } if claim.head == Seq(0) => {
+                draft.blobs = in_bytes(blobs).collect();
                 let started = begin(id.clone(), *task, &options.binary);
                 let run = Run::new(&started, now);
                 draft.events.push(NewEvent { at: now, event: Event::RunStarted(Box::new(started)) });
                 (run, Vec::new())
             }
-            Begin::New(_) => (fold(ports.journal.as_ref(), id, |_| {}).await?, Vec::new()),
+            Begin::New { .. } => (fold(ports.journal.as_ref(), id, |_| {}).await?, Vec::new()),
             Begin::Existing { changed } => match known {
                 Some(run) if run.head == claim.head => (run, changed),
                 Some(_) | None => (fold(ports.journal.as_ref(), id, |_| {}).await?, changed),
             },
         };
-        let inputs = edge::inputs(ports, &run).await?;
+        let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
         let mut drive = Self {
             ports,
             options,
@@ -366,9 +371,12 @@ impl<'a> Drive<'a> {
     fn next_duty(&self, put_off: &BTreeSet<Duty>) -> Option<Duty> {
         let now = self.ports.clock.now().max(self.run.at);
         let due = owed::retry_due(&self.run, now).into_iter().chain(owed::owed(&self.run));
+        // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
+        let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
             Duty::Conclude => true,
-            Duty::Call { .. } | Duty::Start { .. } | Duty::Suspend => self.stopping.is_none(),
+            Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
+            Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
             }
@@ -665,23 +673,11 @@ impl<'a> Drive<'a> {
         match &self.run.stage {
             Stage::Rest(ended) => Some(Standing::Rested(ended.clone())),
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-                match self.run.activity {
-                    longrein_core::run::Activity::Claimed => None,
-                    longrein_core::run::Activity::Parked => Some(Standing::Parked(owed::waits(&self.run))),
-                    longrein_core::run::Activity::Suspended => {
-                        let (cause, detail) = self.suspension();
-                        Some(Standing::Suspended(cause, detail))
-                    }
+                match &self.run.activity {
+                    Activity::Claimed | Activity::Idle => None,
+                    Activity::Parked => Some(Standing::Parked(owed::waits(&self.run))),
+                    Activity::Suspended { cause, detail } => Some(Standing::Suspended(*cause, detail.clone())),
                 }
-            }
-        }
-    }
-
-    fn suspension(&self) -> (Suspension, String) {
-        match &self.run.stage {
-            Stage::Ready(ready) if self.stopping.is_none() => (Suspension::Model, ready.detail.clone()),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
-                (self.stop.why(), String::new())
             }
         }
     }
@@ -835,8 +831,7 @@ impl<'a> Drive<'a> {
     }
 
     fn keep_blobs(&mut self, blobs: jobs::Blobs) {
-        let bytes = blobs.into_iter().map(|(digest, payload)| (digest, Bytes::from(payload.as_str().to_owned())));
-        self.draft.blobs.extend(bytes);
+        self.draft.blobs.extend(in_bytes(blobs));
     }
 
     fn watch_inbox(&mut self) {
@@ -894,6 +889,10 @@ impl<'a> Drive<'a> {
             let _ = self.ports.journal.post_input(&self.run.id, &input).await;
         }
     }
+}
+
+fn in_bytes(blobs: jobs::Blobs) -> impl Iterator<Item = (Digest, Bytes)> {
+    blobs.into_iter().map(|(digest, payload)| (digest, Bytes::from(payload.as_str().to_owned())))
 }
 
 /// The failure of a call that was given up or broke down here.

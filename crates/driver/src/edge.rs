@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use longrein_core::decide::{Asks, KeyView, Proposal, Readiness, key_scope};
 use longrein_core::event::Event;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, ToolName};
@@ -26,18 +27,30 @@ pub(crate) async fn load(ports: &Ports, content: &Content) -> Result<Option<Payl
         Content::Inline(payload) => Ok(Some(payload.clone())),
         Content::Blob(blob) => {
             let bytes = ports.journal.blob(&blob.digest).await?;
-            Ok(bytes
-                .and_then(|bytes| String::from_utf8(bytes.to_vec()).ok())
-                .and_then(|text| Payload::parse(text).ok()))
+            Ok(bytes.as_deref().and_then(parse))
         }
     }
 }
 
-/// The task's captured inputs, as tools get them.
-pub(crate) async fn inputs(ports: &Ports, run: &Run) -> Result<BTreeMap<String, Payload>, JournalError> {
+fn parse(bytes: &[u8]) -> Option<Payload> {
+    String::from_utf8(bytes.to_vec()).ok().and_then(|text| Payload::parse(text).ok())
+}
+
+/// The task's captured inputs, as tools get them. `fresh`: blobs that are not stored yet.
+pub(crate) async fn inputs(
+    ports: &Ports,
+    run: &Run,
+    fresh: &[(Digest, Bytes)],
+) -> Result<BTreeMap<String, Payload>, JournalError> {
     let mut inputs = BTreeMap::new();
     for (name, content) in &run.task.inputs {
-        let payload = load(ports, content).await?.unwrap_or_else(|| Payload::string("[lost from the blob store]"));
+        let digest = content.digest();
+        let unstored = fresh.iter().find(|(stored, _)| *stored == digest).and_then(|(_, bytes)| parse(bytes));
+        let payload = match unstored {
+            Some(payload) => Some(payload),
+            None => load(ports, content).await?,
+        };
+        let payload = payload.unwrap_or_else(|| Payload::string("[lost from the blob store]"));
         inputs.insert(name.clone(), payload);
     }
     Ok(inputs)

@@ -1,6 +1,6 @@
 //! A run as listings show it.
 
-use longrein_core::event::{RunEnded, Wait};
+use longrein_core::event::{RunEnded, Suspension, Wait};
 use longrein_core::owed;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_ports::RunRow;
@@ -27,11 +27,15 @@ fn state(run: &Run) -> (String, String) {
     }
     let waits = owed::waits(run);
     let waiting = || waits.iter().map(wait_in_words).collect::<Vec<_>>().join(", ");
-    match run.activity {
+    match &run.activity {
         Activity::Parked => ("waiting".to_owned(), waiting()),
-        Activity::Suspended => ("suspended".to_owned(), String::new()),
+        Activity::Suspended { cause, detail } => {
+            let cause = suspension_in_words(*cause);
+            let reason = if detail.is_empty() { cause.to_owned() } else { format!("{cause}: {detail}") };
+            ("suspended".to_owned(), reason)
+        }
         Activity::Claimed if !waits.is_empty() => ("waiting".to_owned(), waiting()),
-        Activity::Claimed => ("running".to_owned(), String::new()),
+        Activity::Claimed | Activity::Idle => ("running".to_owned(), String::new()),
     }
 }
 
@@ -39,5 +43,14 @@ fn wait_in_words(wait: &Wait) -> String {
     match wait {
         Wait::Approval(action) => format!("approval of {action}"),
         Wait::Unknown(action) => format!("outcome of {action} unknown"),
+    }
+}
+
+fn suspension_in_words(cause: Suspension) -> &'static str {
+    match cause {
+        Suspension::Interrupted => "interrupted",
+        Suspension::Terminated => "terminated",
+        Suspension::Model => "the model cannot be reached or refuses",
+        Suspension::Dropped => "let go of by the program that drove it",
     }
 }

@@ -1,1 +1,16 @@
-//! Placeholder while the house is laid out.
+//! Longrein: the runtime around a language model. The model proposes; Longrein executes, remembers, permits, pays,
+//! recovers and proves.
+//!
+//! Read [`Runs`] first: it is the one door. This crate composes the others for a program that embeds it; it takes values,
+//! reads no environment and installs nothing global.
+
+mod checks;
+pub mod projection;
+mod runs;
+pub mod taskfile;
+
+pub use longrein_core as core;
+pub use longrein_driver::{DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row};
+pub use longrein_models::{ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts};
+pub use longrein_ports as ports;
+pub use runs::{Runs, RunsError, Surroundings, Target, exit_now, pin};

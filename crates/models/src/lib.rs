@@ -1,1 +1,15 @@
-//! Placeholder while the house is laid out.
+//! Models: what a run thinks with. Each is a pure encoder and one attempt at sending; retries belong to the driver.
+//!
+//! Read [`connect`] first: it turns a name such as `openai/gpt-5-mini` or `script/demo.script.toml` into a
+//! [`Model`](longrein_ports::Model). This crate reads no environment variable, installs nothing process-wide and never
+//! retries.
+
+mod connect;
+mod failure;
+mod grown;
+pub mod openai;
+pub mod script;
+pub mod timeouts;
+
+pub use connect::{ConfigError, ModelConfig, Secret, connect};
+pub use timeouts::Timeouts;

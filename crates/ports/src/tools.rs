@@ -31,20 +31,6 @@ pub struct Handed {
     pub inputs: BTreeMap<String, Payload>,
 }
 
-/// How an attempt ended, with the bytes of content that is too large for an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
-    pub outcome: Outcome,
-    pub blobs: Vec<(Digest, Payload)>,
-}
-
-/// What a reconcile command said, with the bytes of content that is too large for an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probed {
-    pub answer: ProbeAnswer,
-    pub blobs: Vec<(Digest, Payload)>,
-}
-
 /// What became of the processes of an older claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaped {
@@ -52,6 +38,22 @@ pub enum Reaped {
     Gone,
     /// They ran on another host, or could not be ended.
     Unverified,
+}
+
+/// How an attempt ended, with the large payloads its outcome refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    pub outcome: Outcome,
+    /// To be stored before the outcome is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
+/// What a reconcile command answered, with the large payloads the answer refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    pub answer: ProbeAnswer,
+    /// To be stored before the answer is journaled.
+    pub blobs: Vec<(Digest, Payload)>,
 }
 
 pub trait Tools: Send + Sync {

@@ -1,1 +1,37 @@
-//! Placeholder while the house is laid out.
+//! Runs a program as a tree of processes that cannot outlive its command, its caller or this process.
+//!
+//! Read [`Spec`] and [`run`] first. A command gets exactly the environment it is given, no terminal, no open files but its
+//! three pipes, and a session of its own. However it ends (by itself, out of time, over its output limit, because the
+//! future was dropped), what it left running is ended with it.
+//!
+//! How that is brought about:
+//!
+//! - All children are spawned by one thread that lives as long as the process: a parent-death signal fires when the
+//!   spawning *thread* ends. If we are killed, the kernel kills the direct child of every command.
+//! - The process is a *child subreaper*: what daemonises becomes our own child, so that the survivors of a command are
+//!   found in one short kernel list instead of by searching all processes.
+//! - Every process carries `LONGREIN_INSIDE=<run>/<action>/<fence>`. After a crash the next worker finds by it what was left
+//!   ([`reap_marked`]).
+//!
+//! What it is not: a security boundary. Nothing here limits files, network or memory. A process that leaves its session
+//! *and* wipes its environment *and* outlives its parents is found only when no other command runs, and not at all after a
+//! crash, or where this process itself may not dump core. Linux only (5.9 or newer).
+//!
+//! The only crate with `unsafe`, and only in `nursery` and `exit`.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
+
+mod capture;
+mod exit;
+mod nursery;
+mod process;
+mod reap;
+mod spec;
+mod supervise;
+mod tree;
+
+pub use exit::exit_now;
+pub use reap::{Reaped, reap_marked};
+pub use spec::{Ended, How, INSIDE, Keep, Marker, Spec, StartError, Stderr, Strays};
+pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};

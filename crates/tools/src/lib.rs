@@ -1,1 +1,37 @@
-//! Placeholder while the house is laid out.
+//! Command tools: programs in any language that read one JSON object and answer with JSON or text.
+//!
+//! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
+//! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program
+//! and turns its end into the outcome its class of tool may have; `probe` asks what became of a call; `reap` ends what an
+//! earlier worker left.
+//!
+//! What it refuses to do: decide whether a call may run (the gate's business), or run one without a [`Cleared`]. It keeps
+//! no state of the run; the only memory is of files already hashed.
+//!
+//! [`Cleared`]: longrein_core::action::Cleared
+
+#![expect(clippy::result_large_err, reason = "a tool error is a value for the model, made once per failed call")]
+
+mod arguments;
+mod canonical;
+mod check;
+mod ending;
+mod environment;
+mod error;
+mod near;
+mod output;
+mod pins;
+mod request;
+mod schema;
+mod secrets;
+mod toolbox;
+
+#[cfg(test)]
+mod tests;
+
+pub use canonical::canonical;
+pub use check::Checked;
+pub use error::ToolsError;
+pub use pins::pins;
+pub use secrets::Secrets;
+pub use toolbox::Toolbox;

@@ -10,7 +10,7 @@ mod place;
 mod table;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -46,7 +46,7 @@ pub struct SqliteJournal {
 
 /// What the handle and its writer both use.
 struct Shared {
-    path: std::path::PathBuf,
+    path: PathBuf,
     blobs: BlobFolder,
     clock: Arc<dyn Clock>,
     alive: Alive,
@@ -76,6 +76,16 @@ impl SqliteJournal {
             JournalError::Unusable(format!("this process cannot tell who it is from /proc: {error}"))
         })?;
         let connection = open::writer(&path)?;
+        Self::start(connection, path, here, clock, alive)
+    }
+
+    fn start(
+        connection: Connection,
+        path: PathBuf,
+        here: Worker,
+        clock: Arc<dyn Clock>,
+        alive: Alive,
+    ) -> Result<Self, JournalError> {
         let reader = Mutex::new(open::reader(&path)?);
         let shared = Arc::new(Shared {
             blobs: BlobFolder::beside(&path),
@@ -355,6 +365,75 @@ impl Everything for Files<'_> {
         match self.table.blob(digest)? {
             Some(bytes) => Ok(Some(bytes)),
             None => self.blobs.read(digest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longrein_core::event::{Event, RunParked};
+    use longrein_core::time::Timestamp;
+    use longrein_ports::{BatchId, NewEvent};
+
+    use super::*;
+
+    /// After a write that failed the handle takes no more calls; what was committed is there for the next one.
+    #[tokio::test]
+    async fn a_full_disk_stops_the_handle() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("longrein.db");
+        let connection = open::writer(&path).expect("opens");
+        connection.query_row("PRAGMA max_page_count = 40", [], |_| Ok(())).expect("limits the file");
+        let here = here::worker_here().expect("proc is readable");
+        let clock = Arc::new(crate::SystemClock::default());
+        let journal = SqliteJournal::start(connection, path.clone(), here.clone(), clock.clone(), Arc::new(|_| false))
+            .expect("starts");
+        let run = RunId::new("r1");
+        let claim = journal.claim(&run, &here, None, Create::IfAbsent).await.expect("claims");
+        let mut head = 0;
+        let error = loop {
+            match journal.append(&claim, &batch(&run, head)).await {
+                Ok(committed) => head = committed.head.0,
+                Err(error) => break error,
+            }
+            assert!(head < 1000, "the limit is reached long before");
+        };
+        assert!(head > 0);
+        assert!(matches!(&error, AppendError::Journal(JournalError::Unavailable(_))), "{error}");
+        assert!(error.to_string().contains("full"), "says why: {error}");
+        let again = journal.append(&claim, &batch(&run, head)).await;
+        assert!(matches!(again, Err(AppendError::Journal(JournalError::Unavailable(_)))), "{again:?}");
+        assert!(journal.read(&run, Seq(0), 1).await.is_err());
+        assert!(journal.renew(&claim).await.is_err());
+        let next = SqliteJournal::open_with(&path, clock, Arc::new(|_| false)).expect("opens again");
+        let claim = next.claim(&run, &here, None, Create::Never).await.expect("claims again");
+        assert_eq!(claim.head, Seq(head));
+        assert_eq!(next.verify(&run).await.expect("verifies").expect("is there").findings, []);
+    }
+
+    fn batch(run: &RunId, head: u64) -> Batch {
+        let event = Event::RunParked(RunParked { waits: vec![] });
+        let text = "x".repeat(1000);
+        let row = RunRow {
+            run: run.clone(),
+            state: "running".to_owned(),
+            reason: String::new(),
+            goal: String::new(),
+            turns: 0,
+            micros: 0,
+            started: Timestamp(0),
+            updated: Timestamp(0),
+        };
+        let bytes = Bytes::from(format!("{head} {text}"));
+        Batch {
+            id: BatchId(format!("b{head}")),
+            expected: Seq(head),
+            events: vec![NewEvent { at: Timestamp(head), event }],
+            consumed: vec![],
+            keys: vec![],
+            blobs: vec![(Digest::of(&bytes), bytes)],
+            durability: Durability::Synced,
+            row,
         }
     }
 }

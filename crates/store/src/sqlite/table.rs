@@ -392,7 +392,7 @@ fn claim_record(row: &Row<'_>) -> rusqlite::Result<ClaimRecord> {
         released: int(row, 8)?,
         root: match row.get_ref(9)? {
             ValueRef::Null => None,
-            _ => Some(text(row, 9)?),
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) | ValueRef::Blob(_) => Some(text(row, 9)?),
         },
         seal: bytes(row, 10)?,
     })

@@ -1,0 +1,288 @@
+//! Answers from another process: messages, approvals, denials, settlements, cancels. Each is an input, durable before this
+//! command ends, and taken by whoever drives the run.
+
+use std::time::Instant;
+
+use longrein::core::action::{Action, Life};
+use longrein::core::event::Wait;
+use longrein::core::ids::{ActionId, RunId};
+use longrein::core::input::{Approve, Deny, Door, InputBody, Settle, Truth};
+use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
+use longrein::core::run::{Run, Stage};
+use longrein::ports::Posted;
+use longrein::{Runs, core::owed};
+use serde_json::json;
+
+use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
+use crate::ask::{GRANT, operator};
+use crate::context::{self, StoreAt};
+use crate::failure::{Failure, Status};
+use crate::progress::print_line;
+use crate::run::REACTION;
+use crate::words;
+
+/// What posting answered, as an error where it was not taken.
+pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
+    match posted {
+        Posted::Accepted | Posted::Duplicate => Ok(()),
+        Posted::Closed => {
+            Err(Failure::new(Status::Data, format!("run {id} was cancelled and takes nothing more; start a new one")))
+        }
+        Posted::Full => {
+            Err(Failure::new(Status::Unavailable, format!("the inbox of run {id} is full; let it go on first"))
+                .way_out(format!("longrein resume {id}")))
+        }
+    }
+}
+
+/// What a person sees next: the worker takes it at once, or the run has to be resumed.
+async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<(), Failure> {
+    match runs.listed(id).await? {
+        Some((_, Some(holder))) => eprintln!("recorded; {holder} takes it"),
+        Some((_, None)) | None => {
+            eprintln!("recorded; nobody drives the run now");
+            eprintln!("{}", store.command(&format!("resume {id}")));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    if args.text.trim().is_empty() {
+        return Err(Failure::new(Status::Usage, "the message is empty"));
+    }
+    posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
+    say_what_follows(&store, &runs, &id).await?;
+    Ok(Status::Done)
+}
+
+/// The actions named on the command line, each an action of the run.
+fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
+    words.iter().map(|word| word.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))).collect()
+}
+
+/// The digest of the question an action waits on, unless it was answered already.
+async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<longrein::core::ids::Digest, Failure> {
+    let found = run.action(action);
+    let Some(Action { life: Life::Held { digest, .. }, .. }) = found else {
+        let next = run.next_action();
+        return Err(if action >= next {
+            Failure::new(Status::NotFound, format!("run {} has no action {action}", run.id))
+        } else {
+            Failure::new(Status::Data, format!("{action} does not wait for an approval (any more)"))
+        }
+        .way_out("longrein approvals"));
+    };
+    let answered = runs.inbox(&run.id).await?.iter().any(|input| match &input.body {
+        InputBody::Approve(answer) => answer.action == action && answer.digest == *digest,
+        InputBody::Deny(answer) => answer.action == action && answer.digest == *digest,
+        InputBody::Message(_)
+        | InputBody::Settle(_)
+        | InputBody::Cancel
+        | InputBody::LateOutcome(_)
+        | InputBody::Raise(_)
+        | InputBody::SwitchModel(_) => false,
+    });
+    if answered {
+        let problem = format!("{action} has been answered already; the answer waits to be taken");
+        return Err(Failure::new(Status::Data, problem).way_out(format!("longrein resume {}", run.id)));
+    }
+    Ok(digest.clone())
+}
+
+pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let run = runs.fold(&id, |_| {}).await?;
+    let mut answers = Vec::new();
+    for action in actions(&args.actions)? {
+        let digest = question(&runs, &run, action).await?;
+        let expires = runs.clock().now().plus(GRANT);
+        answers.push(InputBody::Approve(Approve { action, digest, by: operator(), door: Door::Cli, expires }));
+    }
+    for answer in answers {
+        posted(runs.post(&id, answer).await?.1, &id)?;
+    }
+    say_what_follows(&store, &runs, &id).await?;
+    Ok(Status::Done)
+}
+
+pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let run = runs.fold(&id, |_| {}).await?;
+    let mut answers = Vec::new();
+    for action in actions(&args.actions)? {
+        let digest = question(&runs, &run, action).await?;
+        let reason = args.reason.clone();
+        answers.push(InputBody::Deny(Deny { action, digest, by: operator(), door: Door::Cli, reason }));
+    }
+    for answer in answers {
+        posted(runs.post(&id, answer).await?.1, &id)?;
+    }
+    say_what_follows(&store, &runs, &id).await?;
+    Ok(Status::Done)
+}
+
+pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let mut lines = Vec::new();
+    for (row, _) in runs.list().await? {
+        // A run that cannot be folded cannot be answered either; `runs` shows it.
+        let Ok(run) = runs.fold(&row.run, |_| {}).await else { continue };
+        let inbox = runs.inbox(&row.run).await?;
+        for action in run.actions() {
+            let (kind, reason, digest) = match &action.life {
+                Life::Held { digest, rule, reason } => ("approval", format!("{reason} ({rule})"), Some(digest)),
+                Life::Unknown(error) => ("unknown", error.message.clone(), None),
+                Life::Queued | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Ended(_) => continue,
+            };
+            let answered = inbox.iter().any(|input| match &input.body {
+                InputBody::Approve(answer) => answer.action == action.id,
+                InputBody::Deny(answer) => answer.action == action.id,
+                InputBody::Settle(answer) => answer.action == action.id,
+                InputBody::Message(_)
+                | InputBody::Cancel
+                | InputBody::LateOutcome(_)
+                | InputBody::Raise(_)
+                | InputBody::SwitchModel(_) => false,
+            });
+            lines.push((row.run.clone(), action.clone(), kind, reason, digest.cloned(), answered));
+        }
+    }
+    if globals.json {
+        let rows: Vec<_> = lines
+            .iter()
+            .map(|(run, action, kind, reason, digest, answered)| {
+                json!({
+                    "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
+                    "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
+                })
+            })
+            .collect();
+        print_line(&json!(rows));
+        return Ok(Status::Done);
+    }
+    if lines.is_empty() {
+        eprintln!("nothing waits for a person");
+    }
+    for (run, action, kind, reason, _, answered) in lines {
+        let tool = words::safe(action.tool.as_str());
+        println!("{run}  {}  {kind}  {tool} {}", action.id, words::safe(action.args.as_str()));
+        println!("    {}", words::short(&reason, 200));
+        let command = match kind {
+            "approval" => format!("approve {run} {}", action.id),
+            _ => format!("settle {run} {} --as done", action.id),
+        };
+        if answered {
+            println!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
+        } else {
+            println!("    {}", store.command(&command));
+        }
+    }
+    Ok(Status::Done)
+}
+
+pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let action: ActionId = args.action.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))?;
+    let result = match (&args.result, args.truth) {
+        (Some(_), SettleAs::NotDone) => {
+            return Err(Failure::new(Status::Usage, "--result goes with --as done"));
+        }
+        (Some(text), SettleAs::Done) => Payload::parse(text.trim().to_owned())
+            .map_err(|error| Failure::new(Status::Usage, format!("--result is no JSON: {error}")))?,
+        (None, _) => Payload::null(),
+    };
+    if result.as_str().len() > INLINE_MAX_BYTES {
+        return Err(Failure::new(Status::Data, format!("--result is larger than {INLINE_MAX_BYTES} bytes")));
+    }
+    let run = runs.fold(&id, |_| {}).await?;
+    if !run.action(action).is_some_and(Action::is_uncertain) {
+        return Err(if action >= run.next_action() {
+            Failure::new(Status::NotFound, format!("run {id} has no action {action}"))
+        } else {
+            Failure::new(Status::Data, format!("the outcome of {action} is not unknown (any more)"))
+        }
+        .way_out(store.command(&format!("show {id}"))));
+    }
+    let truth = match args.truth {
+        SettleAs::Done => Truth::Done(Content::Inline(result)),
+        SettleAs::NotDone => Truth::NotDone,
+    };
+    posted(runs.post(&id, InputBody::Settle(Settle { action, truth, by: operator() })).await?.1, &id)?;
+    let rests = matches!(run.stage, Stage::Rest(_));
+    if rests && runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_none()) {
+        runs.tend(&id, context::environment()).await?;
+        eprintln!("settled");
+        return Ok(Status::Done);
+    }
+    say_what_follows(&store, &runs, &id).await?;
+    Ok(Status::Done)
+}
+
+pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let run = runs.fold(&id, |_| {}).await?;
+    if let Stage::Rest(ended) = &run.stage {
+        let problem = format!("run {id} has ended already: {}", words::end(&ended.end));
+        return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("show {id}"))));
+    }
+    posted(runs.post(&id, InputBody::Cancel).await?.1, &id)?;
+    let is_held = runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_some());
+    if !is_held {
+        runs.tend(&id, context::environment()).await?;
+    }
+    let asked = Instant::now();
+    let run = loop {
+        let run = runs.fold(&id, |_| {}).await?;
+        if matches!(run.stage, Stage::Rest(_)) || asked.elapsed() > REACTION {
+            break run;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    if globals.json {
+        print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));
+    }
+    let (done, undone, unknown) = match &run.stage {
+        Stage::Rest(ended) => (ended.done.clone(), ended.undone.clone(), ended.unknown.clone()),
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+            eprintln!("asked; its worker lets running calls end first (at most 30 s)");
+            owed::effects(&run)
+        }
+    };
+    let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for (word, ids) in [("done", &done), ("not done", &undone), ("unknown", &unknown)] {
+        if !ids.is_empty() && !globals.json {
+            println!("{word}: {}", list(ids));
+        }
+    }
+    if done.is_empty() && unknown.is_empty() && !globals.json {
+        println!("nothing was changed");
+    }
+    if let Some(action) = unknown.first() {
+        eprintln!("{}", store.command(&format!("settle {id} {action} --as done")));
+    }
+    Ok(Status::Done)
+}
+
+/// What a run waits for, in commands.
+pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
+    waits
+        .iter()
+        .map(|wait| match wait {
+            Wait::Approval(action) => format!("approve {id} {action}"),
+            Wait::Unknown(action) => format!("settle {id} {action} --as done"),
+        })
+        .collect()
+}

@@ -1,0 +1,275 @@
+//! The command line, as clap sees it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::{Failure, Status};
+
+/// Runs a language model's work so that it survives crashes, keeps its budget and asks before it acts.
+#[derive(Debug, Parser)]
+#[command(name = "longrein", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+}
+
+#[derive(Debug, Args, Clone)]
+pub(crate) struct Globals {
+    /// Where runs are kept: sqlite:PATH, or memory: for a run nobody needs again [default: in LONGREIN_HOME]
+    #[arg(long, global = true, value_name = "URL", env = "LONGREIN_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+    /// Print machine-readable JSON on stdout (one event a line for runs)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// No progress on stderr
+    #[arg(long, short = 'q', global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a run, or go on with one under --id
+    #[command(alias = "exec")]
+    Run(Box<RunArgs>),
+    /// Go on with an unfinished run, from any directory
+    Resume(Box<ResumeArgs>),
+    /// Send a message to a run, running or not
+    Send(SendArgs),
+    /// List the runs
+    Runs(RunsArgs),
+    /// One run at a glance
+    Show(OneRun),
+    /// A run's journal, readable
+    Log(LogArgs),
+    /// What waits for a person, over all runs
+    Approvals(NoArgs),
+    /// Say yes to actions that wait
+    Approve(ApproveArgs),
+    /// Say no to actions that wait
+    Deny(DenyArgs),
+    /// Tell what became of an effect whose outcome is unknown
+    Settle(SettleArgs),
+    /// Bring a run to rest; says what is done and not undone
+    Cancel(OneRun),
+    /// Check every record of a run's journal
+    Verify(OneRun),
+    #[command(external_subcommand)]
+    Later(Vec<String>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NoArgs {}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneRun {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args, Default)]
+pub(crate) struct RunArgs {
+    /// What to do. "-" reads it from stdin; piped stdin beside a prompt is context
+    pub(crate) prompt: Option<String>,
+    /// A task file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+    /// Start under this id, or go on with the run that has it
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// PROVIDER/MODEL: openai/NAME (any compatible server), script/FILE
+    #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// The workspace [default: the task's, else the git root, else here]
+    #[arg(short = 'C', long = "cd", value_name = "DIR")]
+    pub(crate) cd: Option<PathBuf>,
+    /// An acceptance check: a command that must exit 0 before the run is done. Repeatable
+    #[arg(long = "check", value_name = "CMD")]
+    pub(crate) checks: Vec<String>,
+    /// Allow calls of a tool without asking, by name. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Ask before calls of a tool. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) ask: Vec<String>,
+    /// Never call a tool. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
+    /// Answered model turns
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<String>,
+    /// Attempts at model calls, failed and lost ones too
+    #[arg(long, value_name = "N")]
+    pub(crate) max_model_calls: Option<String>,
+    /// Tool calls
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tool_calls: Option<String>,
+    /// Tokens in and out, over all attempts
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens_total: Option<String>,
+    /// Dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_budget_usd: Option<String>,
+    /// Working time, for example 10m; waits for people do not count
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_time: Option<String>,
+    /// A point in time (RFC 3339) at which the run ends
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) deadline: Option<String>,
+    /// K=V: replaces ${K} in the task file. Repeatable
+    #[arg(long = "var", value_name = "K=V")]
+    pub(crate) vars: Vec<String>,
+    #[command(flatten)]
+    pub(crate) drive: DriveArgs,
+    /// Arrives with a later version
+    #[arg(long, value_name = "NAME|FILE", hide = true)]
+    pub(crate) program: Option<String>,
+    #[arg(long, value_name = "MODE", hide = true)]
+    pub(crate) permission_mode: Option<String>,
+    #[arg(long, value_name = "TIER", hide = true)]
+    pub(crate) sandbox: Option<String>,
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) output_schema: Option<PathBuf>,
+}
+
+/// What `run` and `resume` share.
+#[derive(Debug, Args, Default)]
+pub(crate) struct DriveArgs {
+    /// What to do when a call needs a person's yes [default: prompt on a terminal, else deny]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) on_ask: Option<OnAsk>,
+    /// Write the answer to this file too, if the run is done
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output_last_message: Option<PathBuf>,
+    /// Die at a named point (POINT or POINT:N), to see that a run survives it; "list" prints the points
+    #[arg(long, value_name = "POINT[:N]")]
+    pub(crate) crash_at: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnAsk {
+    /// Ask here, on the terminal
+    Prompt,
+    /// Park the run (status 3) until somebody approves or denies
+    Wait,
+    /// Say no
+    Deny,
+}
+
+#[derive(Debug, Args, Default)]
+pub(crate) struct ResumeArgs {
+    /// The run's id; without it, the unfinished runs are listed
+    pub(crate) id: Option<String>,
+    /// The unfinished run that was at work last
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) last: bool,
+    /// Raise the budget of turns by N
+    #[arg(long, value_name = "N")]
+    pub(crate) add_turns: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub(crate) add_model_calls: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub(crate) add_tool_calls: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub(crate) add_tokens: Option<String>,
+    #[arg(long, value_name = "USD")]
+    pub(crate) add_usd: Option<String>,
+    #[arg(long, value_name = "TIME")]
+    pub(crate) add_time: Option<String>,
+    /// Go on with another model
+    #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+    /// Say this to the model first
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) drive: DriveArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    pub(crate) id: String,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// Arrives with a later version
+    #[arg(long, hide = true)]
+    pub(crate) stats: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    pub(crate) id: String,
+    /// Go on printing until the run rests or waits
+    #[arg(long, short = 'f')]
+    pub(crate) follow: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    pub(crate) id: String,
+    /// Actions, for example a7
+    #[arg(required = true, value_name = "ACTION")]
+    pub(crate) actions: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DenyArgs {
+    pub(crate) id: String,
+    /// Actions, for example a7
+    #[arg(required = true, value_name = "ACTION")]
+    pub(crate) actions: Vec<String>,
+    /// Told to the model
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettleArgs {
+    pub(crate) id: String,
+    /// The action whose outcome is unknown, for example a4
+    pub(crate) action: String,
+    /// What really became of it
+    #[arg(long = "as", value_name = "TRUTH")]
+    pub(crate) truth: SettleAs,
+    /// Its result, as JSON, if it was done
+    #[arg(long, value_name = "JSON")]
+    pub(crate) result: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SettleAs {
+    Done,
+    NotDone,
+}
+
+/// Prints what clap has to say, with our statuses: 0 for help and version, else 64.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // Nothing can be done about a closed stdout or stderr here.
+    let _ = error.print();
+    match error.kind() {
+        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => Status::Usage.into(),
+    }
+}
+
+/// Commands of the contract that a later version brings.
+const LATER: &[&str] = &[
+    "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools",
+    "doctor", "mcp", "serve", "worker", "acp", "eval",
+];
+
+pub(crate) fn not_yet(words: &[String]) -> Failure {
+    let word = words.first().map(String::as_str).unwrap_or_default();
+    if LATER.contains(&word) {
+        Failure::new(Status::Usage, format!("not yet: \"{word}\" comes with a later version"))
+    } else {
+        Failure::new(Status::Usage, format!("there is no command \"{}\"", crate::words::safe(word)))
+            .way_out("longrein --help")
+    }
+}

@@ -1,0 +1,119 @@
+//! What every command needs of its surroundings: the store, the operator's environment, the models' settings.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use longrein::core::ids::{ModelName, RunId};
+use longrein::{ModelConfig, Runs, Secret};
+
+use crate::args::Globals;
+use crate::config::Config;
+use crate::failure::{Failure, Status};
+
+/// `version` as it stands in journals.
+pub(crate) const BINARY: &str = env!("CARGO_PKG_VERSION");
+
+/// Where runs are kept.
+pub(crate) struct StoreAt {
+    pub(crate) url: String,
+    /// Set where nobody named a store: the folder that holds it.
+    pub(crate) home: Option<PathBuf>,
+    /// What a printed command must repeat to reach the same store.
+    flag: String,
+}
+
+impl StoreAt {
+    pub(crate) fn of(globals: &Globals) -> Result<Self, Failure> {
+        if let Some(url) = &globals.store {
+            let from_environment = std::env::var("LONGREIN_STORE").is_ok_and(|env| env == *url);
+            let flag = if from_environment { String::new() } else { format!(" --store {}", quoted(url)) };
+            return Ok(Self { url: url.clone(), home: None, flag });
+        }
+        let home = home()?;
+        let url = format!("sqlite:{}", home.join("longrein.db").display());
+        Ok(Self { url, home: Some(home), flag: String::new() })
+    }
+
+    pub(crate) fn open(&self) -> Result<Runs, Failure> {
+        Ok(Runs::open(&self.url, BINARY)?)
+    }
+
+    /// A command that reaches this store, for hints.
+    pub(crate) fn command(&self, words: &str) -> String {
+        format!("longrein {words}{}", self.flag)
+    }
+
+    /// A workspace that contains the home could be used to change what judges the run (`semantics.md` E5).
+    pub(crate) fn refuse_inside(&self, workspace: &Path) -> Result<(), Failure> {
+        let Some(home) = &self.home else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if real(home).starts_with(real(workspace)) {
+            let problem = format!(
+                "the workspace {} contains {}, where Longrein keeps its own records; name a narrower workspace with -C, or \
+                 another LONGREIN_HOME",
+                workspace.display(),
+                home.display()
+            );
+            return Err(Failure::new(Status::Configuration, problem));
+        }
+        Ok(())
+    }
+}
+
+fn home() -> Result<PathBuf, Failure> {
+    if let Some(home) = std::env::var_os("LONGREIN_HOME").filter(|home| !home.is_empty()) {
+        let home = PathBuf::from(home);
+        return std::path::absolute(&home).map_err(|error| {
+            Failure::new(Status::Configuration, format!("LONGREIN_HOME {}: {error}", home.display()))
+        });
+    }
+    let base = etcetera::base_strategy::Xdg::new().map_err(|error| {
+        Failure::new(Status::Configuration, format!("no home directory: {error}; set LONGREIN_HOME"))
+    })?;
+    Ok(base.data_dir().join("longrein"))
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// The operator's environment, as values. Variables that are no UTF-8 are left out.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// How to reach a model.
+pub(crate) fn model_config(
+    config: &Config,
+    name: &ModelName,
+    environment: &BTreeMap<String, String>,
+) -> Result<ModelConfig, Failure> {
+    let table = config.models.get(name.as_str()).cloned().unwrap_or_default();
+    let is_openai = name.as_str().starts_with("openai/");
+    let from_env = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
+    let base_url = table.base_url.or_else(|| from_env("OPENAI_BASE_URL").filter(|_| is_openai));
+    let key = match &table.api_key_env {
+        Some(variable) => Some(from_env(variable).ok_or_else(|| {
+            let problem = format!("models.\"{name}\".api_key_env names {variable}, which is not set");
+            Failure::new(Status::Configuration, problem)
+        })?),
+        None => from_env("OPENAI_API_KEY").filter(|_| is_openai),
+    };
+    Ok(ModelConfig {
+        base_url,
+        api_key: key.map(Secret::new),
+        temperature: table.temperature,
+        ..ModelConfig::default()
+    })
+}
+
+/// A new run's id: random, short enough to type the beginning of.
+pub(crate) fn fresh_id() -> RunId {
+    let random = uuid::Uuid::now_v7().simple().to_string();
+    RunId::new(random.get(20..).unwrap_or(&random))
+}

@@ -1,0 +1,172 @@
+//! Exit statuses and errors for people: what happened, to what, and the way out.
+
+use std::process::ExitCode;
+
+use longrein::ports::{ClaimError, JournalError};
+use longrein::taskfile::TaskFileError;
+use longrein::{DriveError, FoldError, RunsError};
+
+/// The statuses of the command line. Scripts rely on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Done,
+    Exhausted,
+    Waiting,
+    Failed,
+    Model,
+    ContextExhausted,
+    Cancelled,
+    Usage,
+    /// Bad task or data, another task under this id, damage found, an approval used or expired.
+    Data,
+    /// No such run or action.
+    NotFound,
+    /// Held by another worker, or the store is unavailable.
+    Unavailable,
+    Internal,
+    Configuration,
+    Interrupted,
+    Terminated,
+}
+
+impl Status {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Status::Done => 0,
+            Status::Exhausted => 2,
+            Status::Waiting => 3,
+            Status::Failed => 4,
+            Status::Model => 5,
+            Status::ContextExhausted => 6,
+            Status::Cancelled => 7,
+            Status::Usage => 64,
+            Status::Data => 65,
+            Status::NotFound => 66,
+            Status::Unavailable => 69,
+            Status::Internal => 70,
+            Status::Configuration => 78,
+            Status::Interrupted => 130,
+            Status::Terminated => 143,
+        }
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> ExitCode {
+        ExitCode::from(status.code())
+    }
+}
+
+/// Status of a process that fault injection stopped.
+pub(crate) const CRASHED: i32 = 75;
+
+/// An error with its status, and the way out if there is one.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) problem: String,
+    pub(crate) way_out: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, problem: impl Into<String>) -> Self {
+        Self { status, problem: problem.into(), way_out: None }
+    }
+
+    pub(crate) fn way_out(mut self, command: impl Into<String>) -> Self {
+        self.way_out = Some(command.into());
+        self
+    }
+
+    pub(crate) fn print(&self) -> ExitCode {
+        eprintln!("longrein: {}", self.problem);
+        if let Some(way_out) = &self.way_out {
+            eprintln!("{way_out}");
+        }
+        self.status.into()
+    }
+}
+
+impl From<TaskFileError> for Failure {
+    fn from(error: TaskFileError) -> Self {
+        let status = match &error {
+            TaskFileError::Unreadable { .. } | TaskFileError::Task { .. } => Status::Data,
+            TaskFileError::NotYet { .. } | TaskFileError::Usage { .. } => Status::Usage,
+            TaskFileError::Configuration { .. } => Status::Configuration,
+        };
+        Failure::new(status, error.to_string())
+    }
+}
+
+impl From<RunsError> for Failure {
+    fn from(error: RunsError) -> Self {
+        let problem = error.to_string();
+        match error {
+            RunsError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
+            RunsError::Ambiguous { .. } => Failure::new(Status::NotFound, problem),
+            RunsError::Task(_) => Failure::new(Status::Data, problem),
+            RunsError::Model(_) => Failure::new(Status::Configuration, problem),
+            RunsError::Drive(error) => error.into(),
+            RunsError::Fold(error) => error.into(),
+            RunsError::Claim(error) => error.into(),
+            RunsError::Journal(error) => error.into(),
+            RunsError::Identity(_) => Failure::new(Status::Internal, problem),
+        }
+    }
+}
+
+impl From<DriveError> for Failure {
+    fn from(error: DriveError) -> Self {
+        let problem = error.to_string();
+        match error {
+            DriveError::Claim(error) => error.into(),
+            DriveError::ClaimLost { run, .. } => {
+                Failure::new(Status::Unavailable, problem).way_out(format!("longrein show {run}"))
+            }
+            DriveError::Fold(error) => error.into(),
+            DriveError::Journal(error) => error.into(),
+            DriveError::Conflict { .. } => Failure::new(Status::Internal, problem),
+            DriveError::Unanswered => Failure::new(Status::Unavailable, problem),
+        }
+    }
+}
+
+impl From<ClaimError> for Failure {
+    fn from(error: ClaimError) -> Self {
+        let problem = error.to_string();
+        match error {
+            ClaimError::Held(holder) => {
+                Failure::new(Status::Unavailable, problem).way_out(format!("longrein log {} --follow", holder.run))
+            }
+            ClaimError::WorkspaceHeld { holder, .. } => {
+                Failure::new(Status::Unavailable, problem).way_out(format!("longrein log {} --follow", holder.run))
+            }
+            ClaimError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
+            ClaimError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<FoldError> for Failure {
+    fn from(error: FoldError) -> Self {
+        let problem = error.to_string();
+        match error {
+            FoldError::Empty(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
+            FoldError::ReadOnly { run, .. } => {
+                Failure::new(Status::Data, problem).way_out(format!("longrein verify {run}"))
+            }
+            FoldError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let status = match &error {
+            JournalError::Unavailable(_) => Status::Unavailable,
+            JournalError::Unusable(_) => Status::Unavailable,
+            JournalError::Corrupt { .. } => Status::Data,
+        };
+        Failure::new(status, error.to_string())
+    }
+}

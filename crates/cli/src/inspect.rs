@@ -1,0 +1,431 @@
+//! Looking at runs: listings, one run at a glance, the journal, its integrity. Nothing here needs a claim.
+
+use std::collections::BTreeMap;
+
+use longrein::core::budget::Limit;
+use longrein::core::event::{Event, How};
+use longrein::core::ids::{ActionId, Seq};
+use longrein::core::outcome::Outcome;
+use longrein::core::owed;
+use longrein::core::run::{Run, Stage};
+use longrein::core::task::EffectClass;
+use longrein::core::time::Timestamp;
+use longrein::ports::{Recorded, RecordedBody};
+use longrein::{Runs, projection};
+use serde_json::{Value, json};
+
+use crate::answer::commands;
+use crate::args::{Globals, LogArgs, OneRun, RunsArgs};
+use crate::context::StoreAt;
+use crate::failure::{Failure, Status};
+use crate::progress::print_line;
+use crate::words;
+
+/// A run of which nothing was heard for this long while its worker lives is marked as stalled.
+const STALLED_AFTER_MS: u64 = 10 * 60 * 1000;
+
+pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Failure> {
+    if args.stats {
+        return Err(Failure::new(Status::Usage, "not yet: --stats comes with a later version"));
+    }
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let now = runs.clock().now();
+    let rows = runs.list().await?;
+    if globals.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(row, holder)| {
+                json!({
+                    "run": row.run, "state": shown_state(&row.state, holder.is_some()), "reason": row.reason,
+                    "turns": row.turns, "usd": projection::usd(row.micros), "started": row.started.to_string(),
+                    "updated": row.updated.to_string(), "goal": row.goal,
+                    "held_by": holder.as_ref().map(|holder| holder.worker.pid),
+                    "stalled": is_stalled(row.updated, now, holder.is_some()),
+                })
+            })
+            .collect();
+        print_line(&json!(rows));
+        return Ok(Status::Done);
+    }
+    if rows.is_empty() {
+        eprintln!("no runs in {}", store.url);
+        return Ok(Status::Done);
+    }
+    println!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
+    for (row, holder) in rows {
+        let mut state = shown_state(&row.state, holder.is_some()).replace('_', " ");
+        if is_stalled(row.updated, now, holder.is_some()) {
+            state.push_str(" stalled");
+        }
+        let cost = if row.micros == 0 { "-".to_owned() } else { format!("${:.4}", projection::usd(row.micros)) };
+        println!(
+            "{:<14} {:<18} {:>5} {:>9} {:>5}  {}",
+            words::safe(row.run.as_str()),
+            state,
+            row.turns,
+            cost,
+            age(row.started, now),
+            words::short(&row.goal, 60)
+        );
+        if !row.reason.is_empty() && row.state != "done" {
+            println!("{:<14} {}", "", words::short(&row.reason, 100));
+        }
+    }
+    Ok(Status::Done)
+}
+
+/// A run that is at work by its journal and held by nobody has lost its worker.
+fn shown_state(state: &str, is_held: bool) -> String {
+    if state == "running" && !is_held { "interrupted".to_owned() } else { state.to_owned() }
+}
+
+fn is_stalled(updated: Timestamp, now: Timestamp, is_held: bool) -> bool {
+    is_held && now.0.saturating_sub(updated.0) > STALLED_AFTER_MS
+}
+
+fn age(from: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(from).as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// One line of the ledger: what an action was and how it ended.
+struct Entry {
+    tool: String,
+    effect: EffectClass,
+    args: String,
+    attempts: u32,
+    state: String,
+}
+
+/// The ledger of all actions of a run, from its journal.
+#[derive(Default)]
+struct Ledger(BTreeMap<ActionId, Entry>);
+
+impl Ledger {
+    fn see(&mut self, record: &Recorded) {
+        let RecordedBody::Known(event) = &record.body else { return };
+        if let Event::ActionProposed(e) = event {
+            let entry = Entry {
+                tool: e.tool.as_str().to_owned(),
+                effect: e.effect,
+                args: e.args.as_str().to_owned(),
+                attempts: 0,
+                state: "queued".to_owned(),
+            };
+            self.0.insert(e.action, entry);
+            return;
+        }
+        let mut set = |action: ActionId, state: &str| {
+            if let Some(entry) = self.0.get_mut(&action) {
+                entry.state = state.to_owned();
+            }
+        };
+        if let Event::ActionStarted(e) = event {
+            set(e.action, "running");
+            if let Some(entry) = self.0.get_mut(&e.action) {
+                entry.attempts = e.attempt;
+            }
+        } else if let Event::ActionFinished(e) = event {
+            let state = match (&e.outcome, &e.how) {
+                (Outcome::Done(_), How::Replayed { .. }) => "done (replayed)",
+                (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled) => "done",
+                (Outcome::Error(_), _) => "error",
+                (Outcome::NotDone(_), _) => "not done",
+                (Outcome::Unknown(_), _) => "unknown",
+            };
+            set(e.action, state);
+        } else if let Event::ActionRefused(e) = event {
+            set(e.action, "refused");
+        } else if let Event::ActionDenied(e) = event {
+            set(e.action, "denied");
+        } else if let Event::ActionSettled(e) = event {
+            let state = match e.truth {
+                longrein::core::input::Truth::Done(_) => "done (settled)",
+                longrein::core::input::Truth::NotDone => "not done (settled)",
+            };
+            set(e.action, state);
+        }
+    }
+
+    /// What is still in play is known better by the state.
+    fn amend(&mut self, run: &Run) {
+        for action in run.actions() {
+            if let Some(entry) = self.0.get_mut(&action.id) {
+                entry.state = words::life(&action.life).to_owned();
+            }
+        }
+    }
+}
+
+pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let mut ledger = Ledger::default();
+    let run = runs.fold(&id, |record| ledger.see(record)).await?;
+    ledger.amend(&run);
+    let row = longrein::run_row(&run);
+    let holder = runs.listed(&id).await?.and_then(|(_, holder)| holder);
+    let waits = owed::waits(&run);
+    let resume = match &run.stage {
+        Stage::Rest(_) => None,
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+            Some(store.command(&format!("resume {id}")))
+        }
+    };
+    let uncertain: Vec<_> =
+        run.uncertain().map(|action| (action.id, action.tool.clone(), words::life(&action.life))).collect();
+    if globals.json {
+        let mut object = projection::summary(&run);
+        let more = json!({
+            "v": 1, "run": id, "state": shown_state(&row.state, holder.is_some()),
+            "goal": run.task.goal, "constraints": run.task.constraints,
+            "acceptance_criteria": run.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
+            "pending_effects": uncertain.iter().map(|(action, tool, state)| json!({ "action": action, "tool": tool, "state": state })).collect::<Vec<_>>(),
+            "event_cursor": run.head, "resume_instruction": resume,
+            "model": run.model.name, "workspace": run.task.workspace,
+            "budget": budget(&run),
+            "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
+            "waits": waits,
+            "ledger": ledger.0.iter().map(|(action, entry)| json!({
+                "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str::<Value>(&entry.args).unwrap_or_default(),
+                "attempts": entry.attempts, "state": entry.state,
+            })).collect::<Vec<_>>(),
+            "evidence_live": run.evidence.iter().map(|(evidence, found)| json!({
+                "id": evidence, "tool": found.tool, "void_since": run.void_since(found),
+            })).collect::<Vec<_>>(),
+            "changed": run.surroundings,
+        });
+        if let Value::Object(more) = more {
+            object.extend(more);
+        }
+        print_line(&Value::Object(object));
+        return Ok(Status::Done);
+    }
+    println!("run        {id}");
+    println!("state      {}", shown_state(&row.state, holder.is_some()).replace('_', " "));
+    if !row.reason.is_empty() {
+        println!("reason     {}", words::safe(&row.reason));
+    }
+    if let Some(holder) = &holder {
+        println!("worker     {holder}");
+    }
+    println!("goal       {}", words::safe(&run.task.goal));
+    for constraint in &run.task.constraints {
+        println!("constraint {}", words::safe(constraint));
+    }
+    println!("model      {}", run.model.name);
+    println!("workspace  {}", run.task.workspace);
+    print_budget(&run);
+    if let Some(answer) = projection::answer(&run) {
+        let verified = match answer.verified {
+            Some(true) => "every check passed",
+            Some(false) => "passed on changed checks",
+            None => "not verified: nothing was asked for but the answer",
+        };
+        println!("answer     {}", words::safe(&answer.accepted.rendered));
+        println!("proof      {verified}");
+    }
+    if !ledger.0.is_empty() {
+        println!("actions");
+    }
+    for (action, entry) in &ledger.0 {
+        let tries = if entry.attempts > 1 { format!(", {} attempts", entry.attempts) } else { String::new() };
+        println!(
+            "  {action:<5} {:<22} {:<10} {}{tries}  {}",
+            words::short(&entry.tool, 22),
+            entry.effect.to_string(),
+            entry.state,
+            words::short(&entry.args, 60)
+        );
+    }
+    for (action, tool, state) in &uncertain {
+        println!("unknown    {action} {tool}: {state}");
+    }
+    if !run.surroundings.is_empty() {
+        let changed: Vec<_> = run.surroundings.iter().cloned().collect();
+        println!("changed    {}", words::safe(&changed.join(", ")));
+    }
+    if !waits.is_empty() {
+        println!("waits for  {}", words::waits(&waits));
+        for command in commands(&id, &waits) {
+            println!("           {}", store.command(&command));
+        }
+    }
+    if let Some(resume) = resume.filter(|_| holder.is_none()) {
+        println!("go on      {resume}");
+    }
+    Ok(Status::Done)
+}
+
+fn limit(limit: Limit) -> Value {
+    match limit {
+        Limit::At(at) => json!(at),
+        Limit::Unlimited => json!("unlimited"),
+    }
+}
+
+fn budget(run: &Run) -> Value {
+    let (spent, limits) = (&run.spent, &run.limits);
+    json!({
+        "turns": { "used": spent.turns, "limit": limit(limits.turns) },
+        "model_calls": { "used": spent.model_calls, "limit": limit(limits.model_calls) },
+        "tool_calls": { "used": spent.tool_calls, "limit": limit(limits.tool_calls) },
+        "tokens": { "used": spent.usage.tokens(), "limit": limit(limits.tokens) },
+        "usd": {
+            "used": projection::usd(spent.micros),
+            "limit": match limits.micros { Limit::At(micros) => json!(projection::usd(micros)), Limit::Unlimited => json!("unlimited") },
+        },
+        "time_ms": { "used": spent.time_ms, "limit": limit(limits.time_ms) },
+        "deadline": limits.deadline.map(|at| at.to_string()),
+    })
+}
+
+fn print_budget(run: &Run) {
+    let (spent, limits) = (&run.spent, &run.limits);
+    let of = |used: u64, limit: Limit| match limit {
+        Limit::At(limit) => format!("{used} of {limit}"),
+        Limit::Unlimited => format!("{used}"),
+    };
+    println!(
+        "used       {} turns, {} model calls, {} tool calls, {} tokens",
+        of(spent.turns, limits.turns),
+        of(spent.model_calls, limits.model_calls),
+        of(spent.tool_calls, limits.tool_calls),
+        of(spent.usage.tokens(), limits.tokens)
+    );
+    let mut more = vec![format!("{:.1} s at work", std::time::Duration::from_millis(spent.time_ms).as_secs_f64())];
+    if spent.micros > 0 || limits.micros != Limit::Unlimited {
+        let of = match limits.micros {
+            Limit::At(micros) => format!(" of {:.4}", projection::usd(micros)),
+            Limit::Unlimited => String::new(),
+        };
+        more.push(format!("{:.4}{of} USD", projection::usd(spent.micros)));
+    }
+    if run.recoveries > 0 {
+        more.push(format!("{} recoveries", run.recoveries));
+    }
+    println!("           {}", more.join(", "));
+}
+
+pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let mut after = Seq(0);
+    let mut run: Option<Run> = None;
+    loop {
+        let page = runs.records(&id, after).await?;
+        let page_is_empty = page.is_empty();
+        for record in &page {
+            after = record.seq;
+            print_record(&globals, &mut run, record, &id);
+        }
+        if !page_is_empty {
+            continue;
+        }
+        if !args.follow || is_left(&runs, &id).await? {
+            return Ok(Status::Done);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+/// Nobody drives it and nothing more will come by itself.
+async fn is_left(runs: &Runs, id: &longrein::core::ids::RunId) -> Result<bool, Failure> {
+    Ok(runs.listed(id).await?.is_none_or(|(_, holder)| holder.is_none()))
+}
+
+fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id: &longrein::core::ids::RunId) {
+    match &record.body {
+        RecordedBody::Known(event) => {
+            match (&mut *run, event) {
+                (None, Event::RunStarted(started)) => *run = Some(Run::new(started, record.at)),
+                (Some(run), event) => run.apply(record.seq, record.at, event),
+                (None, _) => {}
+            }
+            match (globals.json, &*run) {
+                (true, Some(run)) => print_line(&projection::line(run, Some(record.seq), record.at, event)),
+                (_, run) => {
+                    println!(
+                        "{:>6}  {}  {}",
+                        record.seq,
+                        words::clock(record.at),
+                        words::describe(run.as_ref(), event)
+                    );
+                }
+            }
+        }
+        RecordedBody::Unknown { kind, .. } => {
+            if globals.json {
+                print_line(&json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": kind }));
+            } else {
+                println!(
+                    "{:>6}  {}  {} (of a kind this version does not know)",
+                    record.seq,
+                    words::clock(record.at),
+                    words::safe(kind)
+                );
+            }
+        }
+        RecordedBody::Damaged { what } => {
+            if globals.json {
+                let line = json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": "damaged", "what": what });
+                print_line(&line);
+            } else {
+                println!("{:>6}  {}  DAMAGED: {}", record.seq, words::clock(record.at), words::safe(what));
+            }
+        }
+    }
+}
+
+pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open()?;
+    let id = runs.find(&args.id).await?;
+    let Some(report) = runs.verify(&id).await? else {
+        return Err(Failure::new(Status::NotFound, format!("no run {id} in this store")));
+    };
+    let folded = runs.fold(&id, |_| {}).await;
+    let mut findings: Vec<_> =
+        report.findings.iter().map(|finding| (finding.record.clone(), finding.fault.clone())).collect();
+    match &folded {
+        Ok(run) => {
+            let listed = runs.listed(&id).await?.map(|(row, _)| row);
+            if listed.as_ref() != Some(&longrein::run_row(run)) {
+                findings.push(("listing".to_owned(), "does not say what the journal folds to".to_owned()));
+            }
+        }
+        Err(error) => findings.push(("journal".to_owned(), format!("does not fold: {error}"))),
+    }
+    if globals.json {
+        print_line(&json!({
+            "v": 1, "run": id, "ok": findings.is_empty(), "events": report.events, "inputs": report.inputs,
+            "keys": report.keys, "blobs": report.blobs,
+            "findings": findings.iter().map(|(record, fault)| json!({ "record": record, "fault": fault })).collect::<Vec<_>>(),
+        }));
+    } else {
+        println!(
+            "{} events, {} inputs, {} keys, {} blobs checked: {}",
+            report.events,
+            report.inputs,
+            report.keys,
+            report.blobs,
+            if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} faults", findings.len()) }
+        );
+        for (record, fault) in &findings {
+            println!("{}: {}", words::safe(record), words::safe(fault));
+        }
+    }
+    if findings.is_empty() {
+        Ok(Status::Done)
+    } else {
+        Err(Failure::new(Status::Data, format!("run {id} is damaged; it can be looked at, not advanced")))
+    }
+}

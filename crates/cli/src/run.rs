@@ -1,0 +1,520 @@
+//! `run` and `resume`: everything that advances a run from the command line.
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longrein::core::budget::{BudgetKind, Raise};
+use longrein::core::event::{End, Failure as RunFailure, Suspension, Wait};
+use longrein::core::ids::{ModelName, RunId};
+use longrein::core::input::InputBody;
+use longrein::core::run::{Run, Stage};
+use longrein::core::task::PolicyRules;
+use longrein::ports::{CrashAt, CrashPoint, Faults};
+use longrein::taskfile::{self, LimitFlag, Loaded};
+use longrein::{Driven, Runs, Standing, Stop, Surroundings, Target, WhenAsked, projection};
+
+use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
+use crate::config::Config;
+use crate::context::{self, StoreAt};
+use crate::failure::{CRASHED, Failure, Status};
+use crate::progress::{Progress, Style, print_line};
+use crate::{ask, words};
+
+/// The most context taken from a pipe beside a prompt.
+const CONTEXT_MAX_BYTES: u64 = 1024 * 1024;
+
+/// One command's way to a run.
+struct Session {
+    runs: Arc<Runs>,
+    store: StoreAt,
+    config: Config,
+    globals: Globals,
+}
+
+impl Session {
+    fn open(globals: Globals) -> Result<Self, Failure> {
+        let store = StoreAt::of(&globals)?;
+        let config = Config::load()?;
+        let runs = Arc::new(store.open()?);
+        Ok(Self { runs, store, config, globals })
+    }
+}
+
+pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failure> {
+    let later = [
+        ("--program", args.program.is_some()),
+        ("--permission-mode", args.permission_mode.is_some()),
+        ("--sandbox", args.sandbox.is_some()),
+        ("--output-schema", args.output_schema.is_some()),
+    ];
+    if let Some((flag, _)) = later.iter().find(|(_, given)| *given) {
+        return Err(Failure::new(Status::Usage, format!("not yet: {flag} comes with a later version")));
+    }
+    if prints_points(&args.drive) {
+        return Ok(Status::Done);
+    }
+    let id = args.id.as_deref().map(RunId::parse).transpose();
+    let id = id.map_err(|error| Failure::new(Status::Usage, format!("--id: {error}")))?;
+    let session = Session::open(globals)?;
+    let known = match &id {
+        Some(id) if session.runs.listed(id).await?.is_some() => Some(session.runs.fold(id, |_| {}).await?),
+        Some(_) | None => None,
+    };
+    match known {
+        Some(run) => {
+            let names_nothing = args.prompt.is_none() && args.task.is_none();
+            if !names_nothing {
+                same_task(&run, &load(&args, &session.config)?)?;
+            }
+            session.go_on(run, &args.drive).await
+        }
+        None => {
+            let Loaded { mut task, blobs } = load(&args, &session.config)?;
+            session.store.refuse_inside(task.workspace.as_ref())?;
+            longrein::pin(&mut task);
+            let id = id.unwrap_or_else(context::fresh_id);
+            let model = task.model.name.clone();
+            session.drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, &args.drive).await
+        }
+    }
+}
+
+pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status, Failure> {
+    if prints_points(&args.drive) {
+        return Ok(Status::Done);
+    }
+    let session = Session::open(globals)?;
+    let id = match (&args.id, args.last) {
+        (Some(id), _) => session.runs.find(id).await?,
+        (None, true) => {
+            let unfinished = unfinished(&session.runs).await?;
+            match unfinished.into_iter().max_by_key(|row| row.updated) {
+                Some(row) => row.run,
+                None => return Err(Failure::new(Status::NotFound, "no run is unfinished").way_out("longrein runs")),
+            }
+        }
+        (None, false) => return list_unfinished(&session).await,
+    };
+    let raise = raise(&args)?;
+    let run = session.runs.fold(&id, |_| {}).await?;
+    let mut inputs = Vec::new();
+    if let Some(name) = &args.model {
+        inputs.push(InputBody::SwitchModel(another_model(&session.config, name, &run)?));
+    }
+    if !raise.is_nothing() {
+        inputs.push(InputBody::Raise(raise));
+    }
+    if let Some(text) = &args.message {
+        inputs.push(InputBody::Message(text.clone()));
+    }
+    for body in inputs {
+        crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
+    }
+    let model = args.model.as_deref().map(|name| switched_name(name, &run));
+    let model = match model {
+        Some(name) => name?,
+        None => run.model.name.clone(),
+    };
+    if session.is_over(&run).await? {
+        return session.print_stored(&run, &args.drive);
+    }
+    session.drive(&id, Target::Existing(id.clone()), &model, &args.drive).await
+}
+
+impl Session {
+    /// A run that rests, and that nobody has sent anything to.
+    async fn is_over(&self, run: &Run) -> Result<bool, Failure> {
+        Ok(matches!(run.stage, Stage::Rest(_)) && self.runs.inbox(&run.id).await?.is_empty())
+    }
+
+    async fn go_on(&self, run: Run, args: &DriveArgs) -> Result<Status, Failure> {
+        if self.is_over(&run).await? {
+            return self.print_stored(&run, args);
+        }
+        let (id, model) = (run.id.clone(), run.model.name.clone());
+        self.drive(&id, Target::Existing(id.clone()), &model, args).await
+    }
+
+    /// Prints the result of a run that rests, without a model call.
+    fn print_stored(&self, run: &Run, args: &DriveArgs) -> Result<Status, Failure> {
+        let Stage::Rest(ended) = &run.stage else {
+            return Err(Failure::new(Status::Internal, "the run does not rest"));
+        };
+        if self.globals.json {
+            let event = longrein::core::event::Event::RunEnded(ended.clone());
+            print_line(&projection::line(run, Some(run.head), run.at, &event));
+        }
+        self.finish(run, &Standing::Rested(ended.clone()), args)
+    }
+
+    async fn drive(&self, id: &RunId, target: Target, model: &ModelName, args: &DriveArgs) -> Result<Status, Failure> {
+        let environment = context::environment();
+        let model = context::model_config(&self.config, model, &environment)?;
+        let somebody = ask::somebody_is_there();
+        let asked = match args.on_ask {
+            Some(OnAsk::Prompt) if !somebody => {
+                return Err(Failure::new(Status::Usage, "--on-ask prompt needs a terminal; use wait or deny"));
+            }
+            Some(OnAsk::Prompt) => WhenAsked::Stay,
+            Some(OnAsk::Wait) => WhenAsked::Park,
+            Some(OnAsk::Deny) => WhenAsked::Deny,
+            None if somebody => WhenAsked::Stay,
+            None => WhenAsked::Deny,
+        };
+        let style = match (self.globals.json, self.globals.quiet) {
+            (true, _) => Style::Json,
+            (false, true) => Style::Quiet,
+            (false, false) => Style::Plain,
+        };
+        let questions = (asked == WhenAsked::Stay).then(|| {
+            let (send, receive) = tokio::sync::mpsc::unbounded_channel();
+            tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive));
+            send
+        });
+        if let Some(questions) = &questions {
+            ask::ask_again(&self.runs, &target, questions).await;
+        }
+        let stop = Stop::new();
+        let around = Surroundings {
+            model,
+            environment,
+            asked,
+            observer: Arc::new(Progress { style, questions }),
+            stop: stop.clone(),
+            faults: faults(args)?,
+        };
+        heed_signals(stop)?;
+        let Driven { run, standing } =
+            self.runs.drive(target, around).await.map_err(|error| self.explain(error, id))?;
+        self.finish(&run, &standing, args)
+    }
+
+    fn explain(&self, error: longrein::RunsError, id: &RunId) -> Failure {
+        let failure = Failure::from(error);
+        match failure.status {
+            Status::Unavailable if failure.way_out.is_none() => {
+                failure.way_out(self.store.command(&format!("resume {id}")))
+            }
+            _ => failure,
+        }
+    }
+
+    /// Prints the answer where there is one, else the command that goes on.
+    fn finish(&self, run: &Run, standing: &Standing, args: &DriveArgs) -> Result<Status, Failure> {
+        let status = status(standing);
+        if status == Status::Done {
+            let answer = projection::answer_text(run).unwrap_or_default();
+            if !self.globals.json {
+                println!("{answer}");
+            }
+            if let Some(file) = &args.output_last_message {
+                std::fs::write(file, format!("{answer}\n")).map_err(|error| {
+                    let problem = format!("the run is done, but {} cannot be written: {error}", file.display());
+                    Failure::new(Status::Data, problem).way_out(self.store.command(&format!("run --id {}", run.id)))
+                })?;
+            }
+            return Ok(status);
+        }
+        let id = &run.id;
+        match standing {
+            Standing::Rested(ended) => {
+                eprintln!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                if let Some(remark) = &ended.remark {
+                    eprintln!("The model's last words, unverified: {}", words::safe(remark));
+                }
+                if !ended.unknown.is_empty() {
+                    let unknown: Vec<_> = ended.unknown.iter().map(ToString::to_string).collect();
+                    eprintln!("Nobody knows what became of {}.", unknown.join(", "));
+                }
+            }
+            Standing::Parked(waits) => {
+                eprintln!("waits for {}", words::waits(waits));
+                for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
+                    eprintln!("{}", self.store.command(&command));
+                }
+            }
+            Standing::Suspended(..) => {
+                let row = longrein::run_row(run);
+                eprintln!("suspended: {}", words::safe(&row.reason));
+            }
+        }
+        eprintln!("{}", self.store.command(&next_command(id, standing)));
+        Ok(status)
+    }
+}
+
+fn status(standing: &Standing) -> Status {
+    match standing {
+        Standing::Rested(ended) => match &ended.end {
+            End::Done(_) => Status::Done,
+            End::Exhausted(_) => Status::Exhausted,
+            End::Failed(_) => Status::Failed,
+            End::ContextExhausted => Status::ContextExhausted,
+            End::Cancelled => Status::Cancelled,
+        },
+        Standing::Parked(_) => Status::Waiting,
+        Standing::Suspended(cause, _) => match cause {
+            Suspension::Interrupted => Status::Interrupted,
+            Suspension::Terminated | Suspension::Dropped => Status::Terminated,
+            Suspension::Model => Status::Model,
+        },
+    }
+}
+
+fn answer_command(id: &RunId, wait: &Wait) -> String {
+    match wait {
+        Wait::Approval(action) => format!("approve {id} {action}"),
+        Wait::Unknown(action) => format!("settle {id} {action} --as done"),
+    }
+}
+
+/// What goes on from here.
+fn next_command(id: &RunId, standing: &Standing) -> String {
+    match standing {
+        Standing::Rested(ended) => match &ended.end {
+            End::Exhausted(budget) => match budget {
+                BudgetKind::Turns => format!("resume {id} --add-turns 10"),
+                BudgetKind::ModelCalls => format!("resume {id} --add-model-calls 10"),
+                BudgetKind::ToolCalls => format!("resume {id} --add-tool-calls 10"),
+                BudgetKind::Tokens => format!("resume {id} --add-tokens 100000"),
+                BudgetKind::Usd => format!("resume {id} --add-usd 1"),
+                BudgetKind::Time => format!("resume {id} --add-time 10m"),
+                BudgetKind::Deadline => format!("show {id}"),
+            },
+            End::Failed(RunFailure::Script) => format!("log {id}"),
+            End::Failed(_) | End::ContextExhausted => format!("resume {id} --message 'what to do differently'"),
+            End::Done(_) => format!("show {id}"),
+            End::Cancelled => match ended.unknown.first() {
+                Some(action) => format!("settle {id} {action} --as done"),
+                None => format!("show {id}"),
+            },
+        },
+        Standing::Parked(waits) => match waits.first() {
+            Some(wait) => answer_command(id, wait),
+            None => format!("resume {id}"),
+        },
+        Standing::Suspended(..) => format!("resume {id}"),
+    }
+}
+
+// ---- what the flags ask for ----
+
+fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::new(Status::Configuration, format!("the current directory: {error}")))?;
+    let mut variables = std::collections::BTreeMap::new();
+    for pair in &args.vars {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::new(Status::Usage, format!("--var {pair}: write --var NAME=VALUE")));
+        };
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    let limits = [
+        (BudgetKind::Turns, &args.max_turns),
+        (BudgetKind::ModelCalls, &args.max_model_calls),
+        (BudgetKind::ToolCalls, &args.max_tool_calls),
+        (BudgetKind::Tokens, &args.max_tokens_total),
+        (BudgetKind::Usd, &args.max_budget_usd),
+        (BudgetKind::Time, &args.max_time),
+        (BudgetKind::Deadline, &args.deadline),
+    ];
+    let limits = limits.into_iter().filter_map(|(kind, value)| Some(LimitFlag { kind, value: value.clone()? }));
+    let options = taskfile::Options {
+        here,
+        prompt: prompt(args.prompt.as_deref())?,
+        model: args.model.clone(),
+        workspace: args.cd.clone(),
+        program: None,
+        permission_mode: None,
+        limits: limits.collect(),
+        checks: args.checks.clone(),
+        output_schema: None,
+        rules: PolicyRules { allow: args.allow.clone(), ask: args.ask.clone(), deny: args.deny.clone() },
+        variables,
+        defaults: config.defaults(),
+    };
+    match &args.task {
+        Some(file) => Ok(taskfile::load(file, &options)?),
+        None if options.prompt.is_none() => {
+            let problem = "nothing to do: give a PROMPT, or a task file with --task FILE";
+            Err(Failure::new(Status::Usage, problem).way_out("longrein run --help"))
+        }
+        None => Ok(taskfile::plain(&options)?),
+    }
+}
+
+/// The prompt, with what was piped in beside it.
+fn prompt(given: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(given) = given else { return Ok(None) };
+    let is_piped = !std::io::stdin().is_terminal();
+    if given == "-" {
+        return piped()?
+            .filter(|text| !text.trim().is_empty())
+            .map(Some)
+            .ok_or_else(|| Failure::new(Status::Usage, "the prompt on stdin is empty"));
+    }
+    let context = if is_piped { piped()? } else { None };
+    Ok(Some(match context {
+        Some(context) if !context.trim().is_empty() => format!("{given}\n\nContext:\n{context}"),
+        Some(_) | None => given.to_owned(),
+    }))
+}
+
+fn piped() -> Result<Option<String>, Failure> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().take(CONTEXT_MAX_BYTES + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(read) if read as u64 > CONTEXT_MAX_BYTES => {
+            let problem = format!("more than {CONTEXT_MAX_BYTES} bytes were piped in; save them to a file and name it");
+            Err(Failure::new(Status::Data, problem))
+        }
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        // A closed stdin is no context.
+        Err(_) => Ok(None),
+    }
+}
+
+/// Under a known id only the same task goes on (`semantics.md` B5).
+fn same_task(run: &Run, loaded: &Loaded) -> Result<(), Failure> {
+    let differences = run.task.differences(&loaded.task);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let problem = format!(
+        "run {} was started with another {}; a task does not change once it has started. Use another --id, or go on as it \
+         was started",
+        run.id,
+        differences.join(", ")
+    );
+    Err(Failure::new(Status::Data, problem).way_out(format!("longrein resume {}", run.id)))
+}
+
+fn raise(args: &ResumeArgs) -> Result<Raise, Failure> {
+    let amount = |flag: &str, kind: BudgetKind, text: &Option<String>| match text {
+        None => Ok(0),
+        Some(text) => taskfile::amount(kind, text)
+            .map_err(|problem| Failure::new(Status::Usage, format!("{flag} {text}: {problem}"))),
+    };
+    Ok(Raise {
+        turns: amount("--add-turns", BudgetKind::Turns, &args.add_turns)?,
+        model_calls: amount("--add-model-calls", BudgetKind::ModelCalls, &args.add_model_calls)?,
+        tool_calls: amount("--add-tool-calls", BudgetKind::ToolCalls, &args.add_tool_calls)?,
+        tokens: amount("--add-tokens", BudgetKind::Tokens, &args.add_tokens)?,
+        micros: amount("--add-usd", BudgetKind::Usd, &args.add_usd)?,
+        time_ms: amount("--add-time", BudgetKind::Time, &args.add_time)?,
+    })
+}
+
+/// The model to switch to; a script's path is relative to here.
+fn switched_name(name: &str, _run: &Run) -> Result<ModelName, Failure> {
+    match name.strip_prefix("script/") {
+        Some(file) => {
+            let path = PathBuf::from(file)
+                .canonicalize()
+                .map_err(|error| Failure::new(Status::Data, format!("--model {name}: {error}")))?;
+            Ok(ModelName::new(format!("script/{}", path.display())))
+        }
+        None => Ok(ModelName::new(name)),
+    }
+}
+
+fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::core::task::ModelSpec, Failure> {
+    let defaults = config.defaults();
+    let settings = defaults.models.get(name).copied().unwrap_or_default();
+    let spec = longrein::core::task::ModelSpec {
+        name: switched_name(name, run)?,
+        max_output: settings.max_output.unwrap_or(run.model.max_output),
+        price: settings.price.or(if name.starts_with("script/") { run.model.price } else { None }),
+    };
+    let has_usd_limit = run.limits.micros != longrein::core::budget::Limit::Unlimited;
+    if has_usd_limit && spec.price.is_none() {
+        let problem =
+            format!("the run has a usd budget and no price is known of {name}; add one to [models.\"{name}\"]");
+        return Err(Failure::new(Status::Configuration, problem));
+    }
+    Ok(spec)
+}
+
+async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure> {
+    let is_unfinished =
+        |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
+    Ok(runs.list().await?.into_iter().map(|(row, _)| row).filter(is_unfinished).collect())
+}
+
+async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
+    let rows = unfinished(&session.runs).await?;
+    if rows.is_empty() {
+        eprintln!("no run is unfinished");
+    }
+    for row in rows {
+        println!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+    }
+    Ok(Status::Done)
+}
+
+// ---- signals and faults ----
+
+/// SIGINT and SIGTERM stop the run where it is; a second one ends the process at once.
+fn heed_signals(stop: Stop) -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error: std::io::Error| Failure::new(Status::Internal, format!("signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    tokio::spawn(async move {
+        let mut told = false;
+        loop {
+            let (why, code) = tokio::select! {
+                _ = interrupt.recv() => (Suspension::Interrupted, Status::Interrupted),
+                _ = terminate.recv() => (Suspension::Terminated, Status::Terminated),
+            };
+            if told {
+                std::process::exit(code.code().into());
+            }
+            told = true;
+            stop.now(why);
+        }
+    });
+    Ok(())
+}
+
+/// `--crash-at list` prints the points and does nothing else.
+fn prints_points(args: &DriveArgs) -> bool {
+    let asked = args.crash_at.as_deref() == Some("list");
+    if asked {
+        CrashPoint::all().iter().for_each(|point| println!("{point}"));
+    }
+    asked
+}
+
+fn faults(args: &DriveArgs) -> Result<Option<Arc<dyn Faults>>, Failure> {
+    let Some(text) = &args.crash_at else { return Ok(None) };
+    let at: CrashAt = text.parse().map_err(|problem: String| {
+        Failure::new(Status::Usage, format!("--crash-at: {problem}")).way_out("longrein run --crash-at list")
+    })?;
+    Ok(Some(Arc::new(Crash { at, left: Mutex::new(at.nth) })))
+}
+
+/// Ends the process without flushing anything when its point is reached for the N-th time.
+struct Crash {
+    at: CrashAt,
+    left: Mutex<u32>,
+}
+
+impl Faults for Crash {
+    fn reached(&self, point: CrashPoint) {
+        if point != self.at.point {
+            return;
+        }
+        let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            eprintln!("longrein: stopped by --crash-at {point}");
+            longrein::exit_now(CRASHED);
+        }
+    }
+}
+
+/// How long a command waits for a worker to react before it says that it will.
+pub(crate) const REACTION: Duration = Duration::from_secs(4);

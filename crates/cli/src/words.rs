@@ -1,0 +1,186 @@
+//! Text for people: events in one line each, and content made safe to print.
+
+use longrein::core::action::Life;
+use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, SettledBy, Wait};
+use longrein::core::input::Truth;
+use longrein::core::outcome::{Outcome, ProbeAnswer};
+use longrein::core::payload::Content;
+use longrein::core::run::Run;
+use longrein::core::time::Timestamp;
+use longrein::projection::outcome_word;
+
+/// Makes text safe for a terminal: control characters and direction marks become visible.
+pub(crate) fn safe(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let hidden = c.is_control() && c != '\n' && c != '\t';
+            let deceptive =
+                matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+            if hidden || deceptive { c.escape_unicode().collect::<Vec<_>>() } else { vec![c] }
+        })
+        .collect()
+}
+
+/// One safe line of at most `limit` characters.
+pub(crate) fn short(text: &str, limit: usize) -> String {
+    let one_line = safe(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if one_line.chars().count() <= limit {
+        one_line
+    } else {
+        format!("{}…", one_line.chars().take(limit.saturating_sub(1)).collect::<String>())
+    }
+}
+
+fn shown(content: &Content) -> String {
+    match content {
+        Content::Inline(payload) => short(payload.as_str(), 100),
+        Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown, 80)),
+    }
+}
+
+/// The time of day of an event.
+pub(crate) fn clock(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.get(11..19).unwrap_or(&text).to_owned()
+}
+
+/// The tool of an action, if it is still in play.
+fn tool_of(run: Option<&Run>, action: longrein::core::ids::ActionId) -> String {
+    run.and_then(|run| run.action(action)).map(|action| format!(" {}", safe(action.tool.as_str()))).unwrap_or_default()
+}
+
+/// An event in one line. `run`: the state around it, where there is one, for names.
+pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
+    let named = |action| format!("{action}{}", tool_of(run, action));
+    match event {
+        Event::RunStarted(e) => format!("run {} started: {}", e.run, short(&e.task.goal, 90)),
+        Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
+        Event::InputReceived(e) => match &e.body {
+            Received::Message(text) => format!("message: {}", short(text, 90)),
+            Received::Cancel => "asked to cancel".to_owned(),
+            Received::LateOutcome(late) => {
+                format!("late word on {} attempt {}: {}", late.action, late.attempt, outcome_word(&late.outcome))
+            }
+        },
+        Event::InputRefused(e) => format!("input refused: {}", short(&e.reason, 120)),
+        Event::ModelRequested(e) => format!("{} asks {} ({} bytes)", e.attempt, e.model, e.bytes),
+        Event::ModelReplied(e) => {
+            let calls: Vec<_> = e.reply.calls.iter().map(|call| short(&call.name, 40)).collect();
+            let what = if calls.is_empty() { short(&e.reply.text, 90) } else { format!("calls {}", calls.join(", ")) };
+            format!(
+                "{} replied ({} tokens in, {} out): {what}",
+                e.attempt,
+                e.usage.tokens() - e.usage.output,
+                e.usage.output
+            )
+        }
+        Event::ModelFailed(e) => {
+            let next = match e.next {
+                AfterFailure::Retry { at } => format!("next try at {}", clock(at)),
+                AfterFailure::Suspend => "giving up for now".to_owned(),
+                AfterFailure::Fail(_) | AfterFailure::ContextExhausted => "giving up".to_owned(),
+            };
+            format!("{} failed: {}; {next}", e.attempt, short(&e.message, 160))
+        }
+        Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
+        Event::ActionProposed(e) => {
+            format!("{} {} {} ({})", e.action, short(e.tool.as_str(), 64), short(e.args.as_str(), 90), e.effect)
+        }
+        Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
+        Event::ActionHeld(e) => format!("{} waits for a yes: {} ({})", named(e.action), short(&e.reason, 120), e.rule),
+        Event::ActionApproved(e) => format!("{} approved by {}", named(e.action), safe(&e.by)),
+        Event::ActionDenied(e) => {
+            let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
+            format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
+        }
+        Event::ActionStarted(e) => {
+            let again = if e.attempt > 1 { format!(", attempt {}", e.attempt) } else { String::new() };
+            format!("{} started ({}{again})", named(e.action), short(&e.rule, 60))
+        }
+        Event::ActionRequeued(e) => {
+            let why = match e.why {
+                Requeue::Read => "it only reads",
+                Requeue::NoEffect => "nothing had happened",
+                Requeue::Idempotent => "the receiver knows its key",
+            };
+            format!("{} will be started again: {why}", named(e.action))
+        }
+        Event::ActionProbed(e) => match &e.answer {
+            ProbeAnswer::TookEffect(_) => format!("{} took effect", named(e.action)),
+            ProbeAnswer::NoEffect => format!("{} had no effect", named(e.action)),
+            ProbeAnswer::NoAnswer(why) => {
+                format!("{}: no answer on what became of it: {}", named(e.action), short(why, 100))
+            }
+        },
+        Event::ActionFinished(e) => {
+            let how = match &e.how {
+                How::Observed => String::new(),
+                How::Recovered => " (after a loss)".to_owned(),
+                How::Reconciled => " (found out by its reconcile command)".to_owned(),
+                How::Replayed { action, .. } => format!(" (result of {action}, not run again)"),
+            };
+            let what = match &e.outcome {
+                Outcome::Done(result) => shown(result),
+                Outcome::Error(error) | Outcome::NotDone(error) | Outcome::Unknown(error) => short(&error.message, 160),
+            };
+            format!("{} {}{how}: {what}", named(e.action), outcome_word(&e.outcome))
+        }
+        Event::ActionSettled(e) => {
+            let by = match &e.by {
+                SettledBy::Person { by, .. } => safe(by),
+                SettledBy::LateOutcome { .. } => "the worker that had started it".to_owned(),
+            };
+            let truth = match &e.truth {
+                Truth::Done(_) => "done",
+                Truth::NotDone => "not done",
+            };
+            format!("{} settled as {truth} by {by}", named(e.action))
+        }
+        Event::AnswerAccepted(e) => format!("answer accepted: {}", short(&e.accepted.rendered, 120)),
+        Event::AnswerRefused(e) => format!("answer refused: {}", short(&e.reason, 160)),
+        Event::CheckFinished(e) => {
+            let verdict = match e.verdict.finding {
+                longrein::core::check::Finding::Passed => "passed",
+                longrein::core::check::Finding::Failed => "failed",
+            };
+            format!("check {} {verdict}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
+        }
+        Event::FactSet(e) => format!("fact {} holds ({})", e.fact, e.evidence),
+        Event::FactVoided(e) => format!("fact {} holds no more ({})", e.fact, e.evidence),
+        Event::BudgetReached(e) => format!("the budget of {} is used up", e.budget),
+        Event::BudgetRaised(_) => "budget raised".to_owned(),
+        Event::SurroundingsChanged(e) => format!("changed since the start: {}", e.changed.join(", ")),
+        Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
+        Event::RunSuspended(e) => format!("suspended ({:?}) {}", e.cause, short(&e.detail, 160)).to_lowercase(),
+        Event::RunEnded(e) => format!("{}: {}", end(&e.end), short(&e.reason, 200)),
+    }
+}
+
+pub(crate) fn end(end: &End) -> String {
+    end.state().replace('_', " ")
+}
+
+pub(crate) fn waits(waits: &[Wait]) -> String {
+    let each = |wait: &Wait| match wait {
+        Wait::Approval(action) => format!("approval of {action}"),
+        Wait::Unknown(action) => format!("word on what became of {action}"),
+    };
+    waits.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+/// A life in one word.
+pub(crate) fn life(life: &Life) -> &'static str {
+    use longrein::core::action::Ended;
+    match life {
+        Life::Queued => "queued",
+        Life::Held { .. } => "waits for a yes",
+        Life::Started { .. } => "running",
+        Life::Lost(_) => "lost, being looked into",
+        Life::Doubtful(..) => "doubtful, being looked into",
+        Life::Unknown(_) => "unknown",
+        Life::Ended(Ended::Refused(_)) => "refused",
+        Life::Ended(Ended::Done { .. }) => "done",
+        Life::Ended(Ended::Error(_)) => "error",
+        Life::Ended(Ended::NotDone(_)) => "not done",
+    }
+}

@@ -1,0 +1,216 @@
+//! The public JSON lines: a versioned projection of the journal, not its private structs (`semantics.md` B6).
+//!
+//! A line keeps its meaning for ever; readers pass over what they do not know.
+
+use longrein_core::event::{Event, How, SettledBy};
+use longrein_core::ids::{RunId, Seq};
+use longrein_core::input::Truth;
+use longrein_core::outcome::{Outcome, ToolError};
+use longrein_core::owed;
+use longrein_core::payload::Content;
+use longrein_core::run::{Run, Stage};
+use longrein_core::time::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// One event as a JSON line. `run` is the state after the batch that carried it; it fills in the summary of a last line.
+pub fn line(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event) -> Value {
+    let mut line = envelope(&run.id, seq, at, event.kind().as_str());
+    line.extend(body(event));
+    match event {
+        Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_) => line.extend(summary(run)),
+        _ => {}
+    }
+    Value::Object(line)
+}
+
+fn envelope(run: &RunId, seq: Option<Seq>, at: Timestamp, kind: &str) -> Map<String, Value> {
+    object(json!({ "v": 1, "seq": seq, "at": at.to_string(), "run": run, "type": kind }))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    }
+}
+
+fn content(content: &Content) -> Value {
+    match content {
+        Content::Inline(payload) => payload.read().unwrap_or(Value::Null),
+        Content::Blob(blob) => {
+            json!({ "blob": blob.digest, "bytes": blob.bytes, "shown": blob.shown })
+        }
+    }
+}
+
+fn error(error: &ToolError) -> Value {
+    let mut map = object(json!({ "class": error.class, "message": error.message }));
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            map.insert(name.to_owned(), value);
+        }
+    };
+    put("field", error.field.clone().map(Value::String));
+    put("hint", error.hint.clone().map(Value::String));
+    put("retry_after_s", error.retry_after_s.map(Value::from));
+    put("data", error.data.as_ref().map(content));
+    Value::Object(map)
+}
+
+/// The word for an outcome, as in `action.finished`.
+pub fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done(_) => "done",
+        Outcome::Error(_) => "error",
+        Outcome::NotDone(_) => "not_done",
+        Outcome::Unknown(_) => "unknown",
+    }
+}
+
+/// The event's own fields.
+fn body(event: &Event) -> Map<String, Value> {
+    let value = match event {
+        Event::RunStarted(e) => json!({
+            "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
+            "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
+            "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
+        }),
+        Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
+        Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
+        Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
+        Event::ModelRequested(e) => json!({
+            "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
+            "digest": e.digest, "reserved": e.reserved,
+        }),
+        Event::ModelReplied(e) => json!({
+            "attempt": e.attempt.to_string(), "text": e.reply.text,
+            "calls": e.reply.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }))
+                .collect::<Vec<_>>(),
+            "finish": e.reply.finish, "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros),
+        }),
+        Event::ModelFailed(e) => json!({
+            "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,
+            "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros), "next": e.next,
+        }),
+        Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
+        Event::ActionProposed(e) => json!({
+            "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
+        }),
+        Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error) }),
+        Event::ActionHeld(e) => {
+            json!({ "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason })
+        }
+        Event::ActionApproved(e) => json!({
+            "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
+        }),
+        Event::ActionDenied(e) => {
+            json!({ "action": e.action, "input": e.input, "by": e.by, "door": e.door, "reason": e.reason })
+        }
+        Event::ActionStarted(e) => json!({
+            "action": e.action, "attempt": e.attempt, "fence": e.fence, "effect": e.effect, "rule": e.rule,
+            "idempotency_key": e.idempotency_key,
+        }),
+        Event::ActionRequeued(e) => json!({ "action": e.action, "why": e.why }),
+        Event::ActionProbed(e) => json!({
+            "action": e.action, "attempt": e.attempt, "answer": e.answer,
+            "retry_at": e.retry_at.map(|at| at.to_string()),
+        }),
+        Event::ActionFinished(e) => {
+            let mut map = object(json!({
+                "action": e.action, "attempt": e.attempt, "effect": e.effect, "outcome": outcome_word(&e.outcome),
+                "how": match &e.how {
+                    How::Observed => "observed",
+                    How::Recovered => "recovered",
+                    How::Reconciled => "reconciled",
+                    How::Replayed { .. } => "replayed",
+                },
+                "replayed": matches!(e.how, How::Replayed { .. }),
+            }));
+            match &e.outcome {
+                Outcome::Done(result) => {
+                    map.insert("evidence".to_owned(), json!(e.action.evidence()));
+                    map.insert("data".to_owned(), content(result));
+                }
+                Outcome::Error(failed) | Outcome::NotDone(failed) | Outcome::Unknown(failed) => {
+                    map.insert("error".to_owned(), error(failed));
+                }
+            }
+            Value::Object(map)
+        }
+        Event::ActionSettled(e) => json!({
+            "action": e.action,
+            "as": match &e.truth { Truth::Done(_) => "done", Truth::NotDone => "not_done" },
+            "data": match &e.truth { Truth::Done(result) => content(result), Truth::NotDone => Value::Null },
+            "by": match &e.by { SettledBy::Person { by, .. } => by.clone(), SettledBy::LateOutcome { .. } => "late outcome".to_owned() },
+        }),
+        Event::AnswerAccepted(e) => json!({
+            "attempt": e.attempt.to_string(), "answer": e.accepted.answer, "rendered": e.accepted.rendered,
+            "evidence": e.accepted.evidence,
+        }),
+        Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
+        Event::CheckFinished(e) => json!({
+            "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
+            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence),
+        }),
+        Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
+        Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
+        Event::BudgetReached(e) => json!({ "budget": e.budget }),
+        Event::BudgetRaised(e) => json!({ "input": e.input, "raise": e.raise }),
+        Event::SurroundingsChanged(e) => json!({ "changed": e.changed }),
+        Event::RunParked(e) => json!({ "waits": e.waits }),
+        Event::RunSuspended(e) => json!({ "cause": e.cause, "detail": e.detail }),
+        Event::RunEnded(e) => json!({
+            "remark": e.remark, "done": e.done, "undone": e.undone,
+        }),
+    };
+    object(value)
+}
+
+/// Micro-dollars as dollars.
+pub fn usd(micros: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "shown only; exact up to nine billion dollars")]
+    let micros = micros as f64;
+    micros / 1_000_000.0
+}
+
+/// What the last line of a run says: state, answer, proof and totals.
+pub fn summary(run: &Run) -> Map<String, Value> {
+    let row = longrein_driver::run_row(run);
+    let (answer, verified, evidence) = match answer(run) {
+        Some(done) => (json!(done.accepted.answer), json!(done.verified), json!(done.accepted.evidence)),
+        None => (Value::Null, Value::Null, json!([])),
+    };
+    let rendered = answer_text(run).map_or(Value::Null, Value::from);
+    let (_, _, unknown) = owed::effects(run);
+    let spent = &run.spent;
+    object(json!({
+        "state": row.state, "reason": row.reason, "answer": answer, "rendered": rendered, "verified": verified,
+        "evidence": evidence,
+        "usage": {
+            "input": spent.usage.input, "cached": spent.usage.cached, "cache_write": spent.usage.cache_write,
+            "output": spent.usage.output, "reasoning": spent.usage.reasoning, "usd": usd(spent.micros),
+        },
+        "turns": spent.turns, "model_calls": spent.model_calls, "tool_calls": spent.tool_calls,
+        "failed_calls": run.failed_calls, "recoveries": run.recoveries, "unknown": unknown,
+    }))
+}
+
+/// The proven or claimed answer of a run that is done.
+pub fn answer(run: &Run) -> Option<&longrein_core::event::Done> {
+    match &run.stage {
+        Stage::Rest(ended) => match &ended.end {
+            longrein_core::event::End::Done(done) => Some(done),
+            longrein_core::event::End::Exhausted(_)
+            | longrein_core::event::End::Failed(_)
+            | longrein_core::event::End::ContextExhausted
+            | longrein_core::event::End::Cancelled => None,
+        },
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => None,
+    }
+}
+
+/// The answer as people read it.
+pub fn answer_text(run: &Run) -> Option<&str> {
+    answer(run).map(|done| done.accepted.rendered.as_str())
+}

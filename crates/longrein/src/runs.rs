@@ -1,0 +1,302 @@
+//! The door: everything that starts, advances, answers or looks at runs comes in here.
+//!
+//! It takes values and installs nothing: no provider, no subscriber, no signal handler, no environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
+use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
+use longrein_core::payload::Payload;
+use longrein_core::prompt::Prompt;
+use longrein_core::run::Run;
+use longrein_core::task::Task;
+use longrein_driver::{
+    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
+    Options, Ports, Stop, WhenAsked, fold,
+};
+use longrein_models::ModelConfig;
+use longrein_policy::Policy;
+use longrein_ports::{
+    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Journal, JournalError, Listed, Model, NewEvent, Posted,
+    Recorded, Tools, VerifyReport, Worker,
+};
+use longrein_rules::Rulebook;
+use longrein_tools::{Secrets, Toolbox};
+
+use crate::checks::Judges;
+
+/// A store, and the process that works on it.
+pub struct Runs {
+    journal: Arc<dyn Journal>,
+    clock: Arc<dyn Clock>,
+    worker: Worker,
+    binary: String,
+}
+
+/// What a drive needs beside the store.
+pub struct Surroundings {
+    /// How to reach the model.
+    pub model: ModelConfig,
+    /// The operator's environment: what tools may be given of it is theirs to name.
+    pub environment: BTreeMap<String, String>,
+    pub asked: WhenAsked,
+    pub observer: Arc<dyn Observer>,
+    pub stop: Stop,
+    /// Told of crash points; None in normal use.
+    pub faults: Option<Arc<dyn Faults>>,
+}
+
+/// What to drive.
+pub enum Target {
+    /// A new run under this id.
+    New { id: RunId, task: Box<Task>, blobs: Vec<(Digest, Payload)> },
+    /// A run that is there.
+    Existing(RunId),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunsError {
+    #[error("no run {0} in this store")]
+    NoSuchRun(String),
+    #[error("\"{text}\" could be any of: {}", .candidates.join(", "))]
+    Ambiguous { text: String, candidates: Vec<String> },
+    #[error("the task cannot run here: {0}")]
+    Task(String),
+    #[error("the model cannot be used: {0}")]
+    Model(#[from] longrein_models::ConfigError),
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("this process cannot tell who it is: {0}")]
+    Identity(#[from] std::io::Error),
+}
+
+impl Runs {
+    /// Opens a store by URL: `sqlite:PATH` or `memory:`.
+    pub fn open(store: &str, binary: &str) -> Result<Self, RunsError> {
+        let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::default());
+        let journal = longrein_store::open(store, Arc::clone(&clock))?;
+        let worker = longrein_store::worker_here()?;
+        Ok(Self { journal, clock, worker, binary: binary.to_owned() })
+    }
+
+    pub fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    /// The run with this id, or the only one whose id starts so.
+    pub async fn find(&self, text: &str) -> Result<RunId, RunsError> {
+        if let Ok(id) = RunId::parse(text)
+            && self.journal.row(&id).await?.is_some()
+        {
+            return Ok(id);
+        }
+        let all = self.journal.runs().await?;
+        let mut starting: Vec<_> =
+            all.into_iter().map(|(row, _)| row.run).filter(|run| run.as_str().starts_with(text)).collect();
+        match starting.len() {
+            1 => Ok(starting.remove(0)),
+            0 => Err(RunsError::NoSuchRun(text.to_owned())),
+            _ => Err(RunsError::Ambiguous {
+                text: text.to_owned(),
+                candidates: starting.iter().take(8).map(ToString::to_string).collect(),
+            }),
+        }
+    }
+
+    /// All runs, the newest first, each with who holds it.
+    pub async fn list(&self) -> Result<Vec<Listed>, RunsError> {
+        Ok(self.journal.runs().await?)
+    }
+
+    /// A run in a listing; None: there is none under this id.
+    pub async fn listed(&self, id: &RunId) -> Result<Option<Listed>, RunsError> {
+        Ok(self.journal.row(id).await?)
+    }
+
+    /// Folds a run from its journal, showing every record.
+    pub async fn fold(&self, id: &RunId, see: impl FnMut(&Recorded)) -> Result<Run, RunsError> {
+        Ok(fold(self.journal.as_ref(), id, see).await?)
+    }
+
+    /// Records after `after`, as they lie there, readable or not.
+    pub async fn records(&self, id: &RunId, after: Seq) -> Result<Vec<Recorded>, RunsError> {
+        Ok(self.journal.read(id, after, 512).await?)
+    }
+
+    pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
+        Ok(self.journal.inbox(id).await?)
+    }
+
+    /// Waits until a run's inbox may have changed, at most half a second late.
+    pub async fn inbox_changed(&self, id: &RunId) {
+        self.journal.inbox_changed(id).await;
+    }
+
+    /// Posts an input; its id is unique to this call.
+    pub async fn post(&self, id: &RunId, body: InputBody) -> Result<(InputId, Posted), RunsError> {
+        let input =
+            Input { id: InputId::new(format!("i{}", uuid::Uuid::now_v7().simple())), at: self.clock.now(), body };
+        let posted = self.journal.post_input(id, &input).await?;
+        Ok((input.id, posted))
+    }
+
+    /// The data behind a blob.
+    pub async fn blob(&self, digest: &Digest) -> Result<Option<bytes::Bytes>, RunsError> {
+        Ok(self.journal.blob(digest).await?)
+    }
+
+    pub async fn verify(&self, id: &RunId) -> Result<Option<VerifyReport>, RunsError> {
+        Ok(self.journal.verify(id).await?)
+    }
+
+    /// Drives a run until it rests, waits or is stopped.
+    pub async fn drive(&self, target: Target, around: Surroundings) -> Result<Driven, RunsError> {
+        let (id, begin, task) = match target {
+            Target::New { id, task, blobs } => {
+                let of_ports = task.clone();
+                (id, Begin::New { task, blobs }, *of_ports)
+            }
+            Target::Existing(id) => {
+                let run = self.fold(&id, |_| {}).await?;
+                let changed = changed_pins(&run.task);
+                let task = Task { model: run.model.clone(), ..run.task.as_ref().clone() };
+                (id, Begin::Existing { changed }, task)
+            }
+        };
+        let Surroundings { model, environment, asked, observer, stop, faults } = around;
+        let ports = self.ports(&task, &model, &environment, faults)?;
+        let options = self.options(asked);
+        Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
+    }
+
+    /// Takes what waits in a run's inbox and finishes what can be finished without a model: cancels, settlements of runs
+    /// at rest.
+    pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
+        let run = self.fold(id, |_| {}).await?;
+        let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
+        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None)?;
+        Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
+    }
+
+    fn options(&self, asked: WhenAsked) -> Options {
+        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked }
+    }
+
+    fn ports(
+        &self,
+        task: &Task,
+        model: &ModelConfig,
+        environment: &BTreeMap<String, String>,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> Result<Ports, RunsError> {
+        let mut secrets = Secrets::new();
+        if let Some(key) = &model.api_key {
+            secrets.know("model-api-key", key.reveal());
+        }
+        let model = longrein_models::connect(&task.model.name, model)?;
+        self.ports_around(task, model, secrets, environment, faults)
+    }
+
+    fn ports_around(
+        &self,
+        task: &Task,
+        model: Arc<dyn Model>,
+        secrets: Secrets,
+        environment: &BTreeMap<String, String>,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> Result<Ports, RunsError> {
+        let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
+        let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
+        let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
+        let gate =
+            Policy::read(&task.policy, task.tools.iter().map(|tool| &tool.name)).map_err(|error| wrong(&error))?;
+        let definitions = toolbox.definitions().into();
+        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
+        let journal = Arc::clone(&self.journal);
+        let tools: Arc<dyn Tools> = toolbox;
+        let clock = Arc::clone(&self.clock);
+        let gate = Arc::new(gate);
+        let Some(faults) = faults else {
+            return Ok(Ports { journal, model, tools, definitions, gate, checks, clock });
+        };
+        Ok(Ports {
+            journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
+            model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
+            tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
+            checks: Arc::new(FaultyChecks { inner: checks, faults }),
+            definitions,
+            gate,
+            clock,
+        })
+    }
+}
+
+/// Where no model may be called.
+struct NoModel;
+
+impl Model for NoModel {
+    fn encode(&self, _prompt: &Prompt) -> Encoded {
+        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0 }
+    }
+
+    fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        Box::pin(async {
+            Err(ModelFailure {
+                class: ModelErrorClass::BadRequest,
+                message: "no model is called here; resume the run".to_owned(),
+                status: None,
+                retry_after_s: None,
+                billing: Billing::Nothing,
+                usage: None,
+                partial: None,
+            })
+        })
+    }
+}
+
+/// Where nobody watches.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn committed(&self, _run: &Run, _events: &[(Seq, NewEvent)]) {}
+}
+
+/// Ends the process at once, as a crash would: nothing is flushed, nothing is cleaned up.
+pub fn exit_now(status: i32) -> ! {
+    longrein_sandbox::exit_now(status)
+}
+
+/// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.
+pub fn pin(task: &mut Task) {
+    task.pins = pins(task);
+}
+
+fn pins(task: &Task) -> BTreeMap<String, Digest> {
+    let mut pins = longrein_tools::pins(task);
+    if let Some(script) = script_path(&task.model.name, &task.folder)
+        && let Ok(bytes) = std::fs::read(&script)
+    {
+        pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
+    }
+    pins
+}
+
+fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
+    let file = model.as_str().strip_prefix("script/")?;
+    Some(PathBuf::from(folder).join(file))
+}
+
+/// Pinned files whose content differs now.
+fn changed_pins(task: &Task) -> Vec<String> {
+    let now = pins(task);
+    task.pins.iter().filter(|(name, digest)| now.get(*name) != Some(digest)).map(|(name, _)| name.clone()).collect()
+}

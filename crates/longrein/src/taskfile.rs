@@ -1,0 +1,681 @@
+//! The task file: TOML in, a resolved [`Task`] out. Defaults and variables are filled in, inputs are captured, flags
+//! have had their say, and every mistake has been found that can be found before the run starts.
+//!
+//! Read [`load`] first, then [`Options`]. The format itself stays in this module: nothing outside knows its keys.
+//!
+//! What it does not do: ask a model, run a command, or pin programs. `pins` stays empty here; whoever starts the run
+//! fills it.
+
+mod error;
+mod schema;
+mod section;
+mod tool;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
+use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
+use longrein_core::payload::{Content, Payload, place};
+use longrein_core::program::Program;
+use longrein_core::task::{AnswerSpec, Binding, CheckSpec, ModelSpec, PolicyRules, Task};
+use longrein_core::time::Timestamp;
+use longrein_policy::{List, Policy};
+use longrein_rules::{Answer, Schema};
+
+pub use error::{Place, TaskFileError};
+
+use schema::Schemas;
+use section::{Section, Value};
+
+/// What flags and configuration say beside the task file. Flags win.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The folder paths in flags are relative to: where the command was given.
+    pub here: PathBuf,
+    /// The prompt: the goal, where the task file has none.
+    pub prompt: Option<String>,
+    /// `--model`
+    pub model: Option<String>,
+    /// `-C`, `--cd`
+    pub workspace: Option<PathBuf>,
+    /// `--program`
+    pub program: Option<String>,
+    /// `--permission-mode`
+    pub permission_mode: Option<String>,
+    /// `--max-…`, `--deadline`
+    pub limits: Vec<LimitFlag>,
+    /// `--check`: each a shell command.
+    pub checks: Vec<String>,
+    /// `--output-schema`
+    pub output_schema: Option<PathBuf>,
+    /// `--allow`, `--ask`, `--deny`: added to the file's.
+    pub rules: PolicyRules,
+    /// `--var`
+    pub variables: BTreeMap<String, String>,
+    pub defaults: Defaults,
+}
+
+/// A limit given by a flag, as written: `200_000`, `0.50`, `10m`, `unlimited`.
+#[derive(Debug, Clone)]
+pub struct LimitFlag {
+    pub kind: BudgetKind,
+    pub value: String,
+}
+
+/// What configuration says about models.
+#[derive(Debug, Clone, Default)]
+pub struct Defaults {
+    pub model: Option<DefaultModel>,
+    /// By model name as written, `openai/x`.
+    pub models: BTreeMap<String, ModelSettings>,
+}
+
+/// The model to take where neither flag nor file names one.
+#[derive(Debug, Clone)]
+pub struct DefaultModel {
+    pub name: String,
+    /// Where it is written: `LONGREIN_MODEL`, a configuration file.
+    pub source: String,
+}
+
+/// What is known of one model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ModelSettings {
+    pub max_output: Option<u64>,
+    pub price: Option<Price>,
+}
+
+/// A task ready to start.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its `pins` are empty: fill them before the run starts.
+    pub task: Task,
+    /// Inputs too large for an event: to be stored before the run starts.
+    pub blobs: Vec<(Digest, Payload)>,
+}
+
+/// Reads a task file and resolves it.
+pub fn load(path: &Path, options: &Options) -> Result<Loaded, TaskFileError> {
+    resolve(read(path, options)?, options)
+}
+
+/// A task without a file: the prompt is the goal, there are no tools, and relative commands run in the workspace.
+pub fn plain(options: &Options) -> Result<Loaded, TaskFileError> {
+    if let Some(name) = options.variables.keys().next() {
+        let problem = format!("{name} is for a task file, and there is none; add --task FILE or leave it out");
+        return Err(TaskFileError::Usage { place: Place::Flag("--var".to_owned()), problem });
+    }
+    resolve(Draft::default(), options)
+}
+
+/// What a task file says, before flags and defaults.
+#[derive(Default)]
+struct Draft {
+    /// None: there is no file.
+    file: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    goal: Option<String>,
+    instructions: String,
+    constraints: Vec<String>,
+    program: Option<(Place, String)>,
+    permission_mode: Option<(Place, String)>,
+    model: Option<(Place, String)>,
+    workspace: Option<(Place, String)>,
+    principal: Option<Payload>,
+    limits: BTreeMap<BudgetKind, Limit>,
+    inputs: BTreeMap<String, Payload>,
+    tools: Vec<longrein_core::task::ToolSpec>,
+    acceptance: Vec<CheckSpec>,
+    answer: Option<AnswerSpec>,
+    policy: PolicyRules,
+    /// Keys the file has.
+    given: BTreeSet<String>,
+    /// Where the policy's lists are.
+    policy_place: Option<Place>,
+}
+
+fn read(path: &Path, options: &Options) -> Result<Draft, TaskFileError> {
+    let file = options.here.join(path);
+    let place = Place::File(path.to_owned());
+    let text = schema::read_text(&place, &file, FILE_MAX_BYTES)?;
+    let unreadable = |source| TaskFileError::Unreadable { place, file: file.clone(), source };
+    let file = file.canonicalize().map_err(unreadable)?;
+    let folder = file.parent().map_or_else(|| options.here.clone(), Path::to_owned);
+    let (top, used) = Section::parse(path, &text, &options.variables)?;
+    if let Some(name) = options.variables.keys().find(|name| !used.contains(*name)) {
+        let problem = format!("{} does not use ${{{name}}}; correct the name or leave it out", path.display());
+        return Err(TaskFileError::Usage { place: Place::Flag(format!("--var {name}")), problem });
+    }
+    let mut draft = draft(top, &folder)?;
+    draft.file = Some(path.to_owned());
+    draft.folder = Some(folder);
+    Ok(draft)
+}
+
+fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
+    let schemas = Schemas { folder };
+    let given: BTreeSet<String> = TOP_KEYS.iter().filter(|key| top.has(key)).map(|key| (*key).to_owned()).collect();
+    let mut draft = Draft { given, ..Draft::default() };
+    let placed = |top: &mut Section, key: &'static str| {
+        let place = top.place(key);
+        Ok::<_, TaskFileError>(top.text(key)?.map(|text| (place, text)))
+    };
+    draft.goal = top.text("goal")?;
+    draft.instructions = top.text("instructions")?.unwrap_or_default();
+    draft.constraints = top.texts("constraints")?.unwrap_or_default();
+    draft.program = placed(&mut top, "program")?;
+    draft.permission_mode = placed(&mut top, "permission_mode")?;
+    draft.model = placed(&mut top, "model")?;
+    draft.workspace = placed(&mut top, "workspace")?;
+    builtins(&mut top)?;
+    draft.principal = top.node("principal").map(|node| tool::object(&top, "principal", node)).transpose()?;
+    if let Some(budget) = top.section("budget")? {
+        draft.limits = limits(budget, &mut draft.given)?;
+    }
+    if let Some(inputs) = top.section("inputs")? {
+        for (name, (place, path)) in inputs.named_texts()? {
+            draft.inputs.insert(name, schema::input(&place, &folder.join(path))?);
+        }
+    }
+    let mut tools = Vec::new();
+    for table in top.sections("tools")? {
+        tools.push(tool::read(table, &schemas)?);
+    }
+    tool::together(&tools)?;
+    draft.tools = tools.into_iter().map(|tool| tool.spec).collect();
+    for table in top.sections("acceptance")? {
+        let check = acceptance(table, &draft.acceptance)?;
+        draft.acceptance.push(check);
+    }
+    if let Some(table) = top.section("answer")? {
+        draft.answer = Some(answer(table, &schemas, &draft.tools)?);
+    }
+    if let Some(mut table) = top.section("policy")? {
+        draft.policy_place = Some(table.place(""));
+        draft.policy = PolicyRules {
+            allow: table.texts("allow")?.unwrap_or_default(),
+            ask: table.texts("ask")?.unwrap_or_default(),
+            deny: table.texts("deny")?.unwrap_or_default(),
+        };
+        table.finish()?;
+    }
+    if let Some(table) = top.section("context")? {
+        context(table)?;
+    }
+    top.finish()?;
+    Ok(draft)
+}
+
+fn builtins(top: &mut Section) -> Result<(), TaskFileError> {
+    let place = top.place("builtins");
+    match top.texts("builtins")?.unwrap_or_default().first() {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("built-in tools such as {name} come with a later part; declare [[tools]] instead");
+            Err(TaskFileError::NotYet { place, what })
+        }
+    }
+}
+
+fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<BudgetKind, Limit>, TaskFileError> {
+    let mut limits = BTreeMap::new();
+    for (key, kind) in BUDGET_KEYS {
+        let Some(node) = table.node(key) else { continue };
+        let limit = match node.value {
+            Value::Text(text) if text == values::UNLIMITED => Limit::Unlimited,
+            Value::Text(text) => match kind {
+                BudgetKind::Time | BudgetKind::Deadline => table.fit(key, node.line, values::limit(kind, &text))?,
+                BudgetKind::Turns
+                | BudgetKind::ModelCalls
+                | BudgetKind::ToolCalls
+                | BudgetKind::Tokens
+                | BudgetKind::Usd => {
+                    let problem = format!("\"{text}\" must be a number, without quotes, or \"unlimited\"");
+                    return Err(table.at(key, node.line, problem));
+                }
+            },
+            Value::Whole(text) | Value::Fraction(text) | Value::Moment(text) => {
+                table.fit(key, node.line, values::limit(kind, &text))?
+            }
+            other @ (Value::Truth(_) | Value::List(_) | Value::Table(_)) => {
+                return Err(table.unfit(key, node.line, &other, "a number, or \"unlimited\""));
+            }
+        };
+        given.insert(format!("budget.{key}"));
+        limits.insert(kind, limit);
+    }
+    table.finish()?;
+    Ok(limits)
+}
+
+fn acceptance(mut table: Section, before: &[CheckSpec]) -> Result<CheckSpec, TaskFileError> {
+    let place = table.place("name");
+    let command = tool::command(&mut table)?;
+    let name = table.text("name")?.filter(|name| !name.is_empty()).unwrap_or_else(|| command.join(" "));
+    if before.iter().any(|check| check.name.as_str() == name) {
+        let problem = format!("a second check named \"{name}\"; give it another name");
+        return Err(TaskFileError::Task { place, problem });
+    }
+    let check = CheckSpec {
+        name: CheckName::new(name),
+        command,
+        timeout: tool::positive_span(&mut table, "timeout", CHECK_TIMEOUT)?,
+        protect: table.texts("protect")?.unwrap_or_default(),
+    };
+    table.finish()?;
+    Ok(check)
+}
+
+fn answer(
+    mut table: Section,
+    schemas: &Schemas<'_>,
+    tools: &[longrein_core::task::ToolSpec],
+) -> Result<AnswerSpec, TaskFileError> {
+    let places: BTreeMap<&str, Place> =
+        ["schema", "evidence", "check", "template"].map(|key| (key, table.place(key))).into();
+    let schema = match table.node("schema") {
+        Some(node) => Some(schema::canonical(&schemas.read(&table, "schema", node)?)),
+        None => None,
+    };
+    let mut evidence = BTreeMap::new();
+    if let Some(bindings) = table.section("evidence")? {
+        for (name, binding) in bindings.named() {
+            let mut binding = binding?;
+            let field =
+                binding.text("field")?.ok_or_else(|| binding.wrong("field", "which field of the answer cites it?"))?;
+            let place = binding.place("tool");
+            let tool = binding.text("tool")?.ok_or_else(|| binding.wrong("tool", "which tool's evidence is it?"))?;
+            if !tools.iter().any(|known| known.name.as_str() == tool) {
+                let near = longrein_policy::near(&tool, tools.iter().map(|tool| tool.name.as_str()));
+                let problem = format!("there is no tool \"{tool}\"; near it: {}", near.join(", "));
+                return Err(TaskFileError::Task { place, problem });
+            }
+            binding.finish()?;
+            evidence.insert(name, Binding { field, tool: ToolName::new(tool) });
+        }
+    }
+    let spec = AnswerSpec { schema, evidence, check: table.text("check")?, template: table.text("template")? };
+    table.finish()?;
+    Answer::compile(&spec).map_err(|mistake| {
+        let key = mistake.key();
+        let first = key.split('.').next().unwrap_or_default();
+        let place = places.get(first).cloned().expect("every key of an answer that can be wrong has its place kept");
+        TaskFileError::Task { place, problem: mistake.to_string() }
+    })?;
+    Ok(spec)
+}
+
+/// Accepted and checked; what it steers comes with a later part.
+fn context(mut table: Section) -> Result<(), TaskFileError> {
+    if let Some(node) = table.node("trigger") {
+        let wrong = || table.at("trigger", node.line, "this must be \"economic\" or a share such as 0.80".to_owned());
+        let fits = match &node.value {
+            Value::Text(text) => text == "economic",
+            Value::Fraction(text) | Value::Whole(text) => {
+                text.parse().is_ok_and(|share: f64| share > 0.0 && share <= 1.0)
+            }
+            Value::Truth(_) | Value::Moment(_) | Value::List(_) | Value::Table(_) => false,
+        };
+        if !fits {
+            return Err(wrong());
+        }
+    }
+    table.finish()
+}
+
+fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
+    let mut sources: BTreeMap<String, String> =
+        draft.given.iter().map(|key| (key.clone(), TASK_FILE.to_owned())).collect();
+    let goal = goal(&draft, options, &mut sources)?;
+    let workspace = workspace(&draft, options, &mut sources)?;
+    let folder = draft.folder.clone().unwrap_or_else(|| workspace.clone());
+    let program = program(&draft, options, &mut sources)?;
+    permission_mode(&draft, options)?;
+    let limits = final_limits(&draft.limits, options, &mut sources)?;
+    let model = model(&draft, options, &folder, &mut sources)?;
+    if model.price.is_none() && limits.micros != Limit::Unlimited {
+        let name = &model.name;
+        return Err(TaskFileError::Configuration {
+            problem: format!(
+                "the budget is in dollars but the price of {name} is not known; add price = {{ input, cached, \
+                 cache_write, output }} to [models.\"{name}\"] in the configuration, or budget in tokens"
+            ),
+        });
+    }
+    let acceptance = checks(draft.acceptance, options, &mut sources)?;
+    let answer = final_answer(draft.answer, options, &mut sources)?;
+    let policy = policy(&draft.policy, draft.policy_place, options, &draft.tools, &mut sources)?;
+    let mut blobs = Vec::new();
+    let capture = |(name, payload): (String, Payload)| {
+        let (content, blob): (Content, _) = place(payload);
+        blobs.extend(blob);
+        (name, content)
+    };
+    let inputs = draft.inputs.into_iter().map(capture).collect();
+    let task = Task {
+        goal,
+        instructions: draft.instructions,
+        constraints: draft.constraints,
+        program,
+        model,
+        workspace: utf8(&workspace)?,
+        folder: utf8(&folder)?,
+        principal: draft.principal.unwrap_or_else(|| Payload::parse("{}").expect("an empty object is JSON")),
+        limits,
+        inputs,
+        tools: draft.tools,
+        acceptance,
+        answer,
+        policy,
+        sources,
+        pins: BTreeMap::new(),
+    };
+    Ok(Loaded { task, blobs })
+}
+
+fn goal(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, String>) -> Result<String, TaskFileError> {
+    let filled = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    match (filled(&draft.goal), filled(&options.prompt)) {
+        (Some(goal), None) => Ok(goal),
+        (None, Some(prompt)) => {
+            sources.insert("goal".to_owned(), "prompt".to_owned());
+            Ok(prompt)
+        }
+        (Some(_), Some(_)) => Err(TaskFileError::Usage {
+            place: Place::Flag("PROMPT".to_owned()),
+            problem: "the task file has a goal already; leave the prompt out, or the goal".to_owned(),
+        }),
+        (None, None) => {
+            let problem = "there is no goal; write goal = \"…\" or give a prompt".to_owned();
+            Err(match &draft.file {
+                Some(file) => TaskFileError::Task { place: Place::File(file.clone()), problem },
+                None => TaskFileError::Usage { place: Place::Flag("PROMPT".to_owned()), problem },
+            })
+        }
+    }
+}
+
+/// The flag's, the task's, the git root, or here.
+fn workspace(
+    draft: &Draft,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<PathBuf, TaskFileError> {
+    let (place, path) = match (&options.workspace, &draft.workspace, &draft.folder) {
+        (Some(path), _, _) => {
+            sources.insert("workspace".to_owned(), "--cd".to_owned());
+            (Place::Flag("--cd".to_owned()), options.here.join(path))
+        }
+        (None, Some((place, path)), Some(folder)) => (place.clone(), folder.join(path)),
+        (None, Some(_) | None, _) => {
+            let root = options.here.ancestors().find(|folder| folder.join(".git").exists());
+            (Place::Flag("the workspace".to_owned()), root.unwrap_or(&options.here).to_owned())
+        }
+    };
+    let found = path.canonicalize();
+    let found =
+        found.map_err(|source| TaskFileError::Unreadable { place: place.clone(), file: path.clone(), source })?;
+    if !found.is_dir() {
+        return Err(TaskFileError::Task { place, problem: format!("{} is no folder", path.display()) });
+    }
+    Ok(found)
+}
+
+fn program(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, String>) -> Result<Program, TaskFileError> {
+    let (place, name) = match (&options.program, &draft.program) {
+        (Some(name), _) => {
+            sources.insert("program".to_owned(), "--program".to_owned());
+            (Place::Flag("--program".to_owned()), name)
+        }
+        (None, Some((place, name))) => (place.clone(), name),
+        (None, None) => return Ok(Program::React),
+    };
+    match name.as_str() {
+        "react" => Ok(Program::React),
+        other => {
+            let what = format!("the program \"{other}\" comes with a later part; \"react\" is what there is");
+            Err(TaskFileError::NotYet { place, what })
+        }
+    }
+}
+
+fn permission_mode(draft: &Draft, options: &Options) -> Result<(), TaskFileError> {
+    let (place, mode) = match (&options.permission_mode, &draft.permission_mode) {
+        (Some(mode), _) => (Place::Flag("--permission-mode".to_owned()), mode),
+        (None, Some((place, mode))) => (place.clone(), mode),
+        (None, None) => return Ok(()),
+    };
+    match mode.as_str() {
+        "ask" => Ok(()),
+        "plan" | "accept-edits" | "auto" | "shadow" => {
+            let what = format!("the mode \"{mode}\" comes with a later part; \"ask\" is what there is");
+            Err(TaskFileError::NotYet { place, what })
+        }
+        other => {
+            let problem = format!("there is no mode \"{other}\"; there are: plan, ask, accept-edits, auto, shadow");
+            Err(match place {
+                Place::Flag(_) => TaskFileError::Usage { place, problem },
+                Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
+            })
+        }
+    }
+}
+
+fn final_limits(
+    written: &BTreeMap<BudgetKind, Limit>,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Limits, TaskFileError> {
+    let mut all = written.clone();
+    for LimitFlag { kind, value } in &options.limits {
+        let (flag, key) = (limit_flag(*kind), format!("budget.{kind}"));
+        let limit = values::limit(*kind, value)
+            .map_err(|problem| TaskFileError::Usage { place: Place::Flag(flag.to_owned()), problem })?;
+        sources.insert(key, flag.to_owned());
+        all.insert(*kind, limit);
+    }
+    let defaults = Limits::default();
+    let given = |kind: BudgetKind, default: Limit| all.get(&kind).copied().unwrap_or(default);
+    Ok(Limits {
+        turns: given(BudgetKind::Turns, defaults.turns),
+        model_calls: given(BudgetKind::ModelCalls, defaults.model_calls),
+        tool_calls: given(BudgetKind::ToolCalls, defaults.tool_calls),
+        tokens: given(BudgetKind::Tokens, defaults.tokens),
+        micros: given(BudgetKind::Usd, defaults.micros),
+        time_ms: given(BudgetKind::Time, defaults.time_ms),
+        deadline: match given(BudgetKind::Deadline, Limit::Unlimited) {
+            Limit::At(at) => Some(Timestamp(at)),
+            Limit::Unlimited => None,
+        },
+    })
+}
+
+/// An amount to add to a budget, as written: in the unit of its kind, never "unlimited".
+pub fn amount(kind: BudgetKind, text: &str) -> Result<u64, String> {
+    match values::limit(kind, text)? {
+        Limit::At(amount) => Ok(amount),
+        Limit::Unlimited => Err("a budget is raised by an amount".to_owned()),
+    }
+}
+
+/// The flag's name for a limit.
+pub fn limit_flag(kind: BudgetKind) -> &'static str {
+    match kind {
+        BudgetKind::Turns => "--max-turns",
+        BudgetKind::ModelCalls => "--max-model-calls",
+        BudgetKind::ToolCalls => "--max-tool-calls",
+        BudgetKind::Tokens => "--max-tokens-total",
+        BudgetKind::Usd => "--max-budget-usd",
+        BudgetKind::Time => "--max-time",
+        BudgetKind::Deadline => "--deadline",
+    }
+}
+
+fn model(
+    draft: &Draft,
+    options: &Options,
+    folder: &Path,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<ModelSpec, TaskFileError> {
+    let (place, written, base) = if let Some(name) = &options.model {
+        sources.insert("model".to_owned(), "--model".to_owned());
+        (Place::Flag("--model".to_owned()), name, options.here.as_path())
+    } else if let Some((place, name)) = &draft.model {
+        (place.clone(), name, folder)
+    } else if let Some(DefaultModel { name, source }) = &options.defaults.model {
+        sources.insert("model".to_owned(), source.clone());
+        (Place::Flag(source.clone()), name, options.here.as_path())
+    } else {
+        let problem = "no model is named; add --model PROVIDER/NAME, model = \"…\" to the task file or the configuration, \
+                       or set LONGREIN_MODEL";
+        return Err(TaskFileError::Configuration { problem: problem.to_owned() });
+    };
+    let settings = options.defaults.models.get(written).copied().unwrap_or_default();
+    let (name, price) = match written.split_once('/') {
+        Some((SCRIPT, path)) if !path.is_empty() => {
+            let file = base.join(path);
+            let script = file.canonicalize().map_err(|source| TaskFileError::Unreadable {
+                place,
+                file: file.clone(),
+                source,
+            })?;
+            let free = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
+            (format!("{SCRIPT}/{}", utf8(&script)?), Some(settings.price.unwrap_or(free)))
+        }
+        Some((provider, name)) if !provider.is_empty() && !name.is_empty() => (written.clone(), settings.price),
+        Some(_) | None => {
+            let problem = format!("\"{written}\" names no model; write PROVIDER/NAME, for example openai/gpt-5-mini");
+            return Err(match place {
+                Place::Flag(_) => TaskFileError::Usage { place, problem },
+                Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
+            });
+        }
+    };
+    Ok(ModelSpec { name: ModelName::new(name), max_output: settings.max_output.unwrap_or(MAX_OUTPUT), price })
+}
+
+fn checks(
+    mut checks: Vec<CheckSpec>,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Vec<CheckSpec>, TaskFileError> {
+    for command in &options.checks {
+        let usage = |problem: String| TaskFileError::Usage { place: Place::Flag("--check".to_owned()), problem };
+        if command.trim().is_empty() {
+            return Err(usage("the command is empty".to_owned()));
+        }
+        if checks.iter().any(|check| check.name.as_str() == command) {
+            return Err(usage(format!("there is a check named \"{command}\" already; leave one out")));
+        }
+        checks.push(CheckSpec {
+            name: CheckName::new(command),
+            command: vec!["sh".to_owned(), "-c".to_owned(), command.clone()],
+            timeout: CHECK_TIMEOUT,
+            protect: Vec::new(),
+        });
+        also(sources, "acceptance", "--check");
+    }
+    Ok(checks)
+}
+
+fn final_answer(
+    written: Option<AnswerSpec>,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Option<AnswerSpec>, TaskFileError> {
+    let Some(path) = &options.output_schema else { return Ok(written) };
+    let place = Place::Flag("--output-schema".to_owned());
+    let schema = schema::schema_file(place.clone(), options.here.join(path))?;
+    Schema::compile(&schema).map_err(|mistake| TaskFileError::Task { place, problem: mistake.to_string() })?;
+    also(sources, "answer", "--output-schema");
+    let written =
+        written.unwrap_or(AnswerSpec { schema: None, evidence: BTreeMap::new(), check: None, template: None });
+    Ok(Some(AnswerSpec { schema: Some(schema::canonical(&schema)), ..written }))
+}
+
+/// The file's rules and the flags' together, all readable.
+fn policy(
+    written: &PolicyRules,
+    written_at: Option<Place>,
+    options: &Options,
+    tools: &[longrein_core::task::ToolSpec],
+    sources: &mut BTreeMap<String, String>,
+) -> Result<PolicyRules, TaskFileError> {
+    let mut rules = written.clone();
+    for (list, flags, name) in [
+        (&mut rules.allow, &options.rules.allow, List::Allow),
+        (&mut rules.ask, &options.rules.ask, List::Ask),
+        (&mut rules.deny, &options.rules.deny, List::Deny),
+    ] {
+        list.extend(flags.iter().cloned());
+        if !flags.is_empty() {
+            also(sources, "policy", &format!("--{name}"));
+        }
+    }
+    Policy::read(&rules, tools.iter().map(|tool| &tool.name)).map_err(|bad| {
+        let in_file = match bad.list {
+            List::Allow => written.allow.len(),
+            List::Ask => written.ask.len(),
+            List::Deny => written.deny.len(),
+        };
+        let problem = bad.to_string();
+        match written_at {
+            Some(place) if bad.index < in_file => TaskFileError::Task { place, problem },
+            Some(_) | None => TaskFileError::Usage { place: Place::Flag(format!("--{}", bad.list)), problem },
+        }
+    })?;
+    Ok(rules)
+}
+
+/// A value that comes from more than one place.
+fn also(sources: &mut BTreeMap<String, String>, key: &str, flag: &str) {
+    let source = sources.entry(key.to_owned()).or_default();
+    if !source.split(", ").any(|known| known == flag) {
+        *source = if source.is_empty() { flag.to_owned() } else { format!("{source}, {flag}") };
+    }
+}
+
+fn utf8(path: &Path) -> Result<String, TaskFileError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| TaskFileError::Task {
+        place: Place::File(path.to_owned()),
+        problem: "its path is not UTF-8, and the journal holds only text; rename it".to_owned(),
+    })
+}
+
+/// A source of values.
+const TASK_FILE: &str = "task file";
+/// The provider of scripted models.
+const SCRIPT: &str = "script";
+/// The most tokens of a reply where nothing says otherwise.
+const MAX_OUTPUT: u64 = 8_192;
+/// How long an acceptance check may take where the task does not say.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const TOP_KEYS: [&str; 14] = [
+    "goal",
+    "instructions",
+    "constraints",
+    "program",
+    "model",
+    "workspace",
+    "permission_mode",
+    "principal",
+    "inputs",
+    "tools",
+    "acceptance",
+    "answer",
+    "policy",
+    "context",
+];
+const BUDGET_KEYS: [(&str, BudgetKind); 7] = [
+    ("turns", BudgetKind::Turns),
+    ("model_calls", BudgetKind::ModelCalls),
+    ("tool_calls", BudgetKind::ToolCalls),
+    ("tokens", BudgetKind::Tokens),
+    ("usd", BudgetKind::Usd),
+    ("time", BudgetKind::Time),
+    ("deadline", BudgetKind::Deadline),
+];

@@ -1,0 +1,59 @@
+//! What can be wrong with a task, and whose business it is.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why there is no task. Every message names the place and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskFileError {
+    /// A file cannot be read. Status 65.
+    #[error("{place}: cannot read {}: {source}", file.display())]
+    Unreadable {
+        place: Place,
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// The task is wrong. Status 65.
+    #[error("{place}: {problem}")]
+    Task { place: Place, problem: String },
+    /// Written as documented, but this version cannot do it. Status 64.
+    #[error("{place}: not yet: {what}")]
+    NotYet { place: Place, what: String },
+    /// The flags are wrong. Status 64.
+    #[error("{place}: {problem}")]
+    Usage { place: Place, problem: String },
+    /// Something that configuration should say is missing or wrong. Status 78.
+    #[error("{problem}")]
+    Configuration { problem: String },
+}
+
+/// Where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file as a whole.
+    File(PathBuf),
+    /// A line that is no TOML.
+    Line {
+        file: PathBuf,
+        line: usize,
+    },
+    /// A key: `budget.turns`, `tools[1].timeout`.
+    Key {
+        file: PathBuf,
+        line: usize,
+        key: String,
+    },
+    Flag(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(file) => write!(f, "{}", file.display()),
+            Place::Line { file, line } => write!(f, "{}, line {line}", file.display()),
+            Place::Key { file, line, key } => write!(f, "{}, line {line}, {key}", file.display()),
+            Place::Flag(flag) => f.write_str(flag),
+        }
+    }
+}

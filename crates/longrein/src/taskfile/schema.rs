@@ -1,0 +1,98 @@
+//! Schemas and inputs: content that a task file names by path.
+
+use std::path::{Path, PathBuf};
+
+use longrein_core::payload::Payload;
+use serde_json::Value as Json;
+
+use super::error::{Place, TaskFileError};
+use super::section::{Node, Section, Value};
+
+/// Where schemas are looked for.
+pub(super) struct Schemas<'a> {
+    pub(super) folder: &'a Path,
+}
+
+impl Schemas<'_> {
+    /// A schema in place, or the path of a JSON file.
+    pub(super) fn read(&self, table: &Section, key: &'static str, node: Node) -> Result<Json, TaskFileError> {
+        let line = node.line;
+        match node.value {
+            Value::Table(_) => table.json(key, node),
+            Value::Text(path) => schema_file(table.place_of(key, line), self.folder.join(path)),
+            Value::Whole(_) | Value::Fraction(_) | Value::Truth(_) | Value::Moment(_) | Value::List(_) => {
+                Err(table.unfit(key, line, &node.value, "a table, or the path of a JSON file"))
+            }
+        }
+    }
+}
+
+/// A JSON Schema from a file.
+pub(super) fn schema_file(place: Place, file: PathBuf) -> Result<Json, TaskFileError> {
+    let text = read_text(&place, &file, SCHEMA_MAX_BYTES)?;
+    let wrong = |problem: String| TaskFileError::Task { place, problem };
+    match serde_json::from_str(&text) {
+        Ok(schema @ Json::Object(_)) => Ok(schema),
+        Ok(_) => Err(wrong(format!("{} is JSON but no schema: it must be an object", file.display()))),
+        Err(error) => Err(wrong(format!("{} is no JSON: {error}", file.display()))),
+    }
+}
+
+/// An input by content: JSON if it parses, else a JSON string.
+pub(super) fn input(place: &Place, file: &Path) -> Result<Payload, TaskFileError> {
+    let text = read_text(place, file, INPUT_MAX_BYTES)?;
+    Ok(match Payload::parse(text.trim()) {
+        Ok(payload) => Payload::parse(compact(payload.as_str())).expect("taking out blanks keeps JSON what it is"),
+        Err(_) => Payload::string(&text),
+    })
+}
+
+/// Sorted keys, no blanks: digests are taken over it.
+pub(super) fn canonical(value: &Json) -> Payload {
+    let text = serde_json_canonicalizer::to_string(value).expect("a JSON value has a canonical form");
+    Payload::parse(text).expect("canonical JSON is JSON")
+}
+
+pub(super) fn read_text(place: &Place, file: &Path, limit: u64) -> Result<String, TaskFileError> {
+    let unreadable = |source| TaskFileError::Unreadable { place: place.clone(), file: file.to_owned(), source };
+    let wrong = |problem: String| TaskFileError::Task { place: place.clone(), problem };
+    let about = std::fs::metadata(file).map_err(unreadable)?;
+    if !about.is_file() {
+        return Err(wrong(format!("{} is no file", file.display())));
+    }
+    if about.len() > limit {
+        return Err(wrong(format!("{} has {} bytes; at most {limit} are read", file.display(), about.len())));
+    }
+    let bytes = std::fs::read(file).map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|_| wrong(format!("{} is not UTF-8 text", file.display())))
+}
+
+/// The same JSON text without blanks between its parts; numbers and strings stay as they are written.
+fn compact(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut inside = false;
+    let mut escaped = false;
+    for letter in json.chars() {
+        if inside || !letter.is_ascii_whitespace() {
+            out.push(letter);
+        }
+        inside = if letter == '"' && !escaped { !inside } else { inside };
+        escaped = inside && letter == '\\' && !escaped;
+    }
+    out
+}
+
+const SCHEMA_MAX_BYTES: u64 = 1024 * 1024;
+/// Inputs live in the journal and are handed to every tool.
+const INPUT_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compact_touches_only_blanks_between_parts() {
+        let text = "{ \"a b\" : [ 1.0 , 1e2 ],\n\t\"q\\\" \\\\\" : \" x \" , \"n\":12345678901234567890123 }";
+        assert_eq!(compact(text), "{\"a b\":[1.0,1e2],\"q\\\" \\\\\":\" x \",\"n\":12345678901234567890123}");
+    }
+}

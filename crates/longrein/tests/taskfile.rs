@@ -1,0 +1,541 @@
+//! Task files as text, and what becomes of them: one line that says what a reader would want to know.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its folder should stop there")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options, TaskFileError, load, plain};
+use longrein_core::budget::{BudgetKind, Limit, Price};
+use longrein_core::ids::ToolName;
+use longrein_core::payload::Content;
+use longrein_core::task::{EffectClass, Holds, KeyScope, OnUnknown, Overlap};
+
+/// A folder of its own for each test, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("longrein-taskfile-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("tools")).unwrap();
+        fs::write(path.join("m.script.toml"), "").unwrap();
+        Self(path.canonicalize().unwrap())
+    }
+
+    fn load(&self, text: &str, options: Options) -> Result<Loaded, TaskFileError> {
+        fs::write(self.0.join("task.toml"), text).unwrap();
+        load(Path::new("task.toml"), &Options { here: self.0.clone(), ..options })
+    }
+
+    /// The error a task file gives, or "fine".
+    fn error(&self, text: &str) -> String {
+        self.load(text, Options::default()).err().map_or_else(|| "fine".to_owned(), |error| error.to_string())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const HEAD: &str = "goal = \"g\"\nmodel = \"script/m.script.toml\"\n";
+
+fn tool(name: &str, effect: &str, more: &str) -> String {
+    format!("[[tools]]\nname = \"{name}\"\neffect = \"{effect}\"\ncommand = [\"true\"]\n{more}\n")
+}
+
+#[test]
+fn every_key_of_the_contract_is_read() {
+    let folder = Folder::new("contract");
+    fs::write(folder.0.join("metrics.json"), "{ \"errors\" : 1200.0,\n \"s\": \"a b\" }\n").unwrap();
+    fs::write(folder.0.join("notes.txt"), "not JSON\n").unwrap();
+    fs::write(folder.0.join("answer.schema.json"), "{\"type\": \"object\"}").unwrap();
+    let text = r#"
+goal = "Is the error rate of checkout strictly above its threshold? Cite the evidence."
+instructions = "Slowly."
+constraints = ["Never guess a number."]
+program = "react"
+model = "script/m.script.toml"
+workspace = "."
+permission_mode = "ask"
+builtins = []
+principal = { user = "ops", tenant = "shop" }
+
+[budget]
+turns = 8
+model_calls = 0
+tool_calls = "unlimited"
+tokens = 200_000
+usd = 0.50
+time = "10m"
+deadline = 2030-01-01T00:00:00Z
+
+[inputs]
+metrics = "metrics.json"
+notes = "notes.txt"
+
+[[tools]]
+name = "read_metrics"
+description = "Reads."
+command = ["sh", "tools/read_metrics.sh"]
+effect = "read"
+provides = ["metrics"]
+
+[[tools]]
+name = "error_rate"
+description = "Error rate of a metrics reading, in percent."
+command = ["sh", "tools/error_rate.sh"]
+effect = "read"
+timeout = "5s"
+parallel = false
+depends_on = ["read_metrics"]
+cache = true
+requires = ["metrics"]
+provides = ["rate"]
+holds = "run"
+max_calls = 5
+guard = "ev.source_id.errors <= 10000.0"
+guard_message = "Too many."
+cost_usd = 0.01
+untrusted = true
+env = ["LANG", "${secret:TOKEN}", "API=${secret:TOKEN}"]
+network = ["localhost:80"]
+reads = ["a"]
+writes = []
+[tools.parameters]
+type = "object"
+required = ["source_id"]
+additionalProperties = false
+[tools.parameters.properties.source_id]
+type = "string"
+evidence = "read_metrics"
+
+[[tools]]
+name = "pay"
+command = ["pay"]
+effect = "external"
+key = ["invoice"]
+key_scope = "store"
+idempotent = "24h"
+reconcile = ["probe"]
+settle_after = "3s"
+on_unknown = "tell"
+compensate = "pay"
+check = ["true"]
+parameters = { type = "object", properties = { invoice = { type = "string" } } }
+
+[[acceptance]]
+command = ["cargo", "test"]
+protect = ["tests/**"]
+
+[answer]
+schema = "answer.schema.json"
+evidence = { metrics = { field = "metric_id", tool = "read_metrics" }, rate = { field = "calculation_id", tool = "error_rate" } }
+check = "rate.source_id == answer.metric_id"
+template = "{{ metrics.service }}: {{ '%.2f' | format(rate.per_10k / 100) }}"
+
+[policy]
+allow = ["pay(*)"]
+deny = ["pay"]
+
+[context]
+trigger = "economic"
+"#;
+    let loaded = folder.load(text, Options::default()).unwrap();
+    let task = loaded.task;
+    assert_eq!(task.limits.turns, Limit::At(8));
+    assert_eq!(task.limits.model_calls, Limit::At(0));
+    assert_eq!(task.limits.tool_calls, Limit::Unlimited);
+    assert_eq!(task.limits.tokens, Limit::At(200_000));
+    assert_eq!(task.limits.micros, Limit::At(500_000));
+    assert_eq!(task.limits.time_ms, Limit::At(600_000));
+    assert_eq!(task.limits.deadline.unwrap().to_string(), "2030-01-01T00:00:00.000Z");
+    assert_eq!(task.principal.as_str(), r#"{"tenant":"shop","user":"ops"}"#);
+    let inputs: Vec<&str> = task
+        .inputs
+        .values()
+        .map(|content| match content {
+            Content::Inline(payload) => payload.as_str(),
+            Content::Blob(_) => "blob",
+        })
+        .collect();
+    assert_eq!(inputs, vec![r#"{"errors":1200.0,"s":"a b"}"#, "\"not JSON\\n\""]);
+    assert_eq!(task.model.name.as_str(), format!("script/{}/m.script.toml", folder.0.display()));
+    assert_eq!(task.model.max_output, 8192);
+    assert_eq!(task.workspace, folder.0.display().to_string());
+    assert_eq!(task.folder, task.workspace);
+
+    let plain = task.tool(&ToolName::new("read_metrics")).unwrap();
+    assert_eq!(plain.timeout, Duration::from_secs(30));
+    assert_eq!(plain.overlap, Overlap::Parallel);
+    assert_eq!(plain.holds, Holds::UntilWrite);
+    assert_eq!(plain.settle_after, Duration::from_secs(2));
+    assert_eq!(plain.on_unknown, OnUnknown::Wait);
+    assert_eq!((plain.max_calls, &plain.reads, &plain.writes), (None, &None, &None));
+    assert_eq!(plain.parameters.as_str(), r#"{"additionalProperties":false,"properties":{},"type":"object"}"#);
+
+    let rate = task.tool(&ToolName::new("error_rate")).unwrap();
+    assert_eq!(rate.timeout, Duration::from_secs(5));
+    assert_eq!((rate.overlap, rate.holds, rate.max_calls), (Overlap::OneAtATime, Holds::Run, Some(5)));
+    assert_eq!(rate.guard.as_ref().unwrap().message.as_deref(), Some("Too many."));
+    assert_eq!((rate.cost_micros, rate.declared.cache, rate.declared.untrusted), (10_000, true, true));
+    assert_eq!(rate.env, ["LANG", "${secret:TOKEN}", "API=${secret:TOKEN}"]);
+    assert_eq!((rate.reads.as_deref(), rate.writes.as_deref()), (Some(&["a".to_owned()][..]), Some(&[][..])));
+    assert!(rate.parameters.as_str().contains(r#""source_id":{"evidence":"read_metrics","type":"string"}"#));
+
+    let pay = task.tool(&ToolName::new("pay")).unwrap();
+    assert_eq!((pay.effect, pay.overlap, pay.holds), (EffectClass::External, Overlap::OneAtATime, Holds::Run));
+    assert_eq!(pay.key.as_ref().unwrap().scope, KeyScope::Store);
+    assert_eq!(pay.idempotent, Some(Duration::from_secs(86_400)));
+    assert_eq!((pay.settle_after, pay.on_unknown), (Duration::from_secs(3), OnUnknown::Tell));
+    assert_eq!(pay.reconcile, ["probe"]);
+
+    assert_eq!(task.acceptance[0].name.as_str(), "cargo test");
+    assert_eq!(task.acceptance[0].timeout, Duration::from_secs(600));
+    let answer = task.answer.unwrap();
+    assert_eq!(answer.schema.unwrap().as_str(), r#"{"type":"object"}"#);
+    assert_eq!(answer.evidence["rate"].field, "calculation_id");
+    assert_eq!(task.policy.deny, ["pay"]);
+    assert_eq!(task.sources["budget.turns"], "task file");
+    assert!(!task.sources.contains_key("budget"));
+}
+
+#[test]
+fn what_is_left_out_has_the_named_defaults() {
+    let folder = Folder::new("defaults");
+    let task = folder.load(HEAD, Options::default()).unwrap().task;
+    assert_eq!(task.limits, longrein_core::budget::Limits::default());
+    assert_eq!(task.principal.as_str(), "{}");
+    assert_eq!(task.sources.keys().collect::<Vec<_>>(), ["goal", "model"]);
+    assert!(task.pins.is_empty());
+}
+
+#[test]
+fn large_inputs_become_blobs() {
+    let folder = Folder::new("blobs");
+    fs::write(folder.0.join("big.txt"), "x".repeat(100_000)).unwrap();
+    let loaded = folder.load(&format!("{HEAD}[inputs]\nbig = \"big.txt\"\n"), Options::default()).unwrap();
+    assert_eq!(loaded.blobs.len(), 1);
+    assert_eq!(loaded.blobs[0].0, loaded.task.inputs["big"].digest());
+}
+
+#[test]
+fn budgets_are_numbers_or_unlimited() {
+    let folder = Folder::new("budgets");
+    for (line, said) in [
+        ("turns = 0", "fine"),
+        ("time = 0", "fine"),
+        ("usd = 1", "fine"),
+        ("turns = 0x10", "fine"),
+        ("turns = -1", "task.toml, line 4, budget.turns: -1 is no whole number"),
+        ("turns = 1e6", "budget.turns: 1e6 is no whole number; write for example 200_000"),
+        ("turns = 8.0", "budget.turns: 8.0 is no whole number"),
+        ("turns = \"8\"", "budget.turns: \"8\" must be a number, without quotes, or \"unlimited\""),
+        ("turns = true", "budget.turns: this is true or false; it must be a number"),
+        ("tokens = \"infinite\"", "budget.tokens"),
+        ("usd = nan", "budget.usd: nan is no amount in dollars"),
+        ("usd = inf", "budget.usd"),
+        ("usd = -0.5", "budget.usd"),
+        ("usd = 0.0000001", "budget.usd"),
+        ("time = 10", "budget.time: \"10\" is no span of time"),
+        ("time = \"ten\"", "budget.time"),
+        ("time = \"-1s\"", "budget.time"),
+        ("deadline = \"tomorrow\"", "budget.deadline"),
+        ("turn = 8", "task.toml, line 4, budget.turn: there is no such key; near it: turns"),
+        ("turns = 99999999999999999999999", "turns"),
+    ] {
+        let found = folder.error(&format!("{HEAD}[budget]\n{line}\n"));
+        assert!(found.contains(said), "{line}: {found}");
+    }
+}
+
+#[test]
+fn unknown_keys_and_wrong_types_are_named_with_their_place() {
+    let folder = Folder::new("keys");
+    for (text, said) in [
+        (format!("{HEAD}gaol = 1\n"), "task.toml, line 3, gaol: there is no such key; near it: goal"),
+        (format!("{HEAD}instructions = 3\n"), "line 3, instructions: this is a whole number; it must be a string"),
+        (format!("{HEAD}constraints = [\"a\", 1]\n"), "constraints[1]: this is a whole number; it must be a string"),
+        (format!("{HEAD}tools = 3\n"), "tools: this is a whole number; it must be a list of tables"),
+        (format!("{HEAD}budget = []\n"), "budget: this is a list; it must be a table"),
+        (format!("{HEAD}principal = \"x\"\n"), "principal: this must be a table"),
+        (
+            format!("{HEAD}{}", tool("a", "read", "timout = \"3s\"")),
+            "line 7, tools[0].timout: there is no such key; near it: timeout",
+        ),
+        (format!("{HEAD}[answer]\nchek = \"x\"\n"), "answer.chek: there is no such key; near it: "),
+        (format!("{HEAD}[policy]\nalow = []\n"), "policy.alow: there is no such key; near it: allow"),
+        (format!("{HEAD}[context]\ntriger = 1\n"), "context.triger: there is no such key; near it: trigger"),
+        (format!("{HEAD}[context]\ntrigger = 8.0\n"), "context.trigger: this must be"),
+        (format!("{HEAD}[[acceptance]]\ncommand = [\"a\"]\nnam = \"x\"\n"), "acceptance[0].nam"),
+        (format!("{HEAD}x = ["), "task.toml, line 3: this is not TOML"),
+        ("model = \"script/m.script.toml\"".to_owned(), "task.toml: there is no goal"),
+        ("goal = \"\"\nmodel = \"script/m.script.toml\"".to_owned(), "there is no goal"),
+    ] {
+        let found = folder.error(&text);
+        assert!(found.contains(said), "{text}: {found}");
+    }
+}
+
+#[test]
+fn mistakes_in_tools_are_found_at_once() {
+    let folder = Folder::new("tools");
+    let schema = "parameters = { type = \"object\", properties = { id = { type = \"string\" } } }";
+    for (tools, said) in [
+        (tool("a", "read", ""), "fine"),
+        (tool("a b", "read", ""), "tools[0].name: \"a b\" cannot be a tool's name"),
+        (tool("", "read", ""), "cannot be a tool's name"),
+        (tool("a", "write", ""), "tools[0].effect: \"write\" must be one of: read, workspace, external"),
+        ("[[tools]]\nname = \"a\"\ncommand = [\"a\"]\n".to_owned(), "a must say what it does"),
+        ("[[tools]]\neffect = \"read\"\ncommand = [\"a\"]\n".to_owned(), "the tool needs a name"),
+        (
+            "[[tools]]\nname = \"a\"\neffect = \"read\"\ncommand = []\n".to_owned(),
+            "tools[0].command: a command is needed",
+        ),
+        ("[[tools]]\nname = \"a\"\neffect = \"read\"\ncommand = \"a\"\n".to_owned(), "must be a list of strings"),
+        (tool("a", "read", "") + &tool("a", "read", ""), "tools[1].name: a second tool named \"a\""),
+        (tool("a", "read", "depends_on = [\"b\"]"), "tools[0].depends_on: there is no tool \"b\"; there are: a"),
+        (tool("a", "read", "depends_on = [\"a\"]"), "these wait for each other for ever: a → a"),
+        (
+            tool("a", "read", "depends_on = [\"b\"]")
+                + &tool("b", "read", "depends_on = [\"c\"]")
+                + &tool("c", "read", "depends_on = [\"b\"]"),
+            "tools[1].depends_on: these wait for each other for ever: b → c → b",
+        ),
+        (tool("a", "read", "depends_on = [\"b\"]") + &tool("b", "read", ""), "fine"),
+        (tool("a", "external", &format!("key = [\"id\"]\n{schema}")), "fine"),
+        (tool("a", "external", &format!("key = [\"no\"]\n{schema}")), "tools[0].key: \"no\" is no property"),
+        (tool("a", "read", &format!("key = [\"id\"]\n{schema}")), "tools[0].key: this is for external tools"),
+        (tool("a", "workspace", "idempotent = \"1h\""), "tools[0].idempotent: this is for external tools"),
+        (tool("a", "read", "reconcile = [\"x\"]"), "tools[0].reconcile: this is for external tools"),
+        (tool("a", "read", "compensate = \"a\""), "tools[0].compensate: this is for external tools"),
+        (tool("a", "read", "key = []\nidempotent = \"\"\nreconcile = []\ncompensate = \"\""), "fine"),
+        (tool("a", "external", "cache = true"), "tools[0].cache: this is for read tools"),
+        (tool("a", "external", "compensate = \"undo\""), "compensate: there is no tool \"undo\""),
+        (tool("a", "external", "idempotent = \"soon\""), "tools[0].idempotent: \"soon\" is no span of time"),
+        (
+            tool("a", "read", "guard = \"arg.x > 1.0\""),
+            "tools[0].guard: \"arg\" is not defined here; there are: args, ev",
+        ),
+        (tool("a", "read", "guard = \"args.x >\""), "tools[0].guard: it does not parse"),
+        (tool("a", "read", "guard_message = \"x\""), "guard_message: there is no guard"),
+        (tool("a", "read", "timeout = \"0s\""), "tools[0].timeout: no time at all"),
+        (tool("a", "read", "max_calls = -1"), "tools[0].max_calls"),
+        (tool("a", "read", "cost_usd = -1"), "tools[0].cost_usd"),
+        (tool("a", "read", "holds = \"ever\""), "must be one of: until_write, run"),
+        (tool("a", "read", "env = [\"TOKEN=abc\"]"), "tools[0].env: \"TOKEN=abc\" is no variable by name"),
+        (tool("a", "read", "parameters = { type = \"string\" }"), "arguments are an object"),
+        (tool("a", "read", "parameters = { type = \"nonsense\" }"), "tools[0].parameters: it is no usable JSON Schema"),
+        (tool("a", "read", "parameters = \"no.json\""), "tools[0].parameters: cannot read"),
+        (tool("a", "read", "parameters = \"m.script.toml\""), "is no JSON"),
+        (
+            tool(
+                "a",
+                "read",
+                "parameters = { type = \"object\", properties = { x = { type = \"string\", evidence = \"b\" } } }",
+            ),
+            "tools[0].parameters: there is no tool \"b\"",
+        ),
+        (
+            tool(
+                "a",
+                "read",
+                "parameters = { type = \"object\", properties = { x = { type = \"array\", items = { evidence = \"a\" } } } }",
+            ),
+            "x: an evidence reference must be an argument itself",
+        ),
+        (
+            tool(
+                "a",
+                "read",
+                "parameters = { type = \"object\", properties = { x = { type = \"number\", evidence = \"a\" } } }",
+            ),
+            "x: an evidence reference is a string and names a tool",
+        ),
+        (
+            tool("a", "read", "parameters = { type = \"object\", properties = { evidence = { type = \"number\" } } }"),
+            "fine",
+        ),
+    ] {
+        let found = folder.error(&format!("{HEAD}{tools}"));
+        assert!(found.contains(said), "{tools}: {found}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
+    let folder = Folder::new("answer");
+    let a = tool("a", "read", "");
+    let bind = "evidence = { x = { field = \"id\", tool = \"a\" } }\n";
+    for (text, said) in [
+        (format!("{a}[answer]\n{bind}check = \"x.n == answer.n\"\n"), "fine"),
+        (
+            format!("{a}[answer]\n{bind}check = \"y.n == answer.n\"\n"),
+            "answer.check: \"y\" is not defined here; there are: answer, x",
+        ),
+        (format!("{a}[answer]\n{bind}template = \"{{{{ y }}}}\"\n"), "answer.template: \"y\" is not defined here"),
+        (format!("{a}[answer]\ntemplate = \"{{{{ x\"\n"), "answer.template: syntax error"),
+        (format!("{a}[answer]\nschema = {{ type = 3 }}\n"), "answer.schema: it is no usable JSON Schema"),
+        (
+            format!("{a}[answer]\nevidence = {{ x = {{ field = \"id\", tool = \"b\" }} }}\n"),
+            "answer.evidence.x.tool: there is no tool \"b\"; near it: a",
+        ),
+        (format!("{a}[answer]\nevidence = {{ x = {{ tool = \"a\" }} }}\n"), "answer.evidence.x.field: which field"),
+        (
+            format!("{a}[answer]\nevidence = {{ x = {{ field = \"id\", tool = \"a\", as = 1 }} }}\n"),
+            "answer.evidence.x.as: there is no such key",
+        ),
+        (
+            format!("{a}[answer]\nevidence = {{ answer = {{ field = \"id\", tool = \"a\" }} }}\n"),
+            "answer.evidence: \"answer\" cannot be used",
+        ),
+        (
+            "[[acceptance]]\ncommand = [\"a\"]\n[[acceptance]]\ncommand = [\"a\"]\n".to_owned(),
+            "acceptance[1].name: a second check named \"a\"",
+        ),
+        ("[[acceptance]]\nname = \"n\"\n".to_owned(), "acceptance[0].command: a command is needed"),
+        (
+            format!("{a}[policy]\nallow = [\"b\"]\n"),
+            "policy: the allow rule \"b\" names a tool this run does not have; near it: a",
+        ),
+        (format!("{a}[policy]\ndeny = [\"shell(git *)\"]\n"), "policy: the deny rule \"shell(git *)\" has a pattern"),
+        ("[inputs]\nm = \"no.json\"\n".to_owned(), "inputs.m: cannot read"),
+        ("[inputs]\nm = 3\n".to_owned(), "inputs.m: this is a whole number; it must be a string"),
+    ] {
+        let found = folder.error(&format!("{HEAD}{text}"));
+        assert!(found.contains(said), "{text}: {found}");
+    }
+}
+
+#[test]
+fn what_comes_later_says_so() {
+    let folder = Folder::new("later");
+    for (line, said) in [
+        ("builtins = [\"shell\"]", "line 3, builtins: not yet: built-in tools such as shell come with a later part"),
+        ("program = \"plan\"", "line 3, program: not yet: the program \"plan\" comes with a later part"),
+        ("permission_mode = \"auto\"", "line 3, permission_mode: not yet"),
+    ] {
+        let error = folder.load(&format!("{HEAD}{line}\n"), Options::default()).unwrap_err();
+        assert!(matches!(error, TaskFileError::NotYet { .. }), "{line}: {error}");
+        assert!(error.to_string().contains(said), "{line}: {error}");
+    }
+    assert!(folder.error(&format!("{HEAD}permission_mode = \"yolo\"\n")).contains("there is no mode \"yolo\""));
+}
+
+#[test]
+fn variables_are_replaced_everywhere_but_in_secrets() {
+    let folder = Folder::new("variables");
+    let text = "goal = \"Pay ${invoice} and ${invoice}; $${plain}\"\nmodel = \"script/m.script.toml\"\n\
+                [[tools]]\nname = \"a\"\neffect = \"read\"\ncommand = [\"echo\", \"${secret:X}\"]\n\
+                [tools.parameters]\ntype = \"object\"\ndescription = \"${what}\"\n";
+    let options = |names: &[(&str, &str)]| Options {
+        variables: names.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..Options::default()
+    };
+    let task = folder.load(text, options(&[("invoice", "\"7\""), ("what", "w")])).unwrap().task;
+    assert_eq!(task.goal, "Pay \"7\" and \"7\"; ${plain}");
+    assert_eq!(task.tools[0].command, ["echo", "${secret:X}"]);
+    assert_eq!(task.tools[0].parameters.as_str(), r#"{"description":"w","type":"object"}"#);
+
+    let missing = folder.load(text, options(&[("invoice", "7")])).unwrap_err().to_string();
+    assert!(
+        missing.contains("tools[0].parameters.description: the variable ${what} has no value; pass --var what=…"),
+        "{missing}"
+    );
+    let unused = folder.load(text, options(&[("invoice", "7"), ("what", "w"), ("wat", "w")])).unwrap_err();
+    assert!(matches!(unused, TaskFileError::Usage { .. }), "{unused}");
+    assert!(unused.to_string().contains("--var wat: task.toml does not use ${wat}"), "{unused}");
+    assert!(folder.error("goal = \"${open\"\n").contains("a ${ without its }"));
+}
+
+#[test]
+fn flags_win_and_are_named_as_the_source() {
+    let folder = Folder::new("flags");
+    fs::create_dir(folder.0.join("elsewhere")).unwrap();
+    fs::write(folder.0.join("s.json"), "{\"type\":\"object\"}").unwrap();
+    let limit = |kind, value: &str| LimitFlag { kind, value: value.to_owned() };
+    let mut options = Options {
+        workspace: Some("elsewhere".into()),
+        limits: vec![limit(BudgetKind::Turns, "3"), limit(BudgetKind::Time, "unlimited")],
+        checks: vec!["test -f x".to_owned()],
+        output_schema: Some("s.json".into()),
+        ..Options::default()
+    };
+    options.rules.allow.push("pay".to_owned());
+    let text =
+        format!("{HEAD}{}[budget]\nturns = 8\ntokens = 5\n[policy]\nask = [\"pay\"]\n", tool("pay", "external", ""));
+    let task = folder.load(&text, options.clone()).unwrap().task;
+    assert_eq!((task.limits.turns, task.limits.time_ms), (Limit::At(3), Limit::Unlimited));
+    assert_eq!(task.workspace, folder.0.join("elsewhere").display().to_string());
+    assert_eq!(task.acceptance[0].command, ["sh", "-c", "test -f x"]);
+    assert!(task.answer.unwrap().schema.is_some());
+    assert_eq!((task.policy.allow, task.policy.ask), (vec!["pay".to_owned()], vec!["pay".to_owned()]));
+    for (key, source) in [
+        ("budget.turns", "--max-turns"),
+        ("budget.tokens", "task file"),
+        ("budget.time", "--max-time"),
+        ("workspace", "--cd"),
+        ("acceptance", "--check"),
+        ("answer", "--output-schema"),
+        ("policy", "task file, --allow"),
+    ] {
+        assert_eq!(task.sources[key], source, "{key}");
+    }
+
+    let failed = |change: &dyn Fn(&mut Options)| {
+        let mut options = options.clone();
+        change(&mut options);
+        folder.load(&text, options).unwrap_err().to_string()
+    };
+    assert!(
+        failed(&|o| o.limits = vec![limit(BudgetKind::Usd, "-1")]).starts_with("--max-budget-usd: -1 is no amount")
+    );
+    assert!(failed(&|o| o.rules.deny = vec!["x".to_owned()]).starts_with("--deny: the deny rule \"x\""));
+    assert!(failed(&|o| o.model = Some("nonsense".to_owned())).starts_with("--model: \"nonsense\" names no model"));
+    assert!(failed(&|o| o.prompt = Some("p".to_owned())).starts_with("PROMPT: the task file has a goal already"));
+    assert!(failed(&|o| o.program = Some("plan".to_owned())).starts_with("--program: not yet"));
+    assert!(failed(&|o| o.checks = vec![String::new()]).starts_with("--check: the command is empty"));
+}
+
+#[test]
+fn a_prompt_alone_is_a_task() {
+    let folder = Folder::new("plain");
+    let mut options = Options {
+        here: folder.0.clone(),
+        prompt: Some("Say hello.".to_owned()),
+        model: Some("ollama/qwen3".to_owned()),
+        ..Options::default()
+    };
+    let task = plain(&options).unwrap().task;
+    assert_eq!((task.goal.as_str(), task.tools.len()), ("Say hello.", 0));
+    assert_eq!((&task.sources["goal"][..], &task.sources["model"][..]), ("prompt", "--model"));
+    assert_eq!(task.folder, task.workspace);
+
+    options.limits.push(LimitFlag { kind: BudgetKind::Usd, value: "1".to_owned() });
+    let unpriced = plain(&options).unwrap_err();
+    assert!(matches!(unpriced, TaskFileError::Configuration { .. }), "{unpriced}");
+    let price = Price { input: 1, cached: 1, cache_write: 1, output: 1 };
+    let settings = ModelSettings { max_output: Some(99), price: Some(price) };
+    options.defaults.models.insert("ollama/qwen3".to_owned(), settings);
+    assert_eq!(plain(&options).unwrap().task.model.max_output, 99);
+
+    options.model = None;
+    assert!(matches!(plain(&options).unwrap_err(), TaskFileError::Configuration { .. }));
+    options.defaults.model =
+        Some(DefaultModel { name: "ollama/qwen3".to_owned(), source: "LONGREIN_MODEL".to_owned() });
+    assert_eq!(plain(&options).unwrap().task.sources["model"], "LONGREIN_MODEL");
+    options.variables.insert("k".to_owned(), "v".to_owned());
+    assert!(plain(&options).unwrap_err().to_string().starts_with("--var: k is for a task file"));
+}
+
+#[test]
+fn the_examples_load() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    for example in ["checkout", "payments"] {
+        let path = root.join("examples").join(example).join("task.toml");
+        let loaded = load(&path, &Options { here: root.to_owned(), ..Options::default() });
+        assert!(loaded.is_ok(), "{example}: {}", loaded.unwrap_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! What a refusal means: from an HTTP status and an error body, in any spelling seen in the wild, to a class that says
+//! what should follow.
+
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
+use serde_json::Value;
+
+/// The most bytes of a provider's own words that go into a message.
+const PROVIDER_TEXT_MAX_BYTES: usize = 2 * 1024;
+
+/// A refusal as it came: status (absent inside a stream that began well), body, and the seconds it asks us to wait.
+pub(crate) struct Refusal<'a> {
+    pub(crate) status: Option<u16>,
+    pub(crate) body: &'a str,
+    pub(crate) retry_after_s: Option<u64>,
+}
+
+impl Refusal<'_> {
+    pub(crate) fn into_failure(self) -> ModelFailure {
+        let told = Told::read(self.body);
+        let status = self.status.or(told.status);
+        let class = classify(status, &told);
+        let text = if told.text.is_empty() { "no explanation was given" } else { bounded(&told.text) };
+        let place = match self.status {
+            Some(status) => format!("HTTP {status}"),
+            None => match told.status {
+                Some(status) => format!("error {status} in the response"),
+                None => "error in the response".to_owned(),
+            },
+        };
+        ModelFailure {
+            class,
+            message: format!("{place}: {text} ({})", hint(class)),
+            status,
+            retry_after_s: self.retry_after_s,
+            billing: billing(status, class),
+            usage: None,
+            partial: None,
+        }
+    }
+}
+
+/// A failure of ours to get a reply, rather than the provider's word.
+pub(crate) fn broken(class: ModelErrorClass, billing: Billing, message: impl Into<String>) -> ModelFailure {
+    ModelFailure {
+        class,
+        message: message.into(),
+        status: None,
+        retry_after_s: None,
+        billing,
+        usage: None,
+        partial: None,
+    }
+}
+
+/// What an error body says, whatever its shape.
+struct Told {
+    /// The words for people; the whole body where no words are found.
+    text: String,
+    /// Every machine-readable word: code, type, status, metadata.
+    marks: String,
+    /// A status inside the body.
+    status: Option<u16>,
+}
+
+impl Told {
+    fn read(body: &str) -> Self {
+        let body = body.trim();
+        let Ok(value) = serde_json::from_str::<Value>(body) else {
+            return Self { text: body.to_owned(), marks: String::new(), status: None };
+        };
+        // Gemini's compatible endpoint may wrap an error in a list.
+        let value = value.get(0).cloned().unwrap_or(value);
+        // vLLM and FastAPI put the error at the top; others wrap it, some as a bare string.
+        let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
+        let words = ["message", "detail", "error", "msg", "title"]
+            .iter()
+            .find_map(|key| error.get(key).and_then(Value::as_str))
+            .or_else(|| error.as_str())
+            .or_else(|| value.get("message").and_then(Value::as_str));
+        let mut text = words.unwrap_or(body).to_owned();
+        let mut marks = String::new();
+        for key in ["code", "type", "status"] {
+            if let Some(word) = error.get(key).and_then(Value::as_str) {
+                marks.push_str(&word.to_lowercase());
+                marks.push(' ');
+            }
+        }
+        if let Some(raw) = error.pointer("/metadata/raw") {
+            // Routers hide what the upstream said in here.
+            let raw = raw.as_str().map_or_else(|| raw.to_string(), str::to_owned);
+            text.push_str(": ");
+            text.push_str(&raw);
+        }
+        let status = ["code", "status", "status_code"].iter().find_map(|key| {
+            let number = error.get(key)?;
+            let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
+            u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+        });
+        Self { text, marks, status }
+    }
+}
+
+fn classify(status: Option<u16>, told: &Told) -> ModelErrorClass {
+    let text = told.text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word) || told.marks.contains(word));
+    let marked = |words: &[&str]| words.iter().any(|word| told.marks.contains(word));
+    match status {
+        Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) => {
+            ModelErrorClass::ContentRefused
+        }
+        Some(401 | 403) => ModelErrorClass::Authentication,
+        Some(402) => ModelErrorClass::Quota,
+        Some(429) if says(QUOTA) => ModelErrorClass::Quota,
+        Some(429) => ModelErrorClass::RateLimited,
+        Some(503 | 529) => ModelErrorClass::Overloaded,
+        Some(500..=599) if says(OVERLOADED) => ModelErrorClass::Overloaded,
+        // llama.cpp's neighbours report an overlong prompt as a fault of the server.
+        Some(500..=599) if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
+        Some(408 | 409 | 425 | 500..=599) => ModelErrorClass::Transient,
+        Some(400 | 413 | 422) if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
+        Some(413) => ModelErrorClass::ContextExhausted,
+        Some(_) if says(FILTERED) => ModelErrorClass::ContentRefused,
+        Some(_) if marked(&["insufficient_quota"]) => ModelErrorClass::Quota,
+        Some(_) if marked(&["invalid_api_key", "authentication_error"]) || text.contains("incorrect api key") => {
+            ModelErrorClass::Authentication
+        }
+        Some(_) => ModelErrorClass::BadRequest,
+        None if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
+        None if says(QUOTA) => ModelErrorClass::Quota,
+        None if says(&["rate_limit", "rate limit", "too many requests"]) => ModelErrorClass::RateLimited,
+        None if says(OVERLOADED) || marked(&["unavailable"]) => ModelErrorClass::Overloaded,
+        None if says(FILTERED) => ModelErrorClass::ContentRefused,
+        None if marked(&["invalid_api_key", "authentication", "permission"]) => ModelErrorClass::Authentication,
+        None if marked(&["invalid_request", "not_found"]) => ModelErrorClass::BadRequest,
+        None => ModelErrorClass::Transient,
+    }
+}
+
+/// Spellings of "the account is used up", as opposed to "too fast".
+const QUOTA: &[&str] =
+    &["insufficient_quota", "billing", "exceeded your current quota", "insufficient credits", "insufficient balance"];
+
+const OVERLOADED: &[&str] = &["overloaded", "loading model", "at capacity", "over capacity"];
+
+/// Spellings of "the prompt is too long", as collected from public reports.
+const TOO_LONG: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size",
+    "model_max_prompt_tokens_exceeded",
+    "string_above_max_length",
+    "request_too_large",
+    "maximum context length",
+    "context length",
+    "context window",
+    "context size",
+    "context limit",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input token count",
+    "exceeds the maximum number of tokens",
+    "too many tokens",
+    "too large for model",
+    "reduce the length of",
+    "maximum prompt length",
+];
+
+const FILTERED: &[&str] = &[
+    "content_filter",
+    "content_policy",
+    "content management policy",
+    "content policy",
+    "usage policies",
+    "responsibleaipolicy",
+    "moderation",
+    "safety system",
+];
+
+/// A refusal costs nothing. A gateway's or server's time-out means that somebody behind it may have worked; so does a
+/// fault inside a stream that had begun.
+fn billing(status: Option<u16>, class: ModelErrorClass) -> Billing {
+    match (status, class) {
+        (Some(408 | 504 | 524), _) | (None, ModelErrorClass::Transient) => Billing::Perhaps,
+        (_, _) => Billing::Nothing,
+    }
+}
+
+fn hint(class: ModelErrorClass) -> &'static str {
+    match class {
+        ModelErrorClass::Transient => "may pass: try again",
+        ModelErrorClass::RateLimited => "too many requests: try again more slowly",
+        ModelErrorClass::Overloaded => "the provider is overloaded: try again later",
+        ModelErrorClass::Quota => "the account's quota is used up: check its plan and billing",
+        ModelErrorClass::Authentication => "check the API key and what it is allowed to use",
+        ModelErrorClass::BadRequest => "check the model's name, the base URL and the model's settings",
+        ModelErrorClass::ContextExhausted => "the prompt is too long for this model",
+        ModelErrorClass::ContentRefused => "the provider declined the content",
+        ModelErrorClass::Malformed => "the reply cannot be used",
+        ModelErrorClass::Lost => "the attempt was given up",
+        ModelErrorClass::Script => "mend the script or the task",
+    }
+}
+
+/// At most [`PROVIDER_TEXT_MAX_BYTES`], cut at a character boundary.
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(PROVIDER_TEXT_MAX_BYTES)]
+}

@@ -1,0 +1,263 @@
+//! One kept-alive connection to one server, and a limit on every kind of silence. It sends bytes and feeds the decoder;
+//! what the bytes mean is decided there.
+
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Response, Url};
+use tokio::time::{Instant, timeout_at};
+
+use super::decode::{Decoder, End, Progress};
+use crate::connect::{ConfigError, ModelConfig};
+use crate::failure::{Refusal, broken};
+use crate::timeouts::Timeouts;
+
+pub(super) struct Client {
+    url: Url,
+    /// `Bearer …`, marked as sensitive.
+    key: Option<HeaderValue>,
+    timeouts: Timeouts,
+    /// Built at the first call: a run that makes none should not read the system's certificates. The error is a text
+    /// because it is told at every call.
+    http: OnceLock<Result<reqwest::Client, String>>,
+}
+
+impl Client {
+    pub(super) fn new(config: &ModelConfig) -> Result<Self, ConfigError> {
+        let url = endpoint(config.base_url.as_deref().unwrap_or(OPENAI_BASE_URL))?;
+        let key = match config.api_key.as_ref().map(|key| key.reveal().trim()).filter(|key| !key.is_empty()) {
+            Some(key) => {
+                let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| ConfigError::BadKey)?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        let client = Self { url, key, timeouts: config.timeouts.clone(), http: OnceLock::new() };
+        if client.is_openai() && client.key.is_none() {
+            return Err(ConfigError::NoKey);
+        }
+        Ok(client)
+    }
+
+    pub(super) fn is_openai(&self) -> bool {
+        self.url.host_str() == Some(OPENAI_HOST)
+    }
+
+    /// One attempt.
+    pub(super) async fn attempt(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+        self.exchange(body).await.map_err(|failure| self.without_key(failure))
+    }
+
+    async fn exchange(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+        let http = self.http.get_or_init(|| self.build()).as_ref().map_err(|why| {
+            broken(ModelErrorClass::BadRequest, Billing::Nothing, format!("no HTTP client could be made: {why}"))
+        })?;
+        let began = Instant::now();
+        let last = began + self.timeouts.total;
+        let mut request = http
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream, application/json")
+            .body(body);
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key.clone());
+        }
+        let response = match timeout_at(last.min(began + self.timeouts.headers), request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.unsent(&error)),
+            Err(_) => return Err(self.silent("did not begin to answer", self.timeouts.headers)),
+        };
+        if response.status().is_success() {
+            self.read(response, last).await
+        } else {
+            Err(self.refused(response, last).await)
+        }
+    }
+
+    /// Reads a response that began well.
+    async fn read(&self, mut response: Response, last: Instant) -> Result<Reply, ModelFailure> {
+        let mut decoder = Decoder::default();
+        let mut progress = Progress::Reading;
+        let mut silence = self.timeouts.first_byte;
+        let mut stopped = None;
+        loop {
+            let now = Instant::now();
+            let until = match progress {
+                Progress::Reading => now + silence,
+                Progress::Stopped => *stopped.get_or_insert(now) + self.timeouts.grace,
+                // So that the connection can be used again: nothing of it is waited for.
+                Progress::Complete => *stopped.get_or_insert(now) + DRAIN,
+                Progress::Failed => return decoder.end(End::Closed),
+            };
+            match timeout_at(until.min(last), response.chunk()).await {
+                Ok(Ok(Some(bytes))) => {
+                    let before = progress;
+                    progress = decoder.feed(&bytes);
+                    silence = self.timeouts.idle;
+                    if before != progress {
+                        stopped = None;
+                    }
+                }
+                Ok(Ok(None)) => return decoder.end(End::Closed),
+                Ok(Err(error)) => return decoder.end(End::Broken(chain(&error))),
+                Err(_) if until.min(last) == last => {
+                    return decoder.end(End::Broken(format!("it took more than {:?}", self.timeouts.total)));
+                }
+                Err(_) => {
+                    return decoder.end(End::Broken(format!("{} sent nothing for {silence:?}", self.host())));
+                }
+            }
+        }
+    }
+
+    async fn refused(&self, mut response: Response, last: Instant) -> ModelFailure {
+        let status = response.status();
+        let retry_after_s = retry_after(response.headers());
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        while body.len() < REFUSAL_MAX_BYTES {
+            // The status alone says enough if the rest does not come.
+            match timeout_at(last.min(Instant::now() + self.timeouts.grace), response.chunk()).await {
+                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes[..bytes.len().min(REFUSAL_MAX_BYTES)]),
+                Ok(Ok(None) | Err(_)) | Err(_) => break,
+            }
+        }
+        let body = match location {
+            Some(to) if status.is_redirection() => format!("the server redirects to {to}, which is not followed"),
+            Some(_) | None => String::from_utf8_lossy(&body).into_owned(),
+        };
+        Refusal { status: Some(status.as_u16()), body: &body, retry_after_s }.into_failure()
+    }
+
+    fn build(&self) -> Result<reqwest::Client, String> {
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls(self.url.scheme()).map_err(|error| error.to_string())?)
+            .http1_only()
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(POOL_IDLE)
+            .connect_timeout(self.timeouts.connect)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .user_agent(concat!("longrein/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&self.url) {
+            builder = builder.no_proxy();
+        }
+        builder.build().map_err(|error| chain(&error))
+    }
+
+    fn unsent(&self, error: &reqwest::Error) -> ModelFailure {
+        let (billing, what) = if error.is_connect() {
+            (Billing::Nothing, "could not be reached")
+        } else {
+            (Billing::Perhaps, "closed the connection before it answered")
+        };
+        let text = format!("{} {what}: {} (is the base URL right, is the server up?)", self.host(), chain(error));
+        broken(ModelErrorClass::Transient, billing, text)
+    }
+
+    fn silent(&self, what: &str, limit: Duration) -> ModelFailure {
+        let text = format!("{} {what} within {limit:?}", self.host());
+        broken(ModelErrorClass::Transient, Billing::Perhaps, text)
+    }
+
+    fn host(&self) -> String {
+        let host = self.url.host_str().unwrap_or("the server");
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    /// Servers quote the key they refuse, some of them whole.
+    fn without_key(&self, mut failure: ModelFailure) -> ModelFailure {
+        let key = self.key.as_ref().and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        if let Some(key) = key.filter(|key| failure.message.contains(key)) {
+            failure.message = failure.message.replace(key, "[key]");
+        }
+        failure
+    }
+}
+
+/// Where OpenAI itself is.
+const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+const OPENAI_HOST: &str = "api.openai.com";
+
+/// How long the end of the HTTP body is waited for after the reply is complete; it is nearly always there already.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// Servers close idle connections after a minute or more; one that waits for longer is likely to be dead.
+const POOL_IDLE: Duration = Duration::from_secs(55);
+
+/// The most of a refusal's body that is read.
+const REFUSAL_MAX_BYTES: usize = 64 * 1024;
+
+fn endpoint(base: &str) -> Result<Url, ConfigError> {
+    let bad = |problem: &str| ConfigError::BaseUrl { url: base.to_owned(), problem: problem.to_owned() };
+    let mut url = Url::parse(base.trim()).map_err(|error| bad(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("it must begin with http:// or https://"));
+    }
+    let path = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
+    url.set_path(&format!("{path}/chat/completions"));
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// A configuration of our own, so that nothing process-wide is needed or installed. The system's certificates are read
+/// only for a server that shows one.
+fn tls(scheme: &str) -> Result<rustls::ClientConfig, rustls::Error> {
+    use rustls_platform_verifier::BuilderVerifierExt;
+
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = if scheme == "https" {
+        builder.with_platform_verifier()?
+    } else {
+        builder.with_root_certificates(rustls::RootCertStore::empty())
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+/// How long a refusal asks us to wait, in seconds, rounded up: `retry-after-ms`, or `retry-after` as a number or a date.
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    let text = |value: Option<&HeaderValue>| Some(value?.to_str().ok()?.trim().to_owned());
+    if let Some(millis) = text(headers.get("retry-after-ms")).and_then(|text| text.parse::<f64>().ok()) {
+        return whole_seconds(millis / 1000.0);
+    }
+    let after = text(headers.get(RETRY_AFTER))?;
+    if let Ok(seconds) = after.parse::<f64>() {
+        return whole_seconds(seconds);
+    }
+    let date = |text: &str| jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp());
+    // The server's own clock, if it tells the time, since the date is meant by it.
+    let now = text(headers.get(DATE)).and_then(|text| date(&text)).unwrap_or_else(jiff::Timestamp::now);
+    let wait = date(&after)?.duration_since(now);
+    Some(u64::try_from(wait.as_secs()).unwrap_or(0))
+}
+
+fn whole_seconds(seconds: f64) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked, and saturates")]
+    (seconds >= 0.0).then(|| seconds.ceil() as u64)
+}
+
+/// An error with its causes; reqwest's own text leaves them out. The URL is told elsewhere.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    if text.is_empty() { error.to_string() } else { text }
+}

@@ -1,0 +1,147 @@
+//! Tool calls out of their pieces.
+//!
+//! By the book, a piece says by `index` which call it belongs to, and the first piece brings id and name. Servers leave
+//! out the id, the index or both, number from 1, give every call index 0, repeat id and name in every piece, or send the
+//! arguments as an object. A call begins only where a piece shows it: an index never makes one by itself.
+
+use longrein_core::outcome::RawCall;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+/// The calls of a reply, in the order in which they began.
+#[derive(Default)]
+pub(super) struct Calls(Vec<Slot>);
+
+struct Slot {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// A piece of a call; texts are empty where it has none.
+struct Piece<'a> {
+    index: Option<u64>,
+    id: &'a str,
+    name: &'a str,
+    arguments: String,
+}
+
+impl Calls {
+    /// The pieces in one delta.
+    pub(super) fn take_deltas(&mut self, delta: &Value) {
+        for piece in pieces(delta) {
+            self.add(piece);
+        }
+    }
+
+    /// The calls of a whole message: each entry is one.
+    pub(super) fn take_whole(&mut self, message: &Value) {
+        for piece in pieces(message) {
+            self.begin(piece);
+        }
+    }
+
+    pub(super) fn into_raw(self) -> Vec<RawCall> {
+        self.0.into_iter().map(|slot| RawCall { id: slot.id, name: slot.name, arguments: slot.arguments }).collect()
+    }
+
+    fn add(&mut self, piece: Piece<'_>) {
+        match self.0.iter_mut().rev().find(|slot| slot.may_own(&piece)) {
+            Some(slot) if !slot.is_followed_by(&piece) => slot.grow(piece),
+            Some(_) => self.begin(piece),
+            None => match self.0.last_mut() {
+                // An index that nothing began: more of what came last.
+                Some(last) if piece.name.is_empty() => last.grow(piece),
+                Some(_) | None => self.begin(piece),
+            },
+        }
+    }
+
+    fn begin(&mut self, piece: Piece<'_>) {
+        self.0.push(Slot {
+            index: piece.index,
+            id: piece.id.to_owned(),
+            name: piece.name.to_owned(),
+            arguments: piece.arguments,
+        });
+    }
+}
+
+impl Slot {
+    /// By index; without one by id; without either it is the last call.
+    fn may_own(&self, piece: &Piece<'_>) -> bool {
+        match piece.index {
+            Some(_) => self.index == piece.index,
+            // An id without a name that no call has is a server's whim: ids that change from piece to piece.
+            None => piece.id.is_empty() || piece.name.is_empty() || self.id == piece.id,
+        }
+    }
+
+    /// Whether the piece begins another call, although this one is where it seems to belong.
+    fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
+        if piece.name.is_empty() {
+            return false;
+        }
+        if !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id {
+            return true;
+        }
+        let same = piece.id == self.id && piece.name == self.name;
+        // The call named once more, or sent again as a whole.
+        if same && (piece.arguments.is_empty() || (piece.arguments == self.arguments && !piece.id.is_empty())) {
+            return false;
+        }
+        if self.arguments.is_empty() {
+            // By index, this may be more of the name; with neither index nor id it is the next call.
+            return piece.index.is_none() && piece.id.is_empty() && !self.name.is_empty();
+        }
+        self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    fn grow(&mut self, piece: Piece<'_>) {
+        if self.id.is_empty() {
+            piece.id.clone_into(&mut self.id);
+        }
+        let again = piece.name == self.name;
+        if again && !piece.name.is_empty() && piece.arguments == self.arguments && self.is_whole() {
+            return;
+        }
+        if !again && self.arguments.is_empty() {
+            self.name.push_str(piece.name);
+        }
+        self.arguments.push_str(&piece.arguments);
+    }
+}
+
+fn pieces(message: &Value) -> Vec<Piece<'_>> {
+    let listed = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+    let mut pieces: Vec<_> = listed.map(|call| Piece::of(call, call.get("function").unwrap_or(call))).collect();
+    if pieces.is_empty() {
+        // The older form: one call, without id and index.
+        let legacy = message.get("function_call").filter(|call| call.is_object());
+        pieces.extend(legacy.map(|call| Piece::of(call, call)));
+    }
+    pieces
+}
+
+impl<'a> Piece<'a> {
+    fn of(call: &'a Value, function: &'a Value) -> Self {
+        let text = |value: &'a Value, key| value.get(key).and_then(Value::as_str).unwrap_or_default();
+        Self {
+            index: call.get("index").and_then(Value::as_u64),
+            id: text(call, "id"),
+            name: text(function, "name"),
+            arguments: match function.get("arguments") {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => text.clone(),
+                Some(other @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_))) => {
+                    other.to_string()
+                }
+            },
+        }
+    }
+}

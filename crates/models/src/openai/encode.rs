@@ -1,0 +1,161 @@
+//! From a prompt to the bytes of a Chat Completions request.
+//!
+//! Fields that stay come first, then the messages, then what varies from call to call (the tail as an extra message, the
+//! output limit). So of two prompts one of which extends the other, the bytes agree up to the end of the shared messages,
+//! which is what prompt caches live on.
+
+use longrein_core::prompt::{Item, Prompt, WireCall};
+use longrein_ports::Encoded;
+use serde::Serialize;
+
+use crate::grown::{self, Grown, List, Spelling};
+
+/// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
+pub struct Encoder {
+    spelling: Chat,
+    grown: Grown,
+}
+
+/// The name of the field that limits the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputLimit {
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+impl Encoder {
+    pub fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
+        Self { spelling: Chat { model: model.to_owned(), limit, temperature }, grown: Grown::default() }
+    }
+
+    pub fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.grown.encode(&self.spelling, prompt)
+    }
+}
+
+struct Chat {
+    model: String,
+    limit: OutputLimit,
+    temperature: Option<f64>,
+}
+
+impl Spelling for Chat {
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
+        out.extend_from_slice(br#"{"model":"#);
+        grown::json(&self.model, out);
+        out.extend_from_slice(br#","stream":true,"stream_options":{"include_usage":true}"#);
+        if let Some(temperature) = self.temperature {
+            out.extend_from_slice(br#","temperature":"#);
+            grown::json(&temperature, out);
+        }
+        if !prompt.tools.is_empty() {
+            // Several servers refuse an empty list.
+            let tools: Vec<_> = prompt
+                .tools
+                .iter()
+                .map(|tool| Tool {
+                    r#type: "function",
+                    function: Function {
+                        name: tool.name.as_str(),
+                        description: &tool.description,
+                        parameters: &tool.parameters,
+                    },
+                })
+                .collect();
+            out.extend_from_slice(br#","tools":"#);
+            grown::json(&tools, out);
+        }
+        out.extend_from_slice(br#","messages":["#);
+        if prompt.system.is_empty() {
+            return List::Empty;
+        }
+        grown::json(&Message::System { content: &prompt.system }, out);
+        List::Begun
+    }
+
+    fn item(&self, item: &Item, out: &mut Vec<u8>) {
+        grown::json(&Message::of(item), out);
+    }
+
+    fn foot(&self, prompt: &Prompt, mut list: List, out: &mut Vec<u8>) {
+        if let Some(tail) = &prompt.tail {
+            list.next(out);
+            grown::json(&Message::User { content: tail }, out);
+        }
+        let limit = match self.limit {
+            OutputLimit::MaxTokens => "max_tokens",
+            OutputLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        out.extend_from_slice(format!("],\"{limit}\":{}}}", prompt.max_output).as_bytes());
+    }
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a longrein_core::payload::Payload,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: &'a str,
+    },
+    Assistant {
+        /// Null beside calls: an empty text is refused by some servers, a missing one by others.
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Called<'a>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl<'a> Message<'a> {
+    fn of(item: &'a Item) -> Self {
+        match item {
+            Item::User(text) => Message::User { content: text },
+            // Many servers refuse a system message in mid-conversation; the text carries its own envelope.
+            Item::Harness(text) => Message::User { content: text },
+            Item::Assistant { text, calls } => Message::Assistant {
+                content: Some(text.as_str()).filter(|text| !text.is_empty() || calls.is_empty()),
+                tool_calls: calls.iter().map(Call::of).collect(),
+            },
+            Item::Observation { call, action: _, tool: _, text, verdict: _ } => {
+                Message::Tool { tool_call_id: call, content: text }
+            }
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    fn of(call: &'a WireCall) -> Self {
+        Self { id: &call.id, r#type: "function", function: Called { name: &call.name, arguments: &call.arguments } }
+    }
+}

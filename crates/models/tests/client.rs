@@ -1,0 +1,296 @@
+//! The client against servers on loopback, written by hand so that they can misbehave.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use longrein_core::ids::ModelName;
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
+use longrein_models::{ConfigError, ModelConfig, Secret, Timeouts, connect};
+use longrein_ports::Model;
+use tokio::net::TcpListener;
+
+use support::server::Step::{self, Close, Sleep, Write};
+use support::server::{Server, response, server};
+use support::{prompt, user};
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const LAST: &str = "0\r\n\r\n";
+const HALF: &str = r#"{"choices":[{"index":0,"delta":{"content":"half"}}]}"#;
+const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+
+fn head() -> Step {
+    Write(HEAD.into())
+}
+
+/// One event in an HTTP chunk of its own.
+fn event(data: &str) -> Step {
+    let event = format!("data: {data}\n\n");
+    Write(format!("{:x}\r\n{event}\r\n", event.len()))
+}
+
+fn quick() -> Timeouts {
+    let short = Duration::from_millis(300);
+    Timeouts { connect: short, headers: short, first_byte: short, idle: short, grace: short, total: short * 5 }
+}
+
+fn model(server: &Server) -> Arc<dyn Model> {
+    let config = ModelConfig {
+        base_url: Some(server.url.clone()),
+        api_key: Some(Secret::new("sk-secret")),
+        timeouts: quick(),
+        ..ModelConfig::default()
+    };
+    connect(&ModelName::new("openai/some/model"), &config).expect("good settings")
+}
+
+async fn ask(model: &dyn Model) -> Result<Reply, ModelFailure> {
+    model.send(model.encode(&prompt(0, vec![user("hello")]))).await
+}
+
+async fn fails(steps: Vec<Step>) -> ModelFailure {
+    let server = server(steps).await;
+    ask(&*model(&server)).await.expect_err("this server fails")
+}
+
+#[tokio::test]
+async fn one_connection_for_many_calls() {
+    let server = server(vec![head(), event(HALF), event(STOP), event("[DONE]"), Write(LAST.into())]).await;
+    let model = model(&server);
+    for _ in 0..20 {
+        assert_eq!(ask(&*model).await.unwrap().text, "half");
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    let requests = server.requests.lock().unwrap();
+    let request = &requests[0];
+    assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer sk-secret\r\n"), "{request}");
+    assert!(request.contains(r#"{"model":"some/model","#), "{request}");
+    assert!(request.ends_with(r#""max_tokens":1000}"#), "{request}");
+}
+
+#[tokio::test]
+async fn usage_at_the_stop_does_not_cost_the_connection() {
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
+    let pause = Sleep(Duration::from_millis(5));
+    let steps = vec![head(), event(HALF), event(STOP), event(usage), pause, event("[DONE]"), Write(LAST.into())];
+    let server = server(steps).await;
+    let model = model(&server);
+    for _ in 0..3 {
+        assert_eq!(ask(&*model).await.unwrap().usage.unwrap().tokens(), 3);
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_whole_body_is_taken_too() {
+    let body = r#"{"choices":[{"message":{"content":"whole"},"finish_reason":"stop"}]}"#;
+    let server = server(response("200 OK", body)).await;
+    assert_eq!(ask(&*model(&server)).await.unwrap().text, "whole");
+}
+
+#[tokio::test]
+async fn silence_in_each_phase() {
+    let long = || Sleep(Duration::from_secs(20));
+    for (steps, words) in [
+        (vec![long()], "did not begin to answer"),
+        (vec![head(), long()], "sent nothing"),
+        (vec![head(), event(HALF), long()], "sent nothing"),
+    ] {
+        let begin = Instant::now();
+        let failure = fails(steps).await;
+        assert!(begin.elapsed() < quick().total);
+        assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Perhaps));
+        assert!(failure.message.contains(words), "{}", failure.message);
+    }
+    // Drops for ever: only the limit on the whole ends it.
+    let mut drip = vec![head()];
+    for _ in 0..100 {
+        drip.extend([event(HALF), Sleep(Duration::from_millis(50))]);
+    }
+    let failure = fails(drip).await;
+    assert!(failure.message.contains("more than 1.5s"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_stream_cut_in_the_middle() {
+    for steps in [vec![head(), event(HALF), Close], vec![head(), Close]] {
+        let failure = fails(steps).await;
+        assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Perhaps));
+    }
+    let failure = fails(vec![head(), event(HALF), Close]).await;
+    assert!(failure.partial.unwrap().as_str().contains("half"));
+    let failure = fails(vec![Close]).await;
+    assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Perhaps));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let nowhere = Server { url, connections: Arc::default(), requests: Arc::default() };
+    let failure = ask(&*model(&nowhere)).await.unwrap_err();
+    assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Nothing));
+    assert!(failure.message.contains("refused"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn an_error_after_200_ends_the_call_at_once() {
+    let error = r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#;
+    let begin = Instant::now();
+    let failure = fails(vec![head(), event(HALF), event(error), Sleep(Duration::from_secs(20))]).await;
+    assert_eq!((failure.class, failure.billing), (ModelErrorClass::Overloaded, Billing::Perhaps));
+    assert!(begin.elapsed() < quick().idle);
+}
+
+#[tokio::test]
+async fn a_stall_after_the_stop_is_no_failure() {
+    let begin = Instant::now();
+    let server = server(vec![head(), event(HALF), event(STOP), Sleep(Duration::from_secs(20))]).await;
+    let reply = ask(&*model(&server)).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.finish, reply.usage), ("half", Finish::Stop, None));
+    assert!(begin.elapsed() < quick().total);
+}
+
+#[tokio::test]
+async fn refusals() {
+    for (head, wait) in [
+        ("429 Too Many Requests\r\nretry-after: 7", 7),
+        ("429 Too Many Requests\r\nretry-after: 1.2", 2),
+        ("429 Too Many Requests\r\nretry-after-ms: 2500\r\nretry-after: 9", 3),
+        (
+            "429 Too Many Requests\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\nretry-after: Sun, 06 Nov 1994 08:50:37 GMT",
+            60,
+        ),
+    ] {
+        let failure = fails(response(head, r#"{"error":{"message":"slow down"}}"#)).await;
+        assert_eq!((failure.class, failure.status), (ModelErrorClass::RateLimited, Some(429)));
+        assert_eq!((failure.retry_after_s, failure.billing), (Some(wait), Billing::Nothing));
+        assert!(failure.message.contains("slow down"), "{}", failure.message);
+    }
+    let failure = fails(response("401 Unauthorized", r#"{"error":{"message":"bad key sk-secret"}}"#)).await;
+    assert_eq!(failure.class, ModelErrorClass::Authentication);
+    assert!(failure.message.contains("bad key [key]"), "{}", failure.message);
+    let failure = fails(response("302 Found\r\nlocation: http://elsewhere/", "")).await;
+    assert_eq!(failure.class, ModelErrorClass::BadRequest);
+    assert!(failure.message.contains("http://elsewhere/"), "{}", failure.message);
+    // The rest of a refusal that does not come is not waited for long.
+    let failure =
+        fails(vec![Write("HTTP/1.1 503 X\r\ncontent-length: 99\r\n\r\n{".into()), Sleep(quick().total)]).await;
+    assert_eq!((failure.class, failure.status), (ModelErrorClass::Overloaded, Some(503)));
+}
+
+#[tokio::test]
+async fn status_and_body_make_the_class() {
+    use ModelErrorClass::{
+        Authentication, BadRequest, ContentRefused, ContextExhausted, Overloaded, Quota, RateLimited, Transient,
+    };
+    for (status, body, class) in [
+        (400, "", BadRequest),
+        (404, r#"{"error":{"message":"no such model","code":"model_not_found"}}"#, BadRequest),
+        (403, "", Authentication),
+        (402, "", Quota),
+        (408, "", Transient),
+        (409, "", Transient),
+        (425, "", Transient),
+        (500, "", Transient),
+        (500, r#"{"error":{"message":"The engine is currently overloaded"}}"#, Overloaded),
+        (503, r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#, Overloaded),
+        (529, "", Overloaded),
+        (
+            429,
+            r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","code":"insufficient_quota"}}"#,
+            Quota,
+        ),
+        (429, "<html>", RateLimited),
+        (400, r#"{"error":{"message":"declined","code":"content_filter"}}"#, ContentRefused),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 200251 tokens > 200000 maximum"}}"#,
+            ContextExhausted,
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648, decrease input length"}}"#,
+            ContextExhausted,
+        ),
+        (
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens.","code":"context_length_exceeded"}}"#,
+            ContextExhausted,
+        ),
+        (
+            400,
+            r#"{"error":{"code":400,"message":"request (9031 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error"}}"#,
+            ContextExhausted,
+        ),
+        (
+            400,
+            r#"{"object":"error","message":"This model's maximum context length is 131072 tokens. However, you requested 351430 tokens."}"#,
+            ContextExhausted,
+        ),
+        (413, "", ContextExhausted),
+        (422, r#"{"detail":"Input is too long"}"#, ContextExhausted),
+    ] {
+        let failure = fails(response(&format!("{status} X"), body)).await;
+        assert_eq!(failure.class, class, "{status} {body}");
+        assert_eq!(failure.status, Some(status));
+        assert!(failure.message.contains(&status.to_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_flood_is_refused() {
+    let flood = Write(format!("100000\r\n{}\r\n", format!(":{}\n", "x".repeat(1022)).repeat(1024)));
+    let failure = fails(std::iter::once(head()).chain(std::iter::repeat_n(flood, 20)).collect()).await;
+    assert_eq!(failure.class, ModelErrorClass::Malformed);
+    assert!(failure.message.contains("16 MiB"), "{}", failure.message);
+}
+
+fn refused(name: &str, config: &ModelConfig) -> String {
+    match connect(&ModelName::new(name), config) {
+        Ok(_) => panic!("{name} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn names_and_settings() {
+    let none = ModelConfig::default();
+    assert!(refused("gpt-5", &none).contains("has no provider"));
+    assert!(refused("openai/", &none).contains("has no provider"));
+    assert!(refused("opnai/gpt-5", &none).contains("unknown model provider \"opnai\": known are openai, script"));
+    for later in ["ollama/x", "anthropic/x", "openai-responses/x", "gemini/x"] {
+        assert!(refused(later, &none).contains("not supported yet"));
+    }
+    assert!(refused("openai/gpt-5", &none).contains("OPENAI_API_KEY"));
+    assert!(refused("script/nowhere.toml", &none).contains("cannot read the script nowhere.toml"));
+    let at = |url: &str| ModelConfig { base_url: Some(url.into()), ..ModelConfig::default() };
+    assert!(refused("openai/x", &at("localhost:80")).contains("must begin with http"));
+    assert!(refused("openai/x", &at("nonsense")).contains("cannot be used"));
+    assert!(connect(&ModelName::new("openai/x"), &at("http://localhost:1/v1")).is_ok());
+    let key = ModelConfig { api_key: Some(Secret::new("sk\nx")), ..ModelConfig::default() };
+    assert!(matches!(connect(&ModelName::new("openai/x"), &key), Err(ConfigError::BadKey)));
+    let key = ModelConfig { api_key: Some(Secret::new("sk-secret\n")), ..ModelConfig::default() };
+    assert!(connect(&ModelName::new("openai/x"), &key).is_ok());
+    assert!(!format!("{key:?}").contains("sk-secret"));
+}
+
+#[tokio::test]
+async fn a_relative_script_lies_in_the_base_folder() {
+    let config = ModelConfig { base_folder: env!("CARGO_MANIFEST_DIR").into(), ..ModelConfig::default() };
+    let model = connect(&ModelName::new("script/tests/hello.script.toml"), &config).unwrap();
+    assert_eq!(ask(&*model).await.unwrap().text, "Hello.");
+}
+
+#[tokio::test]
+async fn tls_needs_nothing_process_wide() {
+    // A server that speaks no TLS: the point is that the client gets as far as trying.
+    let server = server(vec![]).await;
+    let secure = Server { url: server.url.replace("http://", "https://"), ..server };
+    let failure = ask(&*model(&secure)).await.unwrap_err();
+    assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Nothing));
+}

@@ -1,0 +1,148 @@
+//! Traffic recorded from real servers, read where it lies: `LONGREIN_CASES`, or a folder `shared/cases` near the
+//! checkout. Without it these tests say so and pass.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use longrein_core::ids::ModelName;
+use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, Reply};
+use longrein_models::{ModelConfig, connect};
+
+use support::server::{response, server};
+use support::{prompt, user};
+
+struct Exchange {
+    path: String,
+    status: u16,
+    body: String,
+}
+
+fn wire() -> Option<PathBuf> {
+    let beside = ["../../../shared/cases", "../../../../shared/cases"];
+    let beside = beside.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let named = std::env::var_os("LONGREIN_CASES").map(PathBuf::from);
+    let wire = named.into_iter().chain(beside).map(|cases| cases.join("wire")).find(|wire| wire.is_dir());
+    if wire.is_none() {
+        eprintln!("skipped: no recorded traffic (set LONGREIN_CASES to read it)");
+    }
+    wire
+}
+
+/// The exchanges in the recordings of one kind, from every server that speaks this dialect.
+fn exchanges(kind: &str) -> Vec<(String, Exchange)> {
+    let Some(wire) = wire() else { return Vec::new() };
+    let mut found = Vec::new();
+    for server in ["openai", "openai-compatible", "groq", "mistral", "xai", "deepseek", "llamacpp", "openrouter"] {
+        let Ok(folder) = std::fs::read_dir(wire.join(server).join(kind)) else { continue };
+        for entry in folder {
+            let path = entry.expect("a readable folder").path();
+            let name = format!("{server}/{kind}/{}", path.file_name().unwrap_or_default().to_string_lossy());
+            let text = std::fs::read_to_string(&path).expect("a readable recording");
+            if path.extension().is_some_and(|kind| kind == "json") {
+                let path = "/chat/completions".to_owned();
+                found.push((name, Exchange { path, status: 200, body: text }));
+            } else {
+                found.extend(text.split("\n---\n").filter_map(read).map(|exchange| (name.clone(), exchange)));
+            }
+        }
+    }
+    found.retain(|(_, exchange)| exchange.path.ends_with("/chat/completions"));
+    assert!(!found.is_empty(), "no recording of {kind} could be read");
+    eprintln!("{kind}: {} exchanges", found.len());
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+/// As much YAML as the recordings use.
+fn read(document: &str) -> Option<Exchange> {
+    let path = document.lines().find_map(|line| line.strip_prefix("  path: "))?.to_owned();
+    let (_, then) = document.split_once("\nthen:\n")?;
+    let status = then.lines().find_map(|line| line.strip_prefix("  status: "))?.parse().ok()?;
+    let (_, body) = then.split_once("  body: ")?;
+    let body = if let Some(quoted) = body.strip_prefix('\'') {
+        quoted.trim_end().strip_suffix('\'')?.replace("''", "'")
+    } else {
+        let (_, block) = body.split_once('\n')?;
+        block.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect()
+    };
+    Some(Exchange { path, status, body })
+}
+
+async fn replay(exchange: &Exchange) -> Result<Reply, ModelFailure> {
+    let server = server(response(&format!("{} X", exchange.status), &exchange.body)).await;
+    let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
+    let model = connect(&ModelName::new("openai/recorded"), &config).expect("good settings");
+    model.send(model.encode(&prompt(0, vec![user("hello")]))).await
+}
+
+/// Replays every exchange of a kind that ended well and shows each reply to `check`.
+async fn replies(kind: &str, check: impl Fn(&str, &Reply)) {
+    for (name, exchange) in exchanges(kind).iter().filter(|(_, exchange)| exchange.status == 200) {
+        let reply = replay(exchange).await.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+        assert!(reply.usage.is_some_and(|usage| usage.tokens() > 0), "{name}: {reply:?}");
+        check(name, &reply);
+    }
+}
+
+#[tokio::test]
+async fn length() {
+    for kind in ["length-finish", "usage-last-chunk", "empty-content", "sse-comment-keepalive"] {
+        replies(kind, |name, reply| {
+            assert!(matches!(reply.finish, Finish::Length | Finish::Stop), "{name}: {reply:?}");
+            assert!(kind != "length-finish" || reply.finish == Finish::Length, "{name}: {reply:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn calls() {
+    for kind in ["parallel-tool-calls", "truncated-tool-args", "thinking-interleaved"] {
+        replies(kind, |name, reply| {
+            assert!(!matches!(reply.finish, Finish::Other(_) | Finish::Refused), "{name}: {reply:?}");
+            assert!(reply.finish != Finish::ToolCalls || !reply.calls.is_empty(), "{name}: {reply:?}");
+            assert!(reply.calls.iter().all(|call| !call.name.is_empty() && !call.id.is_empty()), "{name}: {reply:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn two_calls_of_one_stream() {
+    let found = exchanges("parallel-tool-calls");
+    let Some((_, exchange)) = found.iter().find(|(name, _)| name.ends_with("single_turn_streaming.yaml")) else {
+        return;
+    };
+    let reply = replay(exchange).await.unwrap();
+    let calls: Vec<_> = reply.calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
+    let expected =
+        [("call_REDACTED_1", "lookup_harbor_label", "null"), ("call_REDACTED_2", "lookup_orchard_label", "null")];
+    assert_eq!(calls, expected);
+}
+
+#[tokio::test]
+async fn refusals() {
+    replies("refusal", |name, reply| {
+        let refused = name.contains("surfaces_refusal");
+        assert_eq!(reply.finish == Finish::Refused, refused, "{name}: {reply:?}");
+        assert!(!reply.text.is_empty(), "{name}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn errors() {
+    for kind in ["http-4xx-5xx", "context-overflow"] {
+        for (name, exchange) in exchanges(kind).iter().filter(|(_, exchange)| exchange.status != 200) {
+            let failure = replay(exchange).await.expect_err(name);
+            assert_eq!(failure.status, Some(exchange.status), "{name}");
+            let expected = match (kind, exchange.status) {
+                ("context-overflow", _) => ModelErrorClass::ContextExhausted,
+                (_, 401 | 403) => ModelErrorClass::Authentication,
+                (_, _) => ModelErrorClass::BadRequest,
+            };
+            assert_eq!(failure.class, expected, "{name}: {failure:?}");
+        }
+    }
+}

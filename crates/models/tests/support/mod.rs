@@ -1,0 +1,52 @@
+//! Prompts and servers for tests.
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part of this")]
+
+pub(crate) mod server;
+
+use std::sync::Arc;
+
+use longrein_core::ids::{ActionId, ToolName};
+use longrein_core::payload::Payload;
+use longrein_core::prompt::{Item, Prompt, Told, ToolDef, WireCall};
+
+pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
+    Prompt {
+        system: "You check services.".into(),
+        tools: Arc::from([tool("read_metrics")]),
+        items: items.into_iter().map(Arc::new).collect(),
+        tail: None,
+        max_output: 1_000,
+        position,
+    }
+}
+
+pub(crate) fn tool(name: &str) -> ToolDef {
+    ToolDef {
+        name: ToolName::new(name),
+        description: "Reads the metrics.".into(),
+        parameters: Payload::parse(r#"{"type":"object","properties":{}}"#).expect("JSON"),
+    }
+}
+
+pub(crate) fn user(text: &str) -> Item {
+    Item::User(text.into())
+}
+
+pub(crate) fn assistant(text: &str, calls: &[(&str, &str, &str)]) -> Item {
+    let calls = calls.iter().map(|(id, name, arguments)| WireCall {
+        id: (*id).into(),
+        name: (*name).into(),
+        arguments: (*arguments).into(),
+    });
+    Item::Assistant { text: text.into(), calls: calls.collect() }
+}
+
+pub(crate) fn observation(call: &str, action: u32, text: &str) -> Item {
+    Item::Observation {
+        call: call.into(),
+        action: ActionId(action),
+        tool: ToolName::new("read_metrics"),
+        text: text.into(),
+        verdict: Told::Ok,
+    }
+}

@@ -1,0 +1,146 @@
+//! All rules of a task, compiled once.
+
+use std::collections::BTreeMap;
+
+use longrein_core::check::Judgement;
+use longrein_core::ids::{EvidenceId, ToolName};
+use longrein_core::payload::Payload;
+use longrein_core::task::{AnswerSpec, Guard, Task};
+use longrein_ports::{Cited, GuardInput};
+use serde_json::{Map, Value as Json};
+
+use crate::answer::{self, Answer, AnswerMistake};
+use crate::condition::{Condition, ConditionMistake};
+
+/// What a guard may look at.
+pub const GUARD_NAMES: [&str; 4] = ["args", "facts", "ev", "principal"];
+
+/// The rules of one task. A rule it does not know (of another task) is compiled when it is asked for, so that one
+/// empty book can serve many tasks, more slowly.
+#[derive(Debug, Default)]
+pub struct Rulebook {
+    guards: BTreeMap<String, Condition>,
+    answer: Option<(AnswerSpec, Answer)>,
+}
+
+/// A rule of the task that is no rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mistake {
+    #[error("the guard of {tool}: {mistake}")]
+    Guard { tool: ToolName, mistake: ConditionMistake },
+    #[error("answer.{}: {mistake}", mistake.key())]
+    Answer { mistake: AnswerMistake },
+}
+
+impl Rulebook {
+    pub fn of(task: &Task) -> Result<Self, Mistake> {
+        let mut book = Self::default();
+        for tool in &task.tools {
+            if let Some(guard) = &tool.guard {
+                let condition = Condition::compile(&guard.condition, GUARD_NAMES)
+                    .map_err(|mistake| Mistake::Guard { tool: tool.name.clone(), mistake })?;
+                book.guards.insert(guard.condition.clone(), condition);
+            }
+        }
+        if let Some(spec) = &task.answer {
+            let answer = Answer::compile(spec).map_err(|mistake| Mistake::Answer { mistake })?;
+            book.answer = Some((spec.clone(), answer));
+        }
+        Ok(book)
+    }
+
+    /// Ok if the guard holds; else the message for the model. A guard that cannot be evaluated does not hold.
+    pub fn guard(&self, guard: &Guard, input: &GuardInput<'_>) -> Result<(), String> {
+        let compiled;
+        let condition = match self.guards.get(&guard.condition) {
+            Some(condition) => condition,
+            None => {
+                compiled = Condition::compile(&guard.condition, GUARD_NAMES)
+                    .map_err(|mistake| format!("The guard of this tool is broken: {mistake}."))?;
+                &compiled
+            }
+        };
+        let values = [
+            ("args", read(input.args)?),
+            ("facts", object(input.facts.iter().map(|(name, value)| (name.as_str(), value)))?),
+            ("ev", object(input.evidence.iter().map(|(name, value)| (name.as_str(), value)))?),
+            ("principal", read(input.principal)?),
+        ];
+        let values: BTreeMap<&str, &Json> = values.iter().map(|(name, value)| (*name, value)).collect();
+        condition.hold(&values).map_err(|unmet| match &guard.message {
+            Some(message) => format!("{message} ({unmet})"),
+            None => format!("The guard of this tool does not hold: {unmet}."),
+        })
+    }
+
+    /// The evidence ids an answer cites in its bound fields; those that cannot be read are left out.
+    pub fn cites(&self, spec: &AnswerSpec, text: &str) -> Vec<EvidenceId> {
+        answer::cites(&spec.evidence, text)
+    }
+
+    /// Judges a final reply: schema, bindings, condition, then the template.
+    pub fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
+        let Some(spec) = spec else {
+            return answer::judge_plain(text);
+        };
+        match &self.answer {
+            Some((known, answer)) if known == spec => answer.judge(text, cited),
+            Some(_) | None => match Answer::compile(spec) {
+                Ok(answer) => answer.judge(text, cited),
+                Err(mistake) => Judgement::Refused(format!("The rule for the answer is broken: {mistake}.")),
+            },
+        }
+    }
+}
+
+fn read(payload: &Payload) -> Result<Json, String> {
+    payload.read().map_err(|error| format!("The guard could not read its input: {error}."))
+}
+
+fn object<'a>(values: impl Iterator<Item = (&'a str, &'a Payload)>) -> Result<Json, String> {
+    let fields: Result<Map<String, Json>, String> =
+        values.map(|(name, payload)| Ok((name.to_owned(), read(payload)?))).collect();
+    fields.map(Json::Object)
+}
+
+#[cfg(test)]
+mod tests {
+    use longrein_core::ids::FactName;
+
+    use super::*;
+
+    fn check(condition: &str, message: Option<&str>) -> String {
+        let guard = Guard { condition: condition.to_owned(), message: message.map(str::to_owned) };
+        let json = |text: &str| Payload::parse(text).unwrap();
+        let input = GuardInput {
+            args: &json(r#"{"amount": 120, "to": "acme"}"#),
+            facts: &BTreeMap::from([(FactName::new("limit"), json("100"))]),
+            evidence: &BTreeMap::from([("invoice_id".to_owned(), json(r#"{"amount": 120.0}"#))]),
+            principal: &json(r#"{"tenant": "shop"}"#),
+        };
+        Rulebook::default().guard(&guard, &input).err().unwrap_or_else(|| "holds".to_owned())
+    }
+
+    #[test]
+    fn a_guard_sees_arguments_facts_evidence_and_principal() {
+        assert_eq!(check("args.amount == ev.invoice_id.amount && principal.tenant == 'shop'", None), "holds");
+        assert_eq!(
+            check("args.amount <= facts.limit", None),
+            "The guard of this tool does not hold: `args.amount <= facts.limit` is false."
+        );
+        assert_eq!(
+            check("args.amount <= facts.limit", Some("Split payments above the limit.")),
+            "Split payments above the limit. (`args.amount <= facts.limit` is false)"
+        );
+        assert!(check("facts.missing > 1.0", None).contains("there is no \"missing\""));
+        assert!(check("answer.x", None).contains("broken"));
+    }
+
+    #[test]
+    fn without_a_specification_the_text_is_the_answer() {
+        let judged = Rulebook::default().judge(None, "All \"done\".", &BTreeMap::new());
+        let Judgement::Accepted(accepted) = judged else { panic!("{judged:?}") };
+        assert_eq!(accepted.answer.as_str(), "\"All \\\"done\\\".\"");
+        assert_eq!(accepted.rendered, "All \"done\".");
+    }
+}

@@ -1,0 +1,276 @@
+//! The one thread that starts all children, and the only `unsafe` of Longrein.
+//!
+//! A child is made by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does it: nothing of our memory is copied, whatever
+//! our size, and this thread sleeps until the child has become the program or given up. `posix_spawn` itself cannot ask
+//! for a parent-death signal.
+#![expect(
+    unsafe_code,
+    reason = "the parent-death signal needs code of ours between clone and exec; registering a process handle"
+)]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+/// Everything the child needs, made ready before it exists: it must not allocate.
+pub(crate) struct Order {
+    /// Tried one after the other, as a shell goes through `PATH`.
+    pub(crate) programs: Vec<CString>,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    pub(crate) cwd: CString,
+    /// Become 0, 1 and 2. Their own numbers are above 2.
+    pub(crate) stdio: [OwnedFd; 3],
+}
+
+/// A process that has become the program asked for.
+#[derive(Debug)]
+pub(crate) struct Born {
+    pub(crate) pid: Pid,
+    pub(crate) handle: OwnedFd,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(crate) enum Stillborn {
+    Folder(io::Error),
+    Exec(io::Error),
+    System(io::Error),
+}
+
+/// Has `order` carried out by the spawning thread. `wrap` is called there with the newborn, so that no moment passes in
+/// which nobody is answerable for it: if the asker is gone, what `wrap` made is dropped.
+pub(crate) async fn start<T: Send + 'static>(
+    order: Order,
+    wrap: impl FnOnce(Born) -> T + Send + 'static,
+) -> Result<T, Stillborn> {
+    let (reply, answer) = oneshot::channel();
+    let job: Job = Box::new(move |nursery| {
+        let born = nursery.bear(&order).map(wrap);
+        // their ends of the pipes: the program alone decides when an output is over
+        drop(order);
+        let _ = reply.send(born);
+    });
+    let thread = thread().map_err(Stillborn::System)?;
+    thread.jobs.send(job).map_err(|_| Stillborn::System(gone()))?;
+    answer.await.map_err(|_| Stillborn::System(gone()))?
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the spawning thread is gone")
+}
+
+/// Becomes readable when the process has ended.
+pub(crate) fn watch(handle: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: the descriptor is owned by the `Arc` that is moved in and cannot be taken out of while it is registered: it
+    // stays open, and stays the same, for as long as the registration lives.
+    unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// The number of the spawning thread: direct children hang on it, adopted ones on another. None: it never ran.
+pub(crate) fn thread_id() -> Option<Pid> {
+    THREAD.get()?.as_ref().ok()?.id
+}
+
+type Job = Box<dyn FnOnce(&mut Nursery) + Send>;
+
+struct Thread {
+    jobs: mpsc::Sender<Job>,
+    id: Option<Pid>,
+}
+
+static THREAD: OnceLock<Result<Thread, io::ErrorKind>> = OnceLock::new();
+
+/// Starts the thread at the first child; it ends with the process, because `THREAD` keeps its sender.
+fn thread() -> io::Result<&'static Thread> {
+    THREAD
+        .get_or_init(|| {
+            // without it, survivors go to init and are found by their mark only
+            let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+            let (jobs, orders) = mpsc::channel::<Job>();
+            let (tell, told) = mpsc::channel();
+            thread::Builder::new()
+                .name("longrein-spawn".to_owned())
+                .spawn(move || {
+                    let _ = tell.send(rustix::thread::gettid());
+                    let mut nursery = Nursery::new();
+                    for job in orders {
+                        job(&mut nursery);
+                    }
+                })
+                .map_err(|error| error.kind())?;
+            Ok(Thread { jobs, id: told.recv().ok() })
+        })
+        .as_ref()
+        .map_err(|kind| io::Error::from(*kind))
+}
+
+/// What the thread owns: a stack that one child at a time runs on until it is the program.
+struct Nursery {
+    stack: Vec<u128>,
+}
+
+/// The child calls a dozen small functions; glibc takes 32 KiB for the same.
+const STACK_BYTES: usize = 64 * 1024;
+
+impl Nursery {
+    fn new() -> Self {
+        // SAFETY: an all-zero sigset_t is a valid value, sigfillset makes it a full one, and pthread_sigmask only reads it.
+        unsafe {
+            let mut every: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut every);
+            // the child shares our memory until exec: no handler of ours may run in it
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every, ptr::null_mut());
+        }
+        Self { stack: vec![0; STACK_BYTES / size_of::<u128>()] }
+    }
+
+    fn bear(&mut self, order: &Order) -> Result<Born, Stillborn> {
+        let programs = pointers(&order.programs);
+        let argv = pointers(&order.argv);
+        let env = pointers(&order.env);
+        let launch = Launch {
+            programs: programs.as_ptr(),
+            argv: argv.as_ptr(),
+            env: env.as_ptr(),
+            cwd: order.cwd.as_ptr(),
+            stdio: [order.stdio[0].as_raw_fd(), order.stdio[1].as_raw_fd(), order.stdio[2].as_raw_fd()],
+            parent: rustix::process::getpid().as_raw_nonzero().get(),
+            failed_in: AtomicI32::new(NOWHERE),
+            errno: AtomicI32::new(0),
+        };
+        let mut handle: c_int = -1;
+        // SAFETY: the stack is ours, aligned to 16 and grows down from its end; no other child uses it, because
+        // CLONE_VFORK holds this thread here until the child has execed or exited. For the same reason `launch` and the
+        // strings behind it outlive the child's use of them. `into_program` makes only async-signal-safe calls.
+        let pid = unsafe {
+            libc::clone(
+                into_program,
+                self.stack.as_mut_ptr_range().end.cast::<c_void>(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+                (&raw const launch).cast_mut().cast::<c_void>(),
+                &raw mut handle,
+            )
+        };
+        if pid < 0 {
+            return Err(Stillborn::System(io::Error::last_os_error()));
+        }
+        // SAFETY: clone succeeded with CLONE_PIDFD, so `handle` is a new descriptor that nobody else owns.
+        let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+        let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
+        let failed_in = launch.failed_in.load(Ordering::Acquire);
+        if failed_in == NOWHERE {
+            return Ok(Born { pid, handle });
+        }
+        // it has exited: CLONE_VFORK returned
+        let _ = rustix::process::waitid(
+            rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&handle)),
+            rustix::process::WaitIdOptions::EXITED,
+        );
+        let error = io::Error::from_raw_os_error(launch.errno.load(Ordering::Acquire));
+        Err(match failed_in {
+            IN_FOLDER => Stillborn::Folder(error),
+            IN_EXEC => Stillborn::Exec(error),
+            _ => Stillborn::System(error),
+        })
+    }
+}
+
+/// A list of C strings as exec wants it: pointers, the last one null.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// What the child reads and reports through, in the memory it shares with us.
+struct Launch {
+    programs: *const *const c_char,
+    argv: *const *const c_char,
+    env: *const *const c_char,
+    cwd: *const c_char,
+    stdio: [c_int; 3],
+    parent: libc::pid_t,
+    failed_in: AtomicI32,
+    errno: AtomicI32,
+}
+
+const NOWHERE: i32 = 0;
+const IN_SETUP: i32 = 1;
+const IN_FOLDER: i32 = 2;
+const IN_EXEC: i32 = 3;
+
+/// Signals have numbers from 1 to 64 on Linux.
+const LAST_SIGNAL: c_int = 64;
+
+/// The size of the kernel's set of 64 signals.
+const SIGSET_BYTES: usize = 8;
+
+/// The first and only function the child runs: puts its house in order and becomes the program.
+extern "C" fn into_program(launch: *mut c_void) -> c_int {
+    // SAFETY: `bear` passes a pointer to a `Launch` that it keeps alive and only reads until we have execed or exited;
+    // the arrays in it end with null. Every call below is async-signal-safe, touches no lock and no heap. Handlers and
+    // descriptors are the child's own copies (no CLONE_SIGHAND, no CLONE_FILES).
+    unsafe {
+        let launch = &*launch.cast::<Launch>();
+        // ignored signals would stay ignored after exec: Rust ignores SIGPIPE. All zeroes is "default, no flags" in every
+        // layout of the kernel's struct; glibc's own function would refuse the signals it keeps for itself
+        let default = [0_u64; 8];
+        for signal in 1..=LAST_SIGNAL {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<c_void>(), SIGSET_BYTES);
+        }
+        if libc::setsid() < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0 {
+            give_up(launch, IN_SETUP);
+        }
+        if libc::getppid() != launch.parent {
+            // it died before the signal was asked for
+            libc::_exit(127);
+        }
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        for (target, source) in (0..).zip(launch.stdio) {
+            if libc::dup2(source, target) < 0 {
+                give_up(launch, IN_SETUP);
+            }
+        }
+        // before Linux 5.9 this fails and close-on-exec, which everything of Rust has, must do
+        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+        if libc::chdir(launch.cwd) < 0 {
+            give_up(launch, IN_FOLDER);
+        }
+        let mut unblocked: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut unblocked);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const unblocked, ptr::null_mut());
+        let mut forbidden = false;
+        let mut program = launch.programs;
+        while !(*program).is_null() {
+            libc::execve(*program, launch.argv, launch.env);
+            match *libc::__errno_location() {
+                libc::ENOENT | libc::ENOTDIR => {}
+                libc::EACCES => forbidden = true,
+                _ => give_up(launch, IN_EXEC),
+            }
+            program = program.add(1);
+        }
+        *libc::__errno_location() = if forbidden { libc::EACCES } else { libc::ENOENT };
+        give_up(launch, IN_EXEC)
+    }
+}
+
+/// Tells the parent where and why, and ends the child.
+fn give_up(launch: &Launch, place: i32) -> ! {
+    // SAFETY: errno is this thread's own; _exit runs no handlers and does not return.
+    unsafe {
+        launch.errno.store(*libc::__errno_location(), Ordering::Release);
+        launch.failed_in.store(place, Ordering::Release);
+        libc::_exit(127)
+    }
+}

@@ -1,0 +1,293 @@
+//! Runs one command to its end: feeds it, listens to it, watches the clock, and buries it.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::capture::{Capture, Room};
+use crate::nursery::{self, Order, Stillborn};
+use crate::spec::{Ended, How, INSIDE, Keep, Spec, StartError, Stderr};
+use crate::tree::{Exit, GONE_WITHIN, Tree};
+
+/// How many commands run at once in this process; more wait for a place. A model that asks for thousands gets them all, so
+/// many at a time.
+pub const ALIVE_MAX: usize = 64;
+
+/// From SIGTERM to SIGKILL when the time is up.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How long outputs that others still hold open are listened to after the program has ended.
+pub const DRAIN: Duration = Duration::from_millis(200);
+
+/// A timer cannot lie further ahead; nobody waits longer.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+const READ_BYTES: usize = 16 * 1024;
+
+/// One for each command alive; held until the last of its processes is gone.
+pub(crate) static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
+
+/// Runs a command. When this returns, nothing of it is running any more. Dropping the future ends its processes at once.
+/// Needs a tokio runtime with I/O and time.
+pub async fn run(spec: Spec) -> Result<Ended, StartError> {
+    let place = PLACES.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
+    let (order, pipes) = prepare(&spec)?;
+    let marker = spec.marker.to_string();
+    let tree = nursery::start(order, move |born| Tree::new(born, marker, place))
+        .await
+        .map_err(|stillborn| explain(stillborn, &spec))?;
+    let began = Instant::now();
+    let Ok(exit) = nursery::watch(tree.handle()) else {
+        return Ok(unwatched(tree, began).await);
+    };
+    let mut watch = Watch {
+        exit,
+        stdin: pipes.stdin.zip(Some(spec.stdin)).map(|(pipe, bytes)| Feed { pipe, bytes, written: 0 }),
+        stdout: Listen::new(pipes.stdout, spec.stdout),
+        stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
+        alarm: Box::pin(sleep_until(began + spec.timeout.min(TIMEOUT_MAX))),
+        phase: Phase::Running,
+    };
+    let cause = watch.until_over(&tree).await;
+    if watch.phase != Phase::Ended {
+        tree.kill();
+        // not forever: a process stuck in the kernel ignores even this
+        let _ = tokio::time::timeout(GONE_WITHIN, watch.exit.readable()).await;
+    }
+    drop(watch.stdin.take());
+    let (exit, strays) = tree.bury().await;
+    let how = match (cause, exit) {
+        (Cause::OutOfTime, _) => How::TimedOut,
+        (Cause::TooLoud, _) => How::Cut,
+        (Cause::Itself, Exit::Status(status)) => How::Exited(status),
+        (Cause::Itself, Exit::Signal(signal)) => How::Signalled(signal),
+    };
+    Ok(Ended {
+        how,
+        stdout: watch.stdout.finish(),
+        stderr: watch.stderr.map(Listen::finish).unwrap_or_default(),
+        took: began.elapsed(),
+        strays,
+    })
+}
+
+/// The program runs but its end cannot be waited for: ended again, and never called "not started", because it was.
+async fn unwatched(tree: Tree, began: Instant) -> Ended {
+    tree.kill();
+    let (_, strays) = tree.bury().await;
+    let how = How::Signalled(libc::SIGKILL);
+    Ended { how, stdout: Vec::new(), stderr: Vec::new(), took: began.elapsed(), strays }
+}
+
+/// Why we stopped watching.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    Itself,
+    OutOfTime,
+    TooLoud,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// SIGTERM was sent.
+    Terminating,
+    /// The program has ended; its outputs may still be open.
+    Ended,
+}
+
+struct Watch {
+    exit: AsyncFd<std::sync::Arc<OwnedFd>>,
+    stdin: Option<Feed>,
+    stdout: Listen,
+    stderr: Option<Listen>,
+    alarm: Pin<Box<Sleep>>,
+    phase: Phase,
+}
+
+impl Watch {
+    async fn until_over(&mut self, tree: &Tree) -> Cause {
+        let mut cause = Cause::Itself;
+        loop {
+            let stderr_open = self.stderr.as_ref().is_some_and(Listen::is_open);
+            if self.phase == Phase::Ended && !self.stdout.is_open() && !stderr_open {
+                return cause;
+            }
+            tokio::select! {
+                biased;
+                () = self.alarm.as_mut() => match self.phase {
+                    Phase::Running => {
+                        cause = Cause::OutOfTime;
+                        tree.terminate();
+                        self.phase = Phase::Terminating;
+                        self.alarm.as_mut().reset(Instant::now() + GRACE);
+                    }
+                    Phase::Terminating | Phase::Ended => return cause,
+                },
+                _ = self.exit.readable(), if self.phase != Phase::Ended => {
+                    self.phase = Phase::Ended;
+                    self.alarm.as_mut().reset(Instant::now() + DRAIN);
+                }
+                room = self.stdout.more(), if self.stdout.is_open() => match room {
+                    Room::Left => {}
+                    Room::Exceeded => return Cause::TooLoud,
+                },
+                room = more(&mut self.stderr), if stderr_open => match room {
+                    Room::Left => {}
+                    Room::Exceeded => return Cause::TooLoud,
+                },
+                () = feed(&mut self.stdin), if self.stdin.is_some() => self.stdin = None,
+            }
+        }
+    }
+}
+
+async fn more(listen: &mut Option<Listen>) -> Room {
+    match listen {
+        Some(listen) => listen.more().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Bytes on their way to a program that may never read them.
+struct Feed {
+    pipe: Sender,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+/// Returns when all is written, or nobody reads any more: that is the program's business.
+async fn feed(feed: &mut Option<Feed>) {
+    let Some(Feed { pipe, bytes, written }) = feed else { return std::future::pending().await };
+    while *written < bytes.len() {
+        match pipe.write(&bytes[*written..]).await {
+            Ok(0) | Err(_) => return,
+            Ok(more) => *written += more,
+        }
+    }
+}
+
+/// One output and what is kept of it.
+struct Listen {
+    /// None: closed by all who held it.
+    pipe: Option<Receiver>,
+    capture: Capture,
+    buffer: Vec<u8>,
+}
+
+impl Listen {
+    fn new(pipe: Receiver, keep: Keep) -> Self {
+        Self { pipe: Some(pipe), capture: Capture::new(keep), buffer: Vec::new() }
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    async fn more(&mut self) -> Room {
+        let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
+        self.buffer.clear();
+        self.buffer.reserve(READ_BYTES);
+        match pipe.read_buf(&mut self.buffer).await {
+            Ok(0) | Err(_) => {
+                self.pipe = None;
+                Room::Left
+            }
+            Ok(_) => self.capture.push(&self.buffer),
+        }
+    }
+
+    fn finish(self) -> Vec<u8> {
+        self.capture.finish()
+    }
+}
+
+/// Our ends of the pipes.
+struct Pipes {
+    stdin: Option<Sender>,
+    stdout: Receiver,
+    stderr: Option<(Receiver, Keep)>,
+}
+
+fn prepare(spec: &Spec) -> Result<(Order, Pipes), StartError> {
+    let program = spec.argv.first().filter(|program| !program.is_empty()).ok_or(StartError::Empty)?;
+    let text = |text: &str, what| CString::new(text).map_err(|_| StartError::Nul { what });
+    let programs =
+        candidates(program, &spec.env).iter().map(|path| text(path, "the command")).collect::<Result<_, _>>()?;
+    let argv = spec.argv.iter().map(|word| text(word, "the command")).collect::<Result<_, _>>()?;
+    let env = spec
+        .env
+        .iter()
+        .filter(|(name, _)| name != INSIDE)
+        .map(|(name, value)| text(&format!("{name}={value}"), "the environment"))
+        .chain([text(&format!("{INSIDE}={}", spec.marker), "the marker")])
+        .collect::<Result<_, _>>()?;
+    let cwd =
+        CString::new(spec.cwd.as_os_str().as_encoded_bytes()).map_err(|_| StartError::Nul { what: "the folder" })?;
+    let (stdio, pipes) = connect(spec).map_err(StartError::System)?;
+    Ok((Order { programs, argv, env, cwd, stdio }, pipes))
+}
+
+/// Where a program may lie.
+fn candidates(program: &str, env: &[(String, String)]) -> Vec<String> {
+    if program.contains('/') {
+        return vec![program.to_owned()];
+    }
+    let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
+    path.split(':')
+        .filter(|_| !path.is_empty())
+        .map(|folder| if folder.is_empty() { format!("./{program}") } else { format!("{folder}/{program}") })
+        .collect()
+}
+
+fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
+    let (their_stdin, stdin) = if spec.stdin.is_empty() {
+        (File::open("/dev/null")?.into(), None)
+    } else {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        (read, Some(Sender::from_owned_fd(write)?))
+    };
+    let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, their_stderr) = match spec.stderr {
+        Stderr::WithStdout => (None, their_stdout.try_clone()?),
+        Stderr::Apart(keep) => {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            (Some((Receiver::from_owned_fd(read)?, keep)), write)
+        }
+    };
+    let pipes = Pipes { stdin, stdout: Receiver::from_owned_fd(stdout)?, stderr };
+    Ok(([above_two(their_stdin)?, above_two(their_stdout)?, above_two(their_stderr)?], pipes))
+}
+
+/// In a process whose own 0, 1 or 2 is closed, a pipe may get that number and be overwritten on its way to its place.
+fn above_two(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 { Ok(fd) } else { Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?) }
+}
+
+fn explain(stillborn: Stillborn, spec: &Spec) -> StartError {
+    let program = spec.argv.first().cloned().unwrap_or_default();
+    match stillborn {
+        Stillborn::Folder(source) => StartError::Folder { folder: spec.cwd.clone(), source },
+        Stillborn::System(error) => StartError::System(error),
+        Stillborn::Exec(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => {
+                let exists = candidates(&program, &spec.env).iter().any(|path| spec.cwd.join(path).is_file());
+                if exists { StartError::NoInterpreter { program } } else { StartError::NotFound { program } }
+            }
+            Some(libc::EACCES | libc::EPERM) => StartError::NotExecutable { program },
+            Some(libc::ENOEXEC) => StartError::BadFormat { program },
+            Some(libc::E2BIG) => StartError::TooLarge,
+            Some(_) | None => StartError::System(error),
+        },
+    }
+}

@@ -1,0 +1,242 @@
+//! A running command as one thing: the program, its group, and whatever it set loose. Dropping a [`Tree`] ends it all.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getpid, getsid, kill_process_group};
+use tokio::sync::{SemaphorePermit, oneshot};
+
+use crate::nursery::{self, Born};
+use crate::process::{self, Mark, Seen, State};
+use crate::spec::Strays;
+use crate::supervise::{ALIVE_MAX, PLACES};
+
+/// How long ended processes may take to be gone. SIGKILL takes well under a millisecond, except in a stuck kernel.
+pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Answerable for one command from birth until nothing of it is left.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    remains: Option<Remains>,
+}
+
+/// What identifies a command's processes, and its place among those alive.
+#[derive(Debug)]
+struct Remains {
+    /// The program: leader of its session and group. Its number is not given to another while it is not collected.
+    leader: Pid,
+    handle: Arc<OwnedFd>,
+    marker: String,
+    _place: SemaphorePermit<'static>,
+}
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Status(i32),
+    Signal(i32),
+}
+
+impl Tree {
+    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>) -> Self {
+        Self { remains: Some(Remains { leader: born.pid, handle: Arc::new(born.handle), marker, _place: place }) }
+    }
+
+    /// Becomes readable when the program has ended.
+    pub(crate) fn handle(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.remains().handle)
+    }
+
+    /// Asks the whole group to end.
+    pub(crate) fn terminate(&self) {
+        let _ = kill_process_group(self.remains().leader, Signal::TERM);
+    }
+
+    /// Ends the whole tree at once, those who left the group too.
+    pub(crate) fn kill(&self) {
+        self.remains().kill();
+    }
+
+    /// To be called when the program has ended: ends what it left behind and waits until it is gone.
+    pub(crate) async fn bury(mut self) -> (Exit, Strays) {
+        let remains = self.remains.take().expect("present until buried or dropped");
+        let Some(exit) = remains.collect_leader() else {
+            // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
+            return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
+        };
+        if adopted().is_empty() {
+            return (exit, Strays::None);
+        }
+        let (done, strays) = oneshot::channel();
+        undertaker(move || {
+            let _ = done.send(remains.sweep());
+        });
+        (exit, strays.await.unwrap_or(Strays::None))
+    }
+
+    fn remains(&self) -> &Remains {
+        self.remains.as_ref().expect("present until buried or dropped")
+    }
+}
+
+impl Drop for Tree {
+    /// Needs no runtime: the signals are sent here, the waiting is done by a thread.
+    fn drop(&mut self) {
+        if let Some(remains) = self.remains.take() {
+            remains.kill();
+            undertaker(move || {
+                if process::wait_until_ended(&remains.handle, Instant::now() + GONE_WITHIN) {
+                    remains.collect_leader();
+                }
+                remains.sweep();
+            });
+        }
+    }
+}
+
+impl Remains {
+    fn kill(&self) {
+        // seen before the first signal: afterwards the lines of descent are broken
+        let loose = descendants(self.leader);
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        for seen in loose.iter().chain(adopted().iter().filter(|seen| self.owns(seen))) {
+            process::kill(seen);
+        }
+    }
+
+    /// Ends the rest of the group while the leader, already ended, still keeps the group's number; then lets go of it.
+    /// None: it has not ended.
+    fn collect_leader(&self) -> Option<Exit> {
+        let _ = kill_process_group(self.leader, Signal::KILL);
+        let status = process::collect(&self.handle)?;
+        let killed = || Exit::Signal(status.terminating_signal().unwrap_or(Signal::KILL.as_raw()));
+        Some(status.exit_status().map_or_else(killed, Exit::Status))
+    }
+
+    /// Ends every process that this command left and waits for it. When its parents are gone each of them is a child of
+    /// ours, so our own children are all that needs to be looked at, again and again until none of them belongs here.
+    fn sweep(&self) -> Strays {
+        let by = Instant::now() + GONE_WITHIN;
+        let mut ended = HashSet::new();
+        loop {
+            let adopted = adopted();
+            collect_strangers(&adopted);
+            let ours: Vec<Seen> = adopted.into_iter().filter(|seen| self.owns(seen)).collect();
+            if ours.is_empty() {
+                return if ended.is_empty() { Strays::None } else { Strays::Ended(ended.len()) };
+            }
+            let handles: Vec<(Seen, OwnedFd)> =
+                ours.iter().filter_map(|seen| Some((*seen, process::kill(seen)?))).collect();
+            for (seen, handle) in &handles {
+                if !process::wait_until_ended(handle, by) {
+                    return Strays::Left(ours.len());
+                }
+                process::collect(handle);
+                ended.insert((seen.pid, seen.start));
+            }
+            if Instant::now() >= by {
+                return Strays::Left(ours.len());
+            }
+        }
+    }
+
+    fn owns(&self, seen: &Seen) -> bool {
+        match process::mark(seen.pid) {
+            Mark::Inside(marker) => marker == self.marker,
+            // a zombie has no environment any more, and a program may wipe its own or write its title over it; the session
+            // stays. Who left that too is some command's orphan, and ours if no other command runs
+            Mark::Absent | Mark::Unreadable => {
+                seen.session == self.leader.as_raw_nonzero().get()
+                    || (is_last() && Some(seen.session) != our_session() && process::is_started_by_us(seen.pid))
+            }
+        }
+    }
+}
+
+/// Whether one command alone is left.
+fn is_last() -> bool {
+    PLACES.available_permits() + 1 == ALIVE_MAX
+}
+
+fn our_session() -> Option<i32> {
+    getsid(None).map(|pid| pid.as_raw_nonzero().get()).ok()
+}
+
+/// Runs blocking work apart from everything else; in place if no thread can be had.
+fn undertaker(work: impl FnOnce() + Send + 'static) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let theirs = Arc::clone(&work);
+    let take = |slot: &Mutex<Option<_>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let spawned = thread::Builder::new().name("longrein-bury".to_owned()).spawn(move || {
+        if let Some(work) = take(&theirs) {
+            work();
+        }
+    });
+    if spawned.is_err()
+        && let Some(work) = work.lock().unwrap_or_else(PoisonError::into_inner).take()
+    {
+        work();
+    }
+}
+
+/// Our children that we did not start as commands: orphans of commands, and children of the program we are part of. The
+/// kernel hands orphans to the first living thread, never to the one that spawns while another lives.
+fn adopted() -> Vec<Seen> {
+    let me = getpid();
+    let spawner = nursery::thread_id();
+    // the first thread is the usual and only place: one small file
+    let pids = match process::children_of(me, me) {
+        Some(of_first) if process::look(me).is_some_and(|seen| seen.state == State::Alive) => of_first,
+        Some(_) => process::threads_of(me)
+            .into_iter()
+            .filter(|thread| Some(*thread) != spawner)
+            .filter_map(|thread| process::children_of(me, thread))
+            .flatten()
+            .collect(),
+        None => process::all().unwrap_or_default(),
+    };
+    pids.into_iter().filter_map(process::look).collect()
+}
+
+/// Everything that descends from `root`, as far as parents are alive.
+fn descendants(root: Pid) -> Vec<Seen> {
+    let mut found = Vec::new();
+    let mut open = vec![root];
+    let mut known = HashSet::from([root]);
+    while let Some(pid) = open.pop() {
+        for child in
+            process::threads_of(pid).into_iter().filter_map(|thread| process::children_of(pid, thread)).flatten()
+        {
+            if known.insert(child) {
+                open.push(child);
+                found.extend(process::look(child));
+            }
+        }
+    }
+    found
+}
+
+/// How long an ended orphan of unknown origin is left alone: whoever started it would have asked by then.
+const STRANGER_AFTER: Duration = Duration::from_secs(5);
+
+/// Orphans that ended with a session of their own before anyone saw their mark cannot be told from children of the
+/// program we are part of. They are collected once they have been dead for a while, so that none stays for ever.
+fn collect_strangers(adopted: &[Seen]) {
+    static SEEN: Mutex<Option<HashMap<(Pid, u64), Instant>>> = Mutex::new(None);
+    let our_session = our_session();
+    let zombies: Vec<&Seen> =
+        adopted.iter().filter(|seen| seen.state == State::Zombie && Some(seen.session) != our_session).collect();
+    let mut seen_dead = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let since = seen_dead.get_or_insert_default();
+    since.retain(|(pid, start), _| zombies.iter().any(|seen| seen.pid == *pid && seen.start == *start));
+    for seen in zombies {
+        if since.entry((seen.pid, seen.start)).or_insert_with(Instant::now).elapsed() > STRANGER_AFTER
+            && let Ok(handle) = rustix::process::pidfd_open(seen.pid, rustix::process::PidfdFlags::empty())
+        {
+            process::collect(&handle);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! From the end of a program to the outcome its class of tool may have (`semantics.md` D4). Pure.
+
+use std::time::Duration;
+
+use longrein_core::ids::Digest;
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
+use longrein_core::payload::{Content, Payload, head_and_tail, place};
+use longrein_core::task::{EffectClass, ToolSpec};
+use longrein_ports::{Probed, Ran};
+use longrein_sandbox::{Ended, How, StartError};
+use serde_json::Value;
+
+use crate::output::{Printed, readable};
+use crate::secrets::Secrets;
+
+/// How much of a program's complaints the model is shown.
+const STDERR_SHOWN_MAX_BYTES: usize = 2 * 1024;
+
+/// How long the parts of a tool's own error may be.
+const MESSAGE_MAX_BYTES: usize = 4 * 1024;
+const WORD_MAX_BYTES: usize = 64;
+
+/// The class of a structured error that brings none.
+const TOOL_ERROR: &str = "tool_error";
+
+/// The outcome of a run that was tried.
+pub(crate) fn outcome(spec: &ToolSpec, ended: Result<&Ended, &StartError>, secrets: &Secrets) -> Ran {
+    let mut blobs = Blobs::default();
+    let outcome = match ended {
+        Err(error) => not_started(spec, error),
+        Ok(ended) => {
+            let printed = Printed::read(&ended.stdout, secrets);
+            match spec.effect {
+                EffectClass::Read => read(spec, ended, printed, secrets, &mut blobs),
+                EffectClass::Workspace => workspace(spec, ended, printed, secrets, &mut blobs),
+                EffectClass::External => external(spec, ended, printed, secrets, &mut blobs),
+            }
+        }
+    };
+    Ran { outcome, blobs: blobs.0 }
+}
+
+/// Nothing of it ran: for an external tool that is certainty, the only one we can give by ourselves.
+fn not_started(spec: &ToolSpec, error: &StartError) -> Outcome {
+    let message = format!("{} could not be started: {error}. Nothing was done.", spec.name);
+    let hint = match error {
+        StartError::TooLarge => "Send less in one call.",
+        StartError::System(_) => "Try again later.",
+        StartError::Empty
+        | StartError::NotFound { .. }
+        | StartError::NoInterpreter { .. }
+        | StartError::NotExecutable { .. }
+        | StartError::BadFormat { .. }
+        | StartError::Nul { .. }
+        | StartError::Folder { .. } => "Calling it again will not help; do without it and say so.",
+    };
+    let error = ToolError::new(class::UNAVAILABLE, message).hint(hint);
+    match spec.effect {
+        EffectClass::Read | EffectClass::Workspace => Outcome::Error(error),
+        EffectClass::External => Outcome::NotDone(error),
+    }
+}
+
+fn read(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blobs: &mut Blobs) -> Outcome {
+    if let How::Exited(_) = ended.how
+        && let Some(error) = structured(&printed, blobs)
+    {
+        return Outcome::Error(error);
+    }
+    let name = &spec.name;
+    match ended.how {
+        How::Exited(0) => Outcome::Done(blobs.keep(printed.payload)),
+        How::Exited(_) | How::Signalled(_) => {
+            Outcome::Error(failed(class::EXIT, spec, ended, secrets).with_output(printed, blobs))
+        }
+        How::TimedOut => Outcome::Error(
+            ToolError::new(
+                class::TIMEOUT,
+                format!("{name} was ended after {}.{}", span(spec.timeout), tail(ended, secrets)),
+            )
+            .hint("Ask for less, or do without it.")
+            .with_output(printed, blobs),
+        ),
+        How::Cut => Outcome::Error(
+            ToolError::new(
+                class::OUTPUT_TOO_LARGE,
+                format!("{name} printed more than {} bytes and was ended.", ended.stdout.len()),
+            )
+            .hint("Ask for less: a narrower query, fewer lines.")
+            .with_output(printed, blobs),
+        ),
+    }
+}
+
+fn workspace(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blobs: &mut Blobs) -> Outcome {
+    if let How::Exited(_) = ended.how
+        && let Some(error) = structured(&printed, blobs)
+    {
+        return Outcome::Error(error);
+    }
+    match ended.how {
+        How::Exited(0) => Outcome::Done(blobs.keep(printed.payload)),
+        How::Exited(_) => Outcome::Error(failed(class::EXIT, spec, ended, secrets).with_output(printed, blobs)),
+        How::Signalled(_) | How::TimedOut | How::Cut => Outcome::Error(
+            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets)
+                .hint("It may have changed files before it ended. Look at them before going on.")
+                .with_output(printed, blobs),
+        ),
+    }
+}
+
+fn external(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blobs: &mut Blobs) -> Outcome {
+    let unknown_hint = "It may have happened. Do not repeat it before that is known.";
+    let denies_effect = printed.member("took_effect") == Some(&Value::Bool(false));
+    match ended.how {
+        How::Exited(_) if denies_effect => {
+            let error = structured(&printed, blobs).unwrap_or_else(|| {
+                let reason = printed.member("message").and_then(Value::as_str).unwrap_or("it gives no reason");
+                let message = format!("{} says that nothing happened: {}", spec.name, clip(reason, MESSAGE_MAX_BYTES));
+                ToolError::new(class::EXIT, message).with_output(printed, blobs)
+            });
+            Outcome::NotDone(error)
+        }
+        How::Exited(status) => match structured(&printed, blobs) {
+            None if status == 0 => Outcome::Done(blobs.keep(printed.payload)),
+            None => Outcome::Unknown(
+                failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(unknown_hint).with_output(printed, blobs),
+            ),
+            Some(told) => {
+                let message = format!("{} failed ({}): {}", spec.name, told.class, told.message);
+                let hint =
+                    told.hint.as_deref().map_or(unknown_hint.to_owned(), |hint| format!("{hint} {unknown_hint}"));
+                Outcome::Unknown(ToolError {
+                    class: class::UNKNOWN_OUTCOME.to_owned(),
+                    message,
+                    hint: Some(hint),
+                    ..told
+                })
+            }
+        },
+        How::Signalled(_) | How::TimedOut | How::Cut => Outcome::Unknown(
+            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(unknown_hint).with_output(printed, blobs),
+        ),
+    }
+}
+
+/// What a reconcile command said.
+pub(crate) fn answer(spec: &ToolSpec, ended: Result<&Ended, &StartError>, secrets: &Secrets) -> Probed {
+    let mut blobs = Blobs::default();
+    let no = |why: String| ProbeAnswer::NoAnswer(format!("reconcile of {}: {why}", spec.name));
+    let answer = match ended {
+        Err(error) => no(format!("could not be started: {error}")),
+        Ok(Ended { how: How::Exited(0), stdout, .. }) => {
+            let printed = Printed::read(stdout, secrets);
+            match printed.member("took_effect") {
+                Some(Value::Bool(true)) => {
+                    let result = printed.member("result").unwrap_or(&Value::Null);
+                    let result = Payload::of(result).expect("a JSON value always serialises");
+                    ProbeAnswer::TookEffect(blobs.keep(result))
+                }
+                Some(Value::Bool(false)) => ProbeAnswer::NoEffect,
+                Some(Value::String(word)) if word == "pending" => no("pending".to_owned()),
+                Some(_) | None => {
+                    no(format!("not understood: {}", clip(&readable(stdout, secrets), STDERR_SHOWN_MAX_BYTES)))
+                }
+            }
+        }
+        Ok(ended) => no(failed(class::EXIT, spec, ended, secrets).message),
+    };
+    Probed { answer, blobs: blobs.0 }
+}
+
+/// `{"error": {…}}` as an error of the tool's own making.
+fn structured(printed: &Printed, blobs: &mut Blobs) -> Option<ToolError> {
+    let told = printed.member("error")?.as_object()?;
+    let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let word = text("class").map(snake_case).filter(|word| !word.is_empty());
+    let message = text("message").or(text("class")).unwrap_or("The tool reports an error and says no more.");
+    let mut error = ToolError::new(word.as_deref().unwrap_or(TOOL_ERROR), clip(message, MESSAGE_MAX_BYTES));
+    error.field = text("field").map(|field| clip(field, WORD_MAX_BYTES * 4));
+    error.hint = text("hint").map(|hint| clip(hint, MESSAGE_MAX_BYTES));
+    error.retry_after_s =
+        told.get("retry_after_s").and_then(Value::as_f64).filter(|after| *after >= 0.0).map(whole_seconds);
+    let says_more = printed.json.as_ref().and_then(Value::as_object).is_some_and(|object| object.len() > 1);
+    if says_more {
+        error.data = Some(blobs.keep(printed.payload.clone()));
+    }
+    Some(error)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and a float saturates")]
+fn whole_seconds(seconds: f64) -> u64 {
+    seconds.ceil() as u64
+}
+
+fn snake_case(word: &str) -> String {
+    let word: String = word
+        .chars()
+        .take(WORD_MAX_BYTES)
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect();
+    word.trim_matches('_').to_owned()
+}
+
+/// How it ended, in one sentence, and what it complained of.
+fn failed(class: &str, spec: &ToolSpec, ended: &Ended, secrets: &Secrets) -> ToolError {
+    let how = match ended.how {
+        How::Exited(status) => format!("ended with status {status}"),
+        How::Signalled(signal) => format!("was ended by signal {signal}{}", signal_name(signal)),
+        How::TimedOut => format!("was ended after {}", span(spec.timeout)),
+        How::Cut => format!("printed more than {} bytes and was ended", ended.stdout.len()),
+    };
+    ToolError::new(class, format!("{} {how}.{}", spec.name, tail(ended, secrets)))
+}
+
+/// The end of what it complained of: the cause stands last.
+fn tail(ended: &Ended, secrets: &Secrets) -> String {
+    let text = readable(&ended.stderr, secrets);
+    let text = text.trim();
+    if text.is_empty() {
+        return String::new();
+    }
+    let mut start = text.len().saturating_sub(STDERR_SHOWN_MAX_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    format!(" Its last words: {}{}", if start > 0 { "…" } else { "" }, &text[start..])
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (illegal instruction)",
+        6 => " (aborted)",
+        9 => " (killed, perhaps for want of memory)",
+        11 => " (segmentation fault)",
+        15 => " (terminated)",
+        _ => "",
+    }
+}
+
+fn span(span: Duration) -> String {
+    format!("{span:?}")
+}
+
+fn clip(text: &str, max_bytes: usize) -> String {
+    head_and_tail(text, max_bytes)
+}
+
+/// Large payloads to be stored beside what refers to them.
+#[derive(Debug, Default)]
+pub(crate) struct Blobs(pub(crate) Vec<(Digest, Payload)>);
+
+impl Blobs {
+    pub(crate) fn keep(&mut self, payload: Payload) -> Content {
+        let (content, blob) = place(payload);
+        self.0.extend(blob);
+        content
+    }
+}
+
+trait WithOutput {
+    /// With what it printed as data, unless that is nothing.
+    fn with_output(self, printed: Printed, blobs: &mut Blobs) -> Self;
+}
+
+impl WithOutput for ToolError {
+    fn with_output(mut self, printed: Printed, blobs: &mut Blobs) -> Self {
+        if printed.payload.as_str() != "\"\"" {
+            self.data = Some(blobs.keep(printed.payload));
+        }
+        self
+    }
+}

@@ -1,0 +1,103 @@
+//! What a tool's program finds in its environment: a fixed, small set, and what its task says. Nothing is inherited.
+
+use std::collections::BTreeMap;
+
+use longrein_core::task::ToolSpec;
+
+use crate::error::ToolsError;
+use crate::secrets::Secrets;
+
+/// Passed on from the operator's environment, with what stands in where it has none.
+const PASSED_ON: [(&str, &str); 3] = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C.UTF-8")];
+
+/// Nobody sits at a tool: programs that would ask, page or edit must fail or go on. An editor that *succeeds* would let
+/// git go on with a text nobody wrote, so it fails.
+const HYGIENE: [(&str, &str); 10] = [
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_SEQUENCE_EDITOR", "false"),
+    ("GIT_PAGER", "cat"),
+    ("EDITOR", "false"),
+    ("VISUAL", "false"),
+    ("PAGER", "cat"),
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+];
+
+/// What every command gets.
+pub(crate) fn base(operator: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let passed = PASSED_ON.iter().map(|(name, absent)| {
+        (*name, operator.get(*name).filter(|value| !value.is_empty()).map_or(*absent, String::as_str))
+    });
+    HYGIENE.into_iter().chain(passed).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// What one tool gets. Secrets it names become known to `secrets`.
+pub(crate) fn of_tool(
+    spec: &ToolSpec,
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<BTreeMap<String, String>, ToolsError> {
+    let mut env = base(operator);
+    for entry in &spec.env {
+        let malformed = || ToolsError::Environment { tool: spec.name.clone(), entry: entry.clone() };
+        if entry.starts_with("${") {
+            let (value, names) = expand(entry, spec, operator, secrets)?.ok_or_else(malformed)?;
+            match names.as_slice() {
+                [name] if entry.len() == name.len() + OPEN.len() + 1 => env.insert(name.clone(), value),
+                _ => return Err(malformed()),
+            };
+        } else if let Some((name, text)) = entry.split_once('=') {
+            if !is_name(name) {
+                return Err(malformed());
+            }
+            let (value, _) = expand(text, spec, operator, secrets)?.ok_or_else(malformed)?;
+            env.insert(name.to_owned(), value);
+        } else if is_name(entry) {
+            // a plain name that is not set stays unset, as it would in the operator's own shell
+            if let Some(value) = operator.get(entry) {
+                env.insert(entry.clone(), value.clone());
+            }
+        } else {
+            return Err(malformed());
+        }
+    }
+    Ok(env)
+}
+
+const OPEN: &str = "${secret:";
+
+/// `text` with each `${secret:X}` replaced, and the names of them. None: a reference that is not closed or names nothing.
+fn expand(
+    text: &str,
+    spec: &ToolSpec,
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<Option<(String, Vec<String>)>, ToolsError> {
+    let mut out = String::new();
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(OPEN) {
+        out.push_str(&rest[..at]);
+        let Some((name, after)) = rest[at + OPEN.len()..].split_once('}') else { return Ok(None) };
+        if !is_name(name) {
+            return Ok(None);
+        }
+        let value = operator
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .ok_or_else(|| ToolsError::MissingSecret { tool: spec.name.clone(), name: name.to_owned() })?;
+        secrets.know(name, value);
+        out.push_str(value);
+        names.push(name.to_owned());
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(Some((out, names)))
+}
+
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+}

@@ -1,0 +1,112 @@
+//! The programs a task names, pinned by content: what the model may have rewritten is not run unasked.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use longrein_core::ids::Digest;
+use longrein_core::task::{CheckSpec, Task, ToolSpec};
+
+/// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands.
+/// A word counts if it names a file under the task's folder or the workspace; keys are absolute paths.
+pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
+    let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool));
+    let of_checks = task.acceptance.iter().flat_map(|check| of_check(task, check));
+    of_tools
+        .chain(of_checks)
+        .filter_map(|path| Some((path.to_str()?.to_owned(), Digest::of(&fs::read(&path).ok()?))))
+        .collect()
+}
+
+/// Files that a tool's commands may name, whether they exist or not.
+pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
+    let words = tool.command.iter().chain(&tool.reconcile).chain(&tool.declared.check);
+    named(task, &task.folder, words)
+}
+
+pub(crate) fn of_check(task: &Task, check: &CheckSpec) -> Vec<PathBuf> {
+    named(task, &task.workspace, &check.command)
+}
+
+fn named<'a>(task: &Task, base: &str, words: impl IntoIterator<Item = &'a String>) -> Vec<PathBuf> {
+    let roots = [normal(Path::new(&task.folder)), normal(Path::new(&task.workspace))];
+    words
+        .into_iter()
+        .filter(|word| !word.is_empty() && !word.contains('\0'))
+        .map(|word| normal(&Path::new(base).join(word)))
+        .filter(|path| roots.iter().any(|root| path != root && path.starts_with(root)))
+        .filter(|path| !path.is_dir())
+        .collect()
+}
+
+/// Without `.` and `..`, by the words alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => out.push(part),
+        }
+    }
+    out
+}
+
+/// A file's digest, remembered for as long as the file shows no sign of change.
+#[derive(Debug, Default)]
+pub(crate) struct Hashes {
+    known: Mutex<BTreeMap<PathBuf, (Stamp, Digest)>>,
+}
+
+/// What changes when a file does. The change time cannot be set back by a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &Metadata) -> Self {
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        }
+    }
+
+    /// Whether another write could have left the same stamp: file times move in ticks of some milliseconds.
+    fn is_fresh(&self) -> bool {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or_default());
+        SystemTime::now().duration_since(changed).map_or(true, |age| age < Duration::from_secs(2))
+    }
+}
+
+impl Hashes {
+    /// None: there is no such file, or it cannot be read.
+    pub(crate) fn of(&self, path: &Path) -> Option<Digest> {
+        let stamp = Stamp::of(&fs::metadata(path).ok()?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((seen, digest)) = known.get(path)
+            && *seen == stamp
+        {
+            return Some(digest.clone());
+        }
+        let digest = Digest::of(&fs::read(path).ok()?);
+        if stamp.is_fresh() {
+            known.remove(path);
+        } else {
+            known.insert(path.to_owned(), (stamp, digest.clone()));
+        }
+        Some(digest)
+    }
+}

@@ -1,0 +1,333 @@
+//! The tools of one run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+
+use longrein_core::action::{Attempt, Cleared};
+use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, ToolName};
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
+use longrein_core::payload::Payload;
+use longrein_core::prompt::ToolDef;
+use longrein_core::task::{Task, ToolSpec};
+use longrein_ports::{BoxFuture, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked};
+use serde_json::{Map, Value};
+
+use crate::canonical::canonical;
+use crate::error::ToolsError;
+use crate::near::nearest;
+use crate::pins::Hashes;
+use crate::schema::{Schema, Unusable};
+use crate::secrets::Secrets;
+use crate::{arguments, ending, environment, pins, request};
+
+/// More is no result but a flood.
+const STDOUT_MAX_BYTES: usize = 4 << 20;
+
+/// Head and tail of the complaints.
+const STDERR_MAX_BYTES: usize = 64 << 10;
+
+/// All tools of a task, checked and ready. Made once; every call goes through it.
+pub struct Toolbox {
+    tools: BTreeMap<ToolName, Tool>,
+    /// In the order of the task, which is the order the model sees.
+    order: Vec<ToolName>,
+    checks: BTreeMap<CheckName, Vec<Pinned>>,
+    base_env: BTreeMap<String, String>,
+    secrets: Secrets,
+    hashes: Hashes,
+}
+
+struct Tool {
+    spec: ToolSpec,
+    schema: Schema,
+    env: BTreeMap<String, String>,
+    pinned: Vec<Pinned>,
+}
+
+/// Names only: environments hold secrets.
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbox").field("tools", &self.order).field("secrets", &self.secrets).finish_non_exhaustive()
+    }
+}
+
+/// A file as it was when the run started.
+#[derive(Debug)]
+struct Pinned {
+    path: PathBuf,
+    digest: Digest,
+}
+
+impl Toolbox {
+    /// `operator` is the operator's environment: the source of what tools are passed. `secrets` are values to keep out of
+    /// results beside those that tools are given by `${secret:X}`: the keys of model providers, for example.
+    pub fn new(task: &Task, operator: &BTreeMap<String, String>, mut secrets: Secrets) -> Result<Self, ToolsError> {
+        let mut tools = BTreeMap::new();
+        let mut order = Vec::new();
+        for spec in &task.tools {
+            let tool = Tool::new(task, spec, operator, &mut secrets)?;
+            if tools.insert(spec.name.clone(), tool).is_some() {
+                return Err(ToolsError::Duplicate { tool: spec.name.clone() });
+            }
+            order.push(spec.name.clone());
+        }
+        let checks = task
+            .acceptance
+            .iter()
+            .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
+            .collect();
+        let base_env = environment::base(operator);
+        let toolbox = Self { tools, order, checks, base_env, secrets, hashes: Hashes::default() };
+        toolbox.check_names()?;
+        toolbox.check_cycles()?;
+        Ok(toolbox)
+    }
+
+    /// What the model is offered, in the order of the task.
+    pub fn definitions(&self) -> Vec<ToolDef> {
+        self.order
+            .iter()
+            .filter_map(|name| self.tools.get(name))
+            .map(|tool| ToolDef {
+                name: tool.spec.name.clone(),
+                description: tool.spec.description.clone(),
+                parameters: tool.schema.offered(),
+            })
+            .collect()
+    }
+
+    /// As [`Tools::changed`], for an acceptance command.
+    pub fn check_changed(&self, check: &CheckName) -> Option<String> {
+        self.first_changed(self.checks.get(check)?)
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    pub(crate) fn base_env(&self) -> Vec<(String, String)> {
+        self.base_env.clone().into_iter().collect()
+    }
+
+    fn check_names(&self) -> Result<(), ToolsError> {
+        for tool in self.tools.values() {
+            let named = tool.spec.depends_on.iter().map(|named| ("depends_on", named));
+            let cited = tool.schema.evidence.values().map(|named| ("evidence", named));
+            for (key, named) in named.chain(cited) {
+                if !self.tools.contains_key(named) {
+                    return Err(ToolsError::UnknownTool {
+                        tool: tool.spec.name.clone(),
+                        key,
+                        named: named.to_string(),
+                        near: self.near(named),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cycles(&self) -> Result<(), ToolsError> {
+        let mut clear = BTreeSet::new();
+        self.order.iter().try_for_each(|name| self.walk(name, &mut Vec::new(), &mut clear))
+    }
+
+    fn walk<'a>(
+        &'a self,
+        name: &'a ToolName,
+        path: &mut Vec<&'a ToolName>,
+        clear: &mut BTreeSet<&'a ToolName>,
+    ) -> Result<(), ToolsError> {
+        if clear.contains(name) {
+            return Ok(());
+        }
+        if let Some(start) = path.iter().position(|on_path| *on_path == name) {
+            return Err(ToolsError::Cycle { tools: path[start..].iter().copied().chain([name]).cloned().collect() });
+        }
+        path.push(name);
+        for next in self.tools.get(name).into_iter().flat_map(|tool| &tool.spec.depends_on) {
+            self.walk(next, path, clear)?;
+        }
+        path.pop();
+        clear.insert(name);
+        Ok(())
+    }
+
+    fn near(&self, name: &ToolName) -> Vec<String> {
+        nearest(name.as_str(), self.order.iter().map(ToolName::as_str)).into_iter().map(str::to_owned).collect()
+    }
+
+    fn unknown(&self, name: &ToolName) -> ToolError {
+        let shown = longrein_core::payload::head_and_tail(name.as_str(), 80);
+        let error = ToolError::new(class::UNKNOWN_TOOL, format!("There is no tool \"{}\".", shown.escape_debug()));
+        match self.near(name).as_slice() {
+            [] => error.hint("Call only the tools you were given, by their exact names."),
+            near => error.hint(format!("Did you mean {}?", near.join(" or "))),
+        }
+    }
+
+    fn first_changed(&self, pinned: &[Pinned]) -> Option<String> {
+        pinned
+            .iter()
+            .find(|file| self.hashes.of(&file.path).as_ref() != Some(&file.digest))
+            .map(|file| file.path.display().to_string())
+    }
+
+    /// One attempt of a tool, without the right to it.
+    pub(crate) async fn attempt(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Ran {
+        let Some(tool) = self.tools.get(&attempt.tool) else {
+            return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
+        };
+        let ended = self.start(task, tool, &tool.spec.command, attempt, handed).await;
+        ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
+    }
+
+    async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {
+        let no_answer = |why: String| Probed { answer: ProbeAnswer::NoAnswer(why), blobs: Vec::new() };
+        match self.tools.get(&attempt.tool) {
+            None => no_answer(format!("there is no tool {}", attempt.tool)),
+            Some(tool) if tool.spec.reconcile.is_empty() => {
+                no_answer(format!("{} has no reconcile command", attempt.tool))
+            }
+            Some(tool) => {
+                let ended = self.start(task, tool, &tool.spec.reconcile, attempt, handed).await;
+                ending::answer(&tool.spec, ended.as_ref(), &self.secrets)
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        task: &Task,
+        tool: &Tool,
+        command: &[String],
+        attempt: &Attempt,
+        handed: &Handed,
+    ) -> Result<Ended, StartError> {
+        longrein_sandbox::run(Spec {
+            argv: command.to_vec(),
+            cwd: task.folder.clone().into(),
+            env: tool.env.clone().into_iter().collect(),
+            stdin: request::encode(attempt, handed, &task.principal),
+            stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
+            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES }),
+            timeout: tool.spec.timeout,
+            marker: Marker { run: attempt.run.to_string(), action: attempt.action.to_string(), fence: attempt.fence.0 },
+        })
+        .await
+    }
+}
+
+impl Tools for Toolbox {
+    fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
+        let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
+        let mut args = Value::Object(arguments::parse(arguments)?);
+        // before anything that might quote it
+        if let Some(name) = self.secrets.found_in(&args) {
+            let message = format!("An argument holds the value of the secret {name}.");
+            let hint = format!(
+                "Secrets go by name, ${{secret:{name}}}, and reach a tool from the operator: leave the value out."
+            );
+            return Err(ToolError::new(class::INVALID_ARGUMENTS, message).hint(hint));
+        }
+        known.schema.fill_defaults(&mut args);
+        known.schema.check(&args)?;
+        known.valid(&args)
+    }
+
+    fn changed(&self, tool: &ToolName) -> Option<String> {
+        self.first_changed(&self.tools.get(tool)?.pinned)
+    }
+
+    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
+        Box::pin(async move { self.attempt(task, call.attempt(), &handed).await })
+    }
+
+    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
+        Box::pin(async move { self.ask(task, &attempt, &handed).await })
+    }
+
+    fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
+        Box::pin(async move {
+            match reap_marked(run.as_str(), &action.to_string(), current.0).await {
+                longrein_sandbox::Reaped::Gone { .. } => Reaped::Gone,
+                longrein_sandbox::Reaped::Unverified => Reaped::Unverified,
+            }
+        })
+    }
+}
+
+impl Tool {
+    fn new(
+        task: &Task,
+        spec: &ToolSpec,
+        operator: &BTreeMap<String, String>,
+        secrets: &mut Secrets,
+    ) -> Result<Self, ToolsError> {
+        let name = spec.name.clone();
+        let callable = (1..=64).contains(&name.as_str().len())
+            && name.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        if !callable {
+            return Err(ToolsError::Name { name });
+        }
+        if spec.command.first().is_none_or(String::is_empty) {
+            return Err(ToolsError::NoCommand { tool: name });
+        }
+        let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
+            Unusable::Schema(problem) => ToolsError::Parameters { tool: name.clone(), problem },
+            Unusable::Default { field, problem } => ToolsError::Default { tool: name.clone(), field, problem },
+        })?;
+        if let Some(argument) =
+            spec.key.iter().flat_map(|key| &key.args).find(|argument| !schema.has_property(argument))
+        {
+            return Err(ToolsError::KeyArgument { tool: name, argument: argument.clone() });
+        }
+        let env = environment::of_tool(spec, operator, secrets)?;
+        Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })
+    }
+
+    /// Our own keywords, and the digests. `args` fits the schema.
+    fn valid(&self, args: &Value) -> Result<ValidArgs, ToolError> {
+        let none = Map::new();
+        let members = args.as_object().unwrap_or(&none);
+        let mut cites = BTreeMap::new();
+        for (name, tool) in &self.schema.evidence {
+            if let Some(value) = members.get(name).filter(|value| !value.is_null()) {
+                cites.insert(name.clone(), (evidence(name, value, tool)?, tool.clone()));
+            }
+        }
+        let key = self.spec.key.as_ref().map(|key| {
+            let values: Vec<String> =
+                key.args.iter().map(|name| canonical(members.get(name).unwrap_or(&Value::Null))).collect();
+            Digest::of_parts(
+                [self.spec.name.as_str()].into_iter().chain(values.iter().map(String::as_str)).map(str::as_bytes),
+            )
+        });
+        let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
+        let digest = args.digest();
+        Ok(ValidArgs { args, digest, cites, key })
+    }
+}
+
+fn evidence(name: &str, value: &Value, tool: &ToolName) -> Result<EvidenceId, ToolError> {
+    value.as_str().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
+        let shown = longrein_core::payload::head_and_tail(&value.to_string(), 80);
+        ToolError::new(class::EVIDENCE, format!("{name} is {shown}, which is no evidence id."))
+            .at(format!("/{name}"))
+            .hint(format!(
+                "Give the id of an observation of {tool}, such as e1. If there is none yet, call {tool} first."
+            ))
+    })
+}
+
+fn pinned(task: &Task, files: Vec<PathBuf>) -> Vec<Pinned> {
+    files
+        .into_iter()
+        .filter_map(|path| {
+            let digest = task.pins.get(path.to_str()?)?.clone();
+            Some(Pinned { path, digest })
+        })
+        .collect()
+}
