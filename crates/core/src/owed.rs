@@ -12,7 +12,7 @@ use crate::event::{AfterFailure, Done, End, Failure, Requeue, Wait};
 use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
-use crate::run::{Closing, Run, Stage, Winding, WindingWhy};
+use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
 use crate::task::{EffectClass, OnUnknown, Overlap};
 use crate::time::Timestamp;
 
@@ -61,7 +61,10 @@ pub fn owed(run: &Run) -> Vec<Duty> {
     match &run.stage {
         Stage::Rest(_) => return duties,
         Stage::Ready(ready) => match ready.after {
-            Some(AfterFailure::Suspend) => return vec![Duty::Suspend],
+            Some(AfterFailure::Suspend) => {
+                let is_suspended = matches!(run.activity, Activity::Suspended { .. });
+                return if is_suspended { Vec::new() } else { vec![Duty::Suspend] };
+            }
             Some(AfterFailure::Retry { at }) if at > run.at => duties.push(Duty::Wake { at }),
             Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
                 duties.push(next_call(run, ready.attempts));
