@@ -830,6 +830,17 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { ruling, question, asks } => (ruling, question, asks),
     };
+    // A replayed result counts as a call too (`semantics.md` G2).
+    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
+        let mut events = refuse(
+            ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
+                .hint("Give your best answer from what you have."),
+        )?;
+        if run.closing == Closing::NotYet {
+            events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
+        }
+        return Ok(events);
+    }
     match key {
         KeyView::Free { .. } => {}
         KeyView::Held { run: holder, action: other } => {
@@ -859,16 +870,6 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
                 "One key means one intent: use the earlier result, or another key if this is really another one.";
             return refuse(ToolError::new(class::CONFLICT, message).hint(hint));
         }
-    }
-    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
-        let mut events = refuse(
-            ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
-                .hint("Give your best answer from what you have."),
-        )?;
-        if run.closing == Closing::NotYet {
-            events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
-        }
-        return Ok(events);
     }
     if spec.cost_micros > 0 && run.limits.micros.left(run.spent.micros) < spec.cost_micros {
         return refuse(ToolError::new(
