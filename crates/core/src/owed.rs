@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing};
-use crate::event::{AfterFailure, Done, End, Failure, Requeue, Wait};
+use crate::event::{AfterFailure, Done, End, Failure, Wait};
 use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
@@ -338,7 +338,7 @@ pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
     let mut unknown = Vec::new();
     for action in run.actions() {
         match &action.life {
-            Life::Queued if action.requeued == Some(Requeue::Idempotent) => unknown.push(action.id),
+            Life::Queued | Life::Held { .. } if action.in_doubt => unknown.push(action.id),
             Life::Queued | Life::Held { .. } => undone.push(action.id),
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
             Life::Ended(Ended::Done { .. }) => {}
