@@ -2,6 +2,7 @@
 //! laws are checked against the shadow, never against the journal's own word.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct Store {
     shadow: Mutex<Shadow>,
     weather: Mutex<(Weather, Chance)>,
     dead: Arc<Mutex<BTreeSet<u32>>>,
+    /// Losses of power: what was on its way to the store is lost with it.
+    losses: AtomicU32,
 }
 
 /// What the store has said is true.
@@ -113,6 +116,7 @@ impl Store {
             shadow: Mutex::default(),
             weather: Mutex::new((Weather::CALM, chance)),
             dead,
+            losses: AtomicU32::new(0),
         })
     }
 
@@ -137,6 +141,7 @@ impl Store {
     /// The machine loses power: what was not synced is gone. All processes must be dead.
     pub fn lose_power(&self) {
         self.record.note("--", "POWER LOSS");
+        self.losses.fetch_add(1, Ordering::Relaxed);
         self.memory().lose_power();
         for run in self.shadow().runs.values_mut() {
             let synced = run.synced;
@@ -360,8 +365,12 @@ impl Journal for Door {
             } else {
                 // On its way: it lands even if nobody waits for the answer any more.
                 let (store, claim, batch) = (Arc::clone(&self.store), claim.clone(), batch.clone());
+                let losses = store.losses.load(Ordering::Relaxed);
                 let sent = tokio::spawn(async move {
                     tokio::time::sleep(fate.wait).await;
+                    if store.losses.load(Ordering::Relaxed) != losses {
+                        return Err(AppendError::Unknown);
+                    }
                     store.commit(pid, &claim, &batch).await
                 });
                 sent.await.unwrap_or(Err(AppendError::Unknown))

@@ -306,7 +306,7 @@ async fn drive(
 fn begin(town: &Town, id: &RunId, task: &Task) -> Begin {
     match town.store.run(id) {
         Some(_) => Begin::Existing { changed: Vec::new() },
-        None => Begin::New(Box::new(task.clone())),
+        None => Begin::New { task: Box::new(task.clone()), blobs: Vec::new() },
     }
 }
 

@@ -149,9 +149,9 @@ impl Town {
     /// Drives a run in a process until it comes back or the process dies.
     pub async fn drive(&self, process: &Arc<Process>, id: &RunId, begin: Begin, asked: WhenAsked, stop: Stop) -> Drove {
         let begin = match begin {
-            Begin::New(mut task) => {
+            Begin::New { mut task, blobs } => {
                 self.layers.task(&mut task);
-                Begin::New(task)
+                Begin::New { task, blobs }
             }
             Begin::Existing { changed } => Begin::Existing { changed },
         };
