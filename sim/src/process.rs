@@ -41,10 +41,10 @@ struct Recorded {
     processes: u32,
 }
 
-/// Port calls of one simulation. The longest seeds need some tens of thousands.
-const CALLS_MAX: u64 = 200_000;
-/// Port calls within one millisecond of virtual time. A batch of 64 calls needs some thousands.
-const CALLS_PER_MS_MAX: u64 = 10_000;
+/// Port calls of one simulation, clock readings included. Long stories need some ten thousand.
+const CALLS_MAX: u64 = 60_000;
+/// Port calls within one millisecond of virtual time. A large batch of calls needs some hundreds.
+const CALLS_PER_MS_MAX: u64 = 3_000;
 /// When simulated time begins: 2026-01-01T00:00:00Z.
 const EPOCH_MS: u64 = 1_767_225_600_000;
 /// How long the simulated machines had been up by then.

@@ -164,9 +164,11 @@ impl Store {
     async fn post_input(&self, run: &RunId, input: &Input) -> Result<Posted, ClaimError> {
         let posted = self.memory().post_input(run, input).await;
         self.record.note("--", &format!("post {run} {} {} = {posted:?}", input.id, body_in_words(&input.body)));
-        if let Ok(Posted::Accepted) = posted {
+        if let Ok(answer) = posted {
             let mut shadow = self.shadow();
-            shadow.runs.entry(run.clone()).or_default().posted.insert(input.id.clone(), input.clone());
+            if answer == Posted::Accepted {
+                shadow.runs.entry(run.clone()).or_default().posted.insert(input.id.clone(), input.clone());
+            }
             // One log for the whole store: what is synced takes everything before it along.
             shadow.runs.values_mut().for_each(|run| run.synced = run.events.len());
         }
