@@ -1,7 +1,7 @@
 //! Answers from another process: messages, approvals, denials, settlements, cancels. Each is an input, durable before this
 //! command ends, and taken by whoever drives the run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::event::Wait;
@@ -18,8 +18,10 @@ use crate::ask::{GRANT, operator};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::progress::print_line;
-use crate::run::REACTION;
 use crate::words;
+
+/// How long a command waits for a worker to react before it says that it will.
+const REACTION: Duration = Duration::from_secs(4);
 
 /// What posting answered, as an error where it was not taken.
 pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
@@ -249,7 +251,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         if matches!(run.stage, Stage::Rest(_)) || asked.elapsed() > REACTION {
             break run;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     if globals.json {
         print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));

@@ -16,33 +16,21 @@ use longrein_core::input::{Input, InputBody, LateOutcome};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::prompt::Purpose;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{
-    AppendError, Batch, BatchId, Checks, Claim, ClaimError, Clock, Create, Durability, Encoded, Gate, Journal,
-    JournalError, KeyChange, LEASE, Model, NewEvent, Tools, Worker,
+    AppendError, Batch, BatchId, Claim, ClaimError, Create, Durability, Encoded, JournalError, KeyChange, LEASE,
+    NewEvent, Worker,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::edge;
 use crate::fold::{FoldError, fold};
 use crate::jobs::{self, Flight, Hangar, Landed, Recovery};
+use crate::ports::Ports;
 use crate::row::run_row;
-
-/// The world, as the driver sees it.
-#[derive(Clone)]
-pub struct Ports {
-    pub journal: Arc<dyn Journal>,
-    pub model: Arc<dyn Model>,
-    pub tools: Arc<dyn Tools>,
-    /// The tools as the model is offered them.
-    pub definitions: Arc<[ToolDef]>,
-    pub gate: Arc<dyn Gate>,
-    pub checks: Arc<dyn Checks>,
-    pub clock: Arc<dyn Clock>,
-}
 
 /// Told of every committed batch, in order. Must not block.
 pub trait Observer: Send + Sync {
