@@ -407,13 +407,21 @@ impl Run {
                 let error = ToolError::new(class::DENIED, message)
                     .hint("Do not repeat the call unchanged; go on without it, or do it another way.");
                 self.failed_calls += 1;
-                self.end_action(denied.action, Ended::Refused(error));
+                self.change(denied.action, |action| {
+                    // A no to another attempt does not undo the one that may have happened.
+                    action.life = if action.in_doubt {
+                        let message = format!("It may have happened, and was not tried again. {}", error.message);
+                        Life::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, message))
+                    } else {
+                        Life::Ended(Ended::Refused(error))
+                    };
+                });
             }
             Event::ActionStarted(started) => self.action_started(started),
             Event::ActionRequeued(requeued) => {
                 let why = requeued.why;
                 self.change(requeued.action, |action| {
-                    action.requeued = Some(why);
+                    action.in_doubt = why == Requeue::Idempotent;
                     action.life = Life::Queued;
                 });
             }
@@ -677,7 +685,7 @@ impl Run {
                 attempts: 0,
                 epoch: 0,
                 idempotency_key: None,
-                requeued: None,
+                in_doubt: false,
                 grant: None,
                 life: Life::Queued,
             };
@@ -745,7 +753,6 @@ impl Run {
             action.attempts = started.attempt;
             action.first_start.get_or_insert(at);
             action.epoch = epoch;
-            action.requeued = None;
             action.idempotency_key = started.idempotency_key.clone();
             action.life = Life::Started { fence: started.fence, at };
         });
@@ -905,7 +912,7 @@ impl Run {
         if let Stage::Acting { actions, .. } = &mut self.stage {
             for action in actions.values_mut() {
                 let never_ran = match action.life {
-                    Life::Queued | Life::Held { .. } => action.requeued != Some(Requeue::Idempotent),
+                    Life::Queued | Life::Held { .. } => !action.in_doubt,
                     Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) | Life::Ended(_) => {
                         false
                     }

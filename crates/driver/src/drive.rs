@@ -171,7 +171,8 @@ struct Drive<'a> {
     claim: Claim,
     /// End of the lease in boot time.
     until: Duration,
-    renewed: Duration,
+    /// When to ask for more, in boot time.
+    renew_at: Duration,
     run: Run,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     head: Seq,
@@ -250,7 +251,7 @@ impl<'a> Drive<'a> {
             observer: observer.as_ref(),
             stop,
             until: claim.until,
-            renewed: ports.clock.boottime(),
+            renew_at: claim.until.saturating_sub(LEASE - RENEW_EVERY),
             head: claim.head,
             claim,
             run,
@@ -594,8 +595,7 @@ impl<'a> Drive<'a> {
         if !events.iter().any(|(_, new)| starts(new)) {
             return Ok(());
         }
-        // Never start on the last third of a lease.
-        self.keep_lease().await?;
+        self.firm_lease().await?;
         for (_, new) in events {
             if let Event::ModelRequested(requested) = &new.event
                 && let Some(encoded) = self.outgoing.remove(&requested.attempt)
@@ -729,7 +729,7 @@ impl<'a> Drive<'a> {
     fn nap(&self) -> Duration {
         let now = self.ports.clock.now();
         let boottime = self.ports.clock.boottime();
-        let renewal = (self.renewed + RENEW_EVERY).saturating_sub(boottime);
+        let renewal = self.renew_at.saturating_sub(boottime);
         let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
             Duty::Wake { at } => Some(at.since(now)),
             Duty::AwaitAction { until: Some(until), .. } => Some(until.since(now)),
@@ -835,10 +835,21 @@ impl<'a> Drive<'a> {
 
     // ---- the claim ----
 
+    /// Waits until the lease is good for a start: never on its last third (`semantics.md` C2).
+    async fn firm_lease(&mut self) -> Result<(), DriveError> {
+        loop {
+            self.keep_lease().await?;
+            if self.ports.clock.boottime() + LEASE / 3 < self.until {
+                return Ok(());
+            }
+            tokio::time::sleep(RESEND_EVERY).await;
+        }
+    }
+
     /// Renews a third of the lease ahead of its end. A lease that is over ends everything first.
     async fn keep_lease(&mut self) -> Result<(), DriveError> {
         let now = self.ports.clock.boottime();
-        if now < self.renewed + RENEW_EVERY {
+        if now < self.renew_at {
             return Ok(());
         }
         if now >= self.until {
@@ -851,13 +862,23 @@ impl<'a> Drive<'a> {
         match self.ports.journal.renew(&self.claim).await {
             Ok(until) => {
                 self.until = until;
-                self.renewed = now;
+                self.renew_at = now + RENEW_EVERY;
                 Ok(())
             }
             Err(AppendError::Fenced { by }) => Err(DriveError::ClaimLost { run: self.run.id.clone(), by }),
             Err(AppendError::Journal(error)) => Err(error.into()),
-            Err(AppendError::Conflict { .. } | AppendError::InputPending | AppendError::KeyTaken(_)) => Ok(()),
-            Err(AppendError::Unknown) if now < self.until => Ok(()),
+            Err(
+                AppendError::Conflict { .. }
+                | AppendError::InputPending
+                | AppendError::KeyTaken(_)
+                | AppendError::Unknown,
+            ) if now < self.until => {
+                self.renew_at = now + RESEND_EVERY;
+                Ok(())
+            }
+            Err(AppendError::Conflict { .. } | AppendError::InputPending | AppendError::KeyTaken(_)) => {
+                Err(DriveError::Unanswered)
+            }
             Err(AppendError::Unknown) => Err(DriveError::Unanswered),
         }
     }
