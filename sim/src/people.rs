@@ -15,9 +15,7 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{Item, Prompt};
 use longrein_core::ruling::Ruling;
 use longrein_core::task::{AnswerSpec, Guard, Task};
-use longrein_ports::{
-    BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model,
-};
+use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model};
 
 use crate::chance::Chance;
 use crate::process::Process;
@@ -341,7 +339,10 @@ impl Model for Line {
                     let before = inner.sent.entry(system.clone()).or_default();
                     let is_longer = before.len() <= items.len() && before.iter().zip(items).all(|(a, b)| a == b);
                     if !is_longer {
-                        record.breach("law_4", "what was sent before is not the beginning of what is sent now".to_owned());
+                        record.breach(
+                            "law_4",
+                            "what was sent before is not the beginning of what is sent now".to_owned(),
+                        );
                     }
                     *before = items.clone();
                     inner.last = items.clone();
@@ -438,7 +439,8 @@ fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Ans
         8 => reply.finish = Finish::Other("odd".to_owned()),
         9 => {}
         10 => {
-            let many = (0..70).map(|_| RawCall { id: String::new(), name: "look".to_owned(), arguments: "{}".to_owned() });
+            let many =
+                (0..70).map(|_| RawCall { id: String::new(), name: "look".to_owned(), arguments: "{}".to_owned() });
             reply.calls = many.collect();
         }
         11..14 => reply.text = "refuse this".to_owned(),

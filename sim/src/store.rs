@@ -106,9 +106,7 @@ impl Store {
     pub fn new(record: &Arc<Record>, chance: Chance) -> Arc<Self> {
         let dead: Arc<Mutex<BTreeSet<u32>>> = Arc::default();
         let graves = Arc::clone(&dead);
-        let alive = move |worker: &Worker| {
-            !graves.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker.pid)
-        };
+        let alive = move |worker: &Worker| !graves.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker.pid);
         let memory = MemoryJournal::new(Arc::new(MachineClock(Arc::clone(record))), Arc::new(alive));
         Arc::new(Self {
             record: Arc::clone(record),

@@ -283,14 +283,7 @@ impl Part {
 }
 
 /// Drives a run, waiting for its claim if it is held. Answers whether the process died.
-async fn drive(
-    town: Arc<Town>,
-    process: Arc<Process>,
-    id: RunId,
-    task: Task,
-    asked: WhenAsked,
-    stop: Stop,
-) -> bool {
+async fn drive(town: Arc<Town>, process: Arc<Process>, id: RunId, task: Task, asked: WhenAsked, stop: Stop) -> bool {
     for _ in 0..30 {
         match town.drive(&process, &id, begin(&town, &id, &task), asked, stop.clone()).await {
             Drove::Died | Drove::Hung => return true,

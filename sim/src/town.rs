@@ -14,7 +14,8 @@ use longrein_core::program::Program;
 use longrein_core::prompt::ToolDef;
 use longrein_core::run::Run;
 use longrein_core::task::{
-    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolSpec,
+    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
+    ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};

@@ -264,8 +264,13 @@ impl World {
     }
 
     fn kill_where(&self, is_meant: impl Fn(&Child) -> bool) {
-        let ids: Vec<_> =
-            self.inner().children.iter().filter(|(_, child)| child.alive && is_meant(child)).map(|(id, _)| *id).collect();
+        let ids: Vec<_> = self
+            .inner()
+            .children
+            .iter()
+            .filter(|(_, child)| child.alive && is_meant(child))
+            .map(|(id, _)| *id)
+            .collect();
         ids.into_iter().for_each(|id| self.kill(id));
     }
 
@@ -501,7 +506,8 @@ impl Tools for Hands {
             let (wait, scripted) = {
                 let mut guard = self.world.inner();
                 let inner = &mut *guard;
-                let scripted = inner.probes.get_mut(&attempt.tool).filter(|left| !left.is_empty()).map(|left| left.remove(0));
+                let scripted =
+                    inner.probes.get_mut(&attempt.tool).filter(|left| !left.is_empty()).map(|left| left.remove(0));
                 let probing = inner.probing;
                 match &mut inner.chance {
                     Some(chance) if scripted.is_none() => {

@@ -155,13 +155,14 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                 | InputBody::Raise(_)
                 | InputBody::SwitchModel(_) => false,
             });
-            lines.push((row.run.clone(), action.clone(), kind, reason, digest.cloned(), answered));
+            let what = words::call(&run, action);
+            lines.push((row.run.clone(), action.clone(), what, kind, reason, digest.cloned(), answered));
         }
     }
     if globals.json {
         let rows: Vec<_> = lines
             .iter()
-            .map(|(run, action, kind, reason, digest, answered)| {
+            .map(|(run, action, _, kind, reason, digest, answered)| {
                 json!({
                     "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
                     "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
@@ -174,9 +175,8 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
     if lines.is_empty() {
         eprintln!("nothing waits for a person");
     }
-    for (run, action, kind, reason, _, answered) in lines {
-        let tool = words::safe(action.tool.as_str());
-        println!("{run}  {}  {kind}  {tool} {}", action.id, words::safe(action.args.as_str()));
+    for (run, action, what, kind, reason, _, answered) in lines {
+        println!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
         println!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
