@@ -149,6 +149,8 @@ const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
 const KEY_WAIT: Duration = Duration::from_secs(30);
 /// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
 const STEPS_MAX: usize = 1_000;
+/// Batches in a row that were not taken as they were. Each takes an input or a key that was new, so a few are many.
+const REWINDS_MAX: u32 = 100;
 /// How often it looks.
 const KEY_POLL: Duration = Duration::from_millis(500);
 /// Wait between sendings of a batch that was not answered.
@@ -298,12 +300,17 @@ impl<'a> Drive<'a> {
 
     async fn advance(&mut self) -> Result<Standing, DriveError> {
         self.watch_inbox();
+        let mut rewinds = 0;
         loop {
             self.keep_lease().await?;
             self.perform().await?;
             match self.append().await? {
-                Appended::Rewound => continue,
-                Appended::Committed => {}
+                Appended::Rewound if rewinds < REWINDS_MAX => {
+                    rewinds += 1;
+                    continue;
+                }
+                Appended::Rewound => return Err(DriveError::Stuck { run: self.run.id.clone() }),
+                Appended::Committed => rewinds = 0,
             }
             if std::mem::take(&mut self.put_off) {
                 continue;
