@@ -78,7 +78,11 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ActionProposed
         | EventKind::FactSet
         | EventKind::FactVoided
-        | EventKind::ModelRequested => false,
+        | EventKind::ModelRequested
+        // Said at the end, with the command that goes on.
+        | EventKind::RunParked
+        | EventKind::RunSuspended
+        | EventKind::RunEnded => false,
         EventKind::RunStarted
         | EventKind::InputReceived
         | EventKind::InputRefused
@@ -99,9 +103,6 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
-        | EventKind::SurroundingsChanged
-        | EventKind::RunParked
-        | EventKind::RunSuspended
-        | EventKind::RunEnded => true,
+        | EventKind::SurroundingsChanged => true,
     }
 }

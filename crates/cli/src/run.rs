@@ -215,6 +215,9 @@ impl Session {
         let status = status(standing);
         if status == Status::Done {
             let answer = projection::answer_text(run).unwrap_or_default();
+            if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
+                tell!("done: {}", words::safe(&ended.reason));
+            }
             if !self.globals.json {
                 say!("{answer}");
             }
