@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use longrein_core::time::Timestamp;
-use longrein_ports::{Clock, CrashPoint, Faults, Worker};
+use longrein_ports::{Clock, Worker};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -139,9 +139,6 @@ struct Vitals {
     calls: u64,
     /// Dies at the call with this number.
     fatal: Option<u64>,
-    /// Dies when this point is reached for the nth time.
-    crash: Option<(CrashPoint, u32)>,
-    reached: Vec<CrashPoint>,
     waker: Option<Waker>,
 }
 
@@ -157,8 +154,6 @@ impl Process {
                 paused: false,
                 calls: 0,
                 fatal: None,
-                crash: None,
-                reached: Vec::new(),
                 waker: None,
             }),
             changed: Notify::new(),
@@ -177,16 +172,6 @@ impl Process {
     /// Dies at the call with that number, counted from the start of the process.
     pub fn die_at_call(&self, number: u64) {
         self.inner().fatal = Some(number);
-    }
-
-    /// Dies when the crash point is reached for the nth time.
-    pub fn die_at_point(&self, point: CrashPoint, nth: u32) {
-        self.inner().crash = Some((point, nth));
-    }
-
-    /// The crash points reached so far, in order.
-    pub fn reached_points(&self) -> Vec<CrashPoint> {
-        self.inner().reached.clone()
     }
 
     pub fn calls(&self) -> u64 {
@@ -297,23 +282,6 @@ impl Process {
 /// A panic that is no arranged death is a failure of the test.
 fn pass_on<T>(panic: Box<dyn Any + Send>) -> Poll<Option<T>> {
     if panic.is::<Death>() { Poll::Ready(None) } else { resume_unwind(panic) }
-}
-
-impl Faults for Process {
-    fn reached(&self, point: CrashPoint) {
-        let mut inner = self.inner();
-        inner.reached.push(point);
-        let times = inner.reached.iter().filter(|reached| **reached == point).count();
-        let is_fatal = inner.crash.is_some_and(|(fatal, nth)| fatal == point && nth as usize == times);
-        drop(inner);
-        if is_fatal {
-            self.record.note(&self.name, &format!("crash point {point}"));
-            self.die();
-        }
-        if self.is_dead() {
-            resume_unwind(Box::new(Death));
-        }
-    }
 }
 
 impl Clock for Process {
