@@ -131,6 +131,8 @@ impl Ledger {
             if let Some(entry) = self.0.get_mut(&e.action) {
                 entry.attempts = e.attempt;
             }
+        } else if let Event::ActionRequeued(e) = event {
+            set(e.action, "queued");
         } else if let Event::ActionFinished(e) = event {
             let state = match (&e.outcome, &e.how) {
                 (Outcome::Done(_), How::Replayed { .. }) => "done (replayed)",
@@ -150,6 +152,13 @@ impl Ledger {
                 longrein::core::input::Truth::NotDone => "not done (settled)",
             };
             set(e.action, state);
+        } else if let Event::RunEnded(e) = event {
+            // What still waited when the run ended will never run; what had ended keeps its word.
+            for action in &e.undone {
+                if let Some(entry) = self.0.get_mut(action).filter(|entry| entry.state == "queued") {
+                    entry.state = "not run".to_owned();
+                }
+            }
         }
     }
 

@@ -121,6 +121,8 @@ struct Life<'a> {
     exists: bool,
     /// A cancel was tried: the run may end so.
     cancelled: bool,
+    /// Other commands ran beside the last one.
+    disturbed: bool,
     /// Messages that were accepted for certain, and those whose sender was killed.
     sent: Vec<String>,
     perhaps_sent: Vec<String>,
@@ -189,6 +191,7 @@ impl<'a> Life<'a> {
             held,
             exists: false,
             cancelled: false,
+            disturbed: false,
             sent: Vec::new(),
             perhaps_sent: Vec::new(),
             messages: 0,
@@ -206,6 +209,8 @@ impl<'a> Life<'a> {
             };
             assert_nobody_left(&self.world.run);
             match ended.status {
+                // Somebody may have sent something after the end: it is taken by the next command.
+                Some(0 | 7) if self.disturbed => words = self.go_on(),
                 Some(0 | 7) => return self.end(),
                 Some(2) => words = self.raise(&ended),
                 Some(3) => {
@@ -230,6 +235,7 @@ impl<'a> Life<'a> {
     fn one_process(&mut self, words: &[String]) -> Option<Ended> {
         let killed_after = self.killed_after();
         let mut asides = self.asides();
+        let asides_before = asides.len();
         let mut running_asides: Vec<AsideRunning> = Vec::new();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let began = Instant::now();
@@ -257,6 +263,7 @@ impl<'a> Life<'a> {
             thread::sleep(Duration::from_micros(500));
         };
         let ended = if was_killed { running.kill() } else { running.wait() };
+        self.disturbed = asides_before != asides.len();
         for over in running_asides {
             self.after_aside(over);
         }
