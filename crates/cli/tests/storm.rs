@@ -29,7 +29,7 @@ const WORKERS: u64 = 4;
 /// Kills one run has to survive; then another begins.
 const KILLS_PER_RUN: u64 = 12;
 /// Different last events that kills must have hit behind.
-const PLACES_MIN: usize = 8;
+const PLACES_MIN: usize = 7;
 /// Commands it may take to bring a run to its end.
 const PATIENCE: u32 = 200;
 
