@@ -330,6 +330,40 @@ fn k_a_message_beside_the_end_of_a_living_worker() {
     table.went_on_with("One thing more.");
 }
 
+// ---- beside the table ----
+
+/// Five claims that got nowhere fail the run (`semantics.md` C5). Nobody will recover its calls any more, so what they left
+/// is ended with it, and what may have happened is unknown.
+#[test]
+fn a_run_that_is_given_up_leaves_nobody_behind() {
+    let table = Table::full();
+    table.world.hold("pay.before");
+    table.world.hold("email.before");
+    let first = table.spawn(&[]);
+    table.world.await_at("pay.before");
+    table.world.await_at("email.before");
+    for action in ["a1", "a2", "a3", "a5"] {
+        table.await_event("action.finished", action);
+    }
+    first.kill();
+    for _ in 0..4 {
+        let status = table.resume(&["--crash-at", "append.after.run.claimed"]).status;
+        if status == Some(4) {
+            break;
+        }
+        assert_eq!(status, Some(75));
+    }
+    let ended = table.resumes_to(4);
+    assert!(ended.stderr.contains("claims in a row got nowhere"), "{ended:?}");
+    assert_eq!(table.show()["unknown"], json!(["a4", "a6"]));
+    for action in ["a4", "a6"] {
+        table.operator.expect(&table.world.run, &["settle", &table.world.run, action, "--as", "not-done"], 0);
+    }
+    table.operator.expect(&table.world.run, &["send", &table.world.run, "Go on."], 0);
+    table.resumes_to(0);
+    assert_eq!(table.world.paid(), Vec::<String>::new());
+}
+
 // ---- the calls ----
 
 fn look() -> (&'static str, Value) {
