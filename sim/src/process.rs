@@ -149,13 +149,7 @@ impl Process {
             record: Arc::clone(record),
             worker: Worker { host: host.to_owned(), boot: "b1".to_owned(), pid, pid_start: u64::from(pid) },
             name: format!("p{pid}"),
-            inner: Mutex::new(Vitals {
-                dead: false,
-                paused: false,
-                calls: 0,
-                fatal: None,
-                waker: None,
-            }),
+            inner: Mutex::new(Vitals { dead: false, paused: false, calls: 0, fatal: None, waker: None }),
             changed: Notify::new(),
             jitter: Mutex::new(chance),
         })

@@ -16,11 +16,7 @@ use longrein_ports::{
 pub trait Twist: Send + Sync {
     fn claimed(&self, _: &Claim) {}
 
-    fn renew<'a>(
-        &'a self,
-        inner: &'a dyn Journal,
-        claim: &'a Claim,
-    ) -> BoxFuture<'a, Result<Duration, AppendError>> {
+    fn renew<'a>(&'a self, inner: &'a dyn Journal, claim: &'a Claim) -> BoxFuture<'a, Result<Duration, AppendError>> {
         inner.renew(claim)
     }
 

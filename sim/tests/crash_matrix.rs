@@ -165,7 +165,13 @@ fn crash_matrix() {
         let baseline = Crashes::none();
         let played = play(scene, &baseline, false);
         assert_eq!(played.breaches, [], "{} breaks a law without any crash\n{}", scene.name, played.trace.join("\n"));
-        assert!(matches!(played.end, Some(End::Done(_))), "{}: {:?}\n{}", scene.name, played.end, played.trace.join("\n"));
+        assert!(
+            matches!(played.end, Some(End::Done(_))),
+            "{}: {:?}\n{}",
+            scene.name,
+            played.end,
+            played.trace.join("\n")
+        );
         for (point, times) in baseline.reached() {
             for nth in BTreeSet::from([1, times.div_ceil(2), times]) {
                 for loses_power in [false, true] {
