@@ -130,7 +130,7 @@ mod tests {
         for (text, left) in [
             ("a // b\nc", "a     \nc"),
             ("a /* b /* c */ d */ e", "a                   e"),
-            (r#"f("x \" y") + 'z'"#, "f(          ) +    "),
+            (r#"f("x \" y") + 'z'"#, "f(        ) +    "),
             ("r#\"in \"it\"\"# out", "             out"),
             ("fn f<'a>(x: &'a str)", "fn f<'a>(x: &'a str)"),
             (r"'\'' '\n' '\u{7f}' x", "                   x"),
