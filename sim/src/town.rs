@@ -208,6 +208,7 @@ impl Town {
             | DriveError::Conflict { .. } => {
                 self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
             }
+            DriveError::Stuck { .. } => self.record.breach("law_11", format!("a drive of {id} failed: {error}")),
         }
     }
 

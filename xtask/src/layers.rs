@@ -190,9 +190,11 @@ fn reason(from: &str, layer: Layer, to: &str) -> String {
                 .to_owned()
         }
         (above, below) if below >= above => format!("imports point down, and {to} stands above {from}."),
-        (..) => "this edge is not on the list in xtask/src/layers.rs. A new edge is an architecture change: add it there, \
+        (..) => {
+            "this edge is not on the list in xtask/src/layers.rs. A new edge is an architecture change: add it there, \
                  in a commit of its own that says why."
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

@@ -181,7 +181,9 @@ fn of_commands(root: &Path) -> anyhow::Result<Vec<String>> {
     for file in ["README.md", ".ci/run"] {
         let text = fs::read_to_string(root.join(file)).with_context(|| format!("{file} cannot be read"))?;
         if !text.lines().any(|line| line.trim() == TEST_COMMAND) {
-            faults.push(format!("{file}: has no line \"{TEST_COMMAND}\"; what people run and what the machine runs differ"));
+            faults.push(format!(
+                "{file}: has no line \"{TEST_COMMAND}\"; what people run and what the machine runs differ"
+            ));
         }
     }
     Ok(faults)
