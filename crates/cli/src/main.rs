@@ -38,12 +38,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
     };
+    let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(dispatch(cli));
     // A prompt that nobody answered may still be reading the terminal: do not wait for it.
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status.into(),
-        Err(failure) => failure.print(),
+        Err(failure) => failure.in_store(&store_flag).print(),
     }
 }
 
