@@ -12,7 +12,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::run::Run;
-use longrein_core::task::{PolicyRules, Task};
+use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, Stop, WhenAsked, fold,
@@ -134,6 +134,21 @@ impl Runs {
         Ok(self.journal.read(id, after, 512).await?)
     }
 
+    /// The model a run goes on with: the last one it was told to switch to, whether it has taken that yet or not.
+    pub async fn model_of(&self, run: &Run) -> Result<ModelSpec, RunsError> {
+        let asked = self.inbox(&run.id).await?.into_iter().rev().find_map(|input| match input.body {
+            InputBody::SwitchModel(model) => Some(model),
+            InputBody::Message(_)
+            | InputBody::Approve(_)
+            | InputBody::Deny(_)
+            | InputBody::Settle(_)
+            | InputBody::Cancel
+            | InputBody::LateOutcome(_)
+            | InputBody::Raise(_) => None,
+        });
+        Ok(asked.unwrap_or_else(|| run.model.clone()))
+    }
+
     pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
         Ok(self.journal.inbox(id).await?)
     }
@@ -173,7 +188,7 @@ impl Runs {
                 if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                     changed.push("policy".to_owned());
                 }
-                let task = Task { model: run.model.clone(), ..run.task.as_ref().clone() };
+                let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed }, task)
             }
         };
@@ -265,6 +280,12 @@ impl Gate for Strictest {
         let (one, other) = (self.0.rule(call), self.1.rule(call));
         if strictness(&other) > strictness(&one) { other } else { one }
     }
+}
+
+/// Whether a model could be connected to, as far as can be told without calling it.
+pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+    longrein_models::connect(model, config)?;
+    Ok(())
 }
 
 /// Where no model may be called.
