@@ -17,6 +17,7 @@ use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, Sett
 use crate::ask::{GRANT, operator};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -40,10 +41,10 @@ pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
 /// What a person sees next: the worker takes it at once, or the run has to be resumed.
 async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<(), Failure> {
     match runs.listed(id).await? {
-        Some((_, Some(holder))) => eprintln!("recorded; {holder} takes it"),
+        Some((_, Some(holder))) => tell!("recorded; {holder} takes it"),
         Some((_, None)) | None => {
-            eprintln!("recorded; nobody drives the run now");
-            eprintln!("{}", store.command(&format!("resume {id}")));
+            tell!("recorded; nobody drives the run now");
+            tell!("{}", store.command(&format!("resume {id}")));
         }
     }
     Ok(())
@@ -173,19 +174,19 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     if lines.is_empty() {
-        eprintln!("nothing waits for a person");
+        tell!("nothing waits for a person");
     }
     for (run, action, what, kind, reason, _, answered) in lines {
-        println!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
-        println!("    {}", words::short(&reason, 200));
+        say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
+        say!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             _ => format!("settle {run} {} --as done", action.id),
         };
         if answered {
-            println!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
+            say!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
         } else {
-            println!("    {}", store.command(&command));
+            say!("    {}", store.command(&command));
         }
     }
     Ok(Status::Done)
@@ -224,7 +225,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
     let rests = matches!(run.stage, Stage::Rest(_));
     if rests && runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_none()) {
         runs.tend(&id, context::environment()).await?;
-        eprintln!("settled");
+        tell!("settled");
         return Ok(Status::Done);
     }
     say_what_follows(&store, &runs, &id).await?;
@@ -259,21 +260,21 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     let (done, undone, unknown) = match &run.stage {
         Stage::Rest(ended) => (ended.done.clone(), ended.undone.clone(), ended.unknown.clone()),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            eprintln!("asked; its worker lets running calls end first (at most 30 s)");
+            tell!("asked; its worker lets running calls end first (at most 30 s)");
             owed::effects(&run)
         }
     };
     let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for (word, ids) in [("done", &done), ("not done", &undone), ("unknown", &unknown)] {
         if !ids.is_empty() && !globals.json {
-            println!("{word}: {}", list(ids));
+            say!("{word}: {}", list(ids));
         }
     }
     if done.is_empty() && unknown.is_empty() && !globals.json {
-        println!("nothing was changed");
+        say!("nothing was changed");
     }
     if let Some(action) = unknown.first() {
-        eprintln!("{}", store.command(&format!("settle {id} {action} --as done")));
+        tell!("{}", store.command(&format!("settle {id} {action} --as done")));
     }
     Ok(Status::Done)
 }

@@ -1,5 +1,6 @@
 //! Exit statuses and errors for people: what happened, to what, and the way out.
 
+use crate::out::tell;
 use std::process::ExitCode;
 
 use longrein::ports::{ClaimError, JournalError};
@@ -79,9 +80,9 @@ impl Failure {
     }
 
     pub(crate) fn print(&self) -> ExitCode {
-        eprintln!("longrein: {}", self.problem);
+        tell!("longrein: {}", self.problem);
         if let Some(way_out) = &self.way_out {
-            eprintln!("{way_out}");
+            tell!("{way_out}");
         }
         self.status.into()
     }
@@ -125,7 +126,7 @@ impl From<DriveError> for Failure {
             }
             DriveError::Fold(error) => error.into(),
             DriveError::Journal(error) => error.into(),
-            DriveError::Conflict { .. } => Failure::new(Status::Internal, problem),
+            DriveError::Conflict { .. } | DriveError::Stuck { .. } => Failure::new(Status::Internal, problem),
             DriveError::Unanswered => Failure::new(Status::Unavailable, problem),
         }
     }

@@ -2,7 +2,6 @@
 //!
 //! Results go to stdout, everything else to stderr. Decides nothing about runs: that is core's business, through the
 //! facade.
-#![expect(clippy::print_stdout, reason = "this is the crate that prints")]
 
 mod answer;
 mod args;
@@ -11,6 +10,7 @@ mod config;
 mod context;
 mod failure;
 mod inspect;
+mod out;
 mod progress;
 mod run;
 mod words;

@@ -18,6 +18,7 @@ use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::{Progress, Style, print_line};
 use crate::{ask, words};
 
@@ -214,8 +215,11 @@ impl Session {
         let status = status(standing);
         if status == Status::Done {
             let answer = projection::answer_text(run).unwrap_or_default();
+            if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
+                tell!("done: {}", words::safe(&ended.reason));
+            }
             if !self.globals.json {
-                println!("{answer}");
+                say!("{answer}");
             }
             if let Some(file) = &args.output_last_message {
                 std::fs::write(file, format!("{answer}\n")).map_err(|error| {
@@ -228,27 +232,27 @@ impl Session {
         let id = &run.id;
         match standing {
             Standing::Rested(ended) => {
-                eprintln!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
                 if let Some(remark) = &ended.remark {
-                    eprintln!("The model's last words, unverified: {}", words::safe(remark));
+                    tell!("The model's last words, unverified: {}", words::safe(remark));
                 }
                 if !ended.unknown.is_empty() {
                     let unknown: Vec<_> = ended.unknown.iter().map(ToString::to_string).collect();
-                    eprintln!("Nobody knows what became of {}.", unknown.join(", "));
+                    tell!("Nobody knows what became of {}.", unknown.join(", "));
                 }
             }
             Standing::Parked(waits) => {
-                eprintln!("waits for {}", words::waits(waits));
+                tell!("waits for {}", words::waits(waits));
                 for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
-                    eprintln!("{}", self.store.command(&command));
+                    tell!("{}", self.store.command(&command));
                 }
             }
             Standing::Suspended(..) => {
                 let row = longrein::run_row(run);
-                eprintln!("suspended: {}", words::safe(&row.reason));
+                tell!("suspended: {}", words::safe(&row.reason));
             }
         }
-        eprintln!("{}", self.store.command(&next_command(id, standing)));
+        tell!("{}", self.store.command(&next_command(id, standing)));
         Ok(status)
     }
 }
@@ -454,10 +458,10 @@ async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
     let rows = unfinished(&session.runs).await?;
     if rows.is_empty() {
-        eprintln!("no run is unfinished");
+        tell!("no run is unfinished");
     }
     for row in rows {
-        println!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+        say!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
     }
     Ok(Status::Done)
 }
@@ -491,7 +495,7 @@ fn heed_signals(stop: Stop) -> Result<(), Failure> {
 fn prints_points(args: &DriveArgs) -> bool {
     let asked = args.crash_at.as_deref() == Some("list");
     if asked {
-        CrashPoint::all().iter().for_each(|point| println!("{point}"));
+        CrashPoint::all().iter().for_each(|point| say!("{point}"));
     }
     asked
 }
@@ -518,7 +522,7 @@ impl Faults for Crash {
         let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *left = left.saturating_sub(1);
         if *left == 0 {
-            eprintln!("longrein: stopped by --crash-at {point}");
+            tell!("longrein: stopped by --crash-at {point}");
             longrein::exit_now(CRASHED);
         }
     }

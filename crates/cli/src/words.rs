@@ -161,7 +161,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::BudgetRaised(_) => "budget raised".to_owned(),
         Event::SurroundingsChanged(e) => format!("changed since the start: {}", e.changed.join(", ")),
         Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
-        Event::RunSuspended(e) => format!("suspended ({:?}) {}", e.cause, short(&e.detail, 160)).to_lowercase(),
+        Event::RunSuspended(e) => {
+            let detail = if e.detail.is_empty() { String::new() } else { format!(": {}", short(&e.detail, 160)) };
+            format!("suspended, {}{detail}", longrein::suspension_in_words(e.cause))
+        }
         Event::RunEnded(e) => format!("{}: {}", end(&e.end), short(&e.reason, 200)),
     }
 }

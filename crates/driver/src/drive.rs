@@ -126,6 +126,9 @@ pub enum DriveError {
     /// The journal moved under a valid claim.
     #[error("run {run}: expected the journal at event {expected}, found {found}; nothing was written")]
     Conflict { run: RunId, expected: Seq, found: Seq },
+    /// A fault of ours: what is owed does not get less by being begun. Nothing of it was appended.
+    #[error("run {run} goes in a circle; this is a fault of Longrein's, please report it with `longrein log {run}`")]
+    Stuck { run: RunId },
     /// The store gave no answer for a whole lease.
     #[error("the store did not answer for {} s", LEASE.as_secs())]
     Unanswered,
@@ -144,6 +147,10 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
 /// How long a call waits for another run that holds the same key.
 const KEY_WAIT: Duration = Duration::from_secs(30);
+/// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
+const STEPS_MAX: usize = 1_000;
+/// Batches in a row that were not taken as they were. Each takes an input or a key that was new, so a few are many.
+const REWINDS_MAX: u32 = 100;
 /// How often it looks.
 const KEY_POLL: Duration = Duration::from_millis(500);
 /// Wait between sendings of a batch that was not answered.
@@ -293,12 +300,17 @@ impl<'a> Drive<'a> {
 
     async fn advance(&mut self) -> Result<Standing, DriveError> {
         self.watch_inbox();
+        let mut rewinds = 0;
         loop {
             self.keep_lease().await?;
             self.perform().await?;
             match self.append().await? {
-                Appended::Rewound => continue,
-                Appended::Committed => {}
+                Appended::Rewound if rewinds < REWINDS_MAX => {
+                    rewinds += 1;
+                    continue;
+                }
+                Appended::Rewound => return Err(DriveError::Stuck { run: self.run.id.clone() }),
+                Appended::Committed => rewinds = 0,
             }
             if std::mem::take(&mut self.put_off) {
                 continue;
@@ -349,12 +361,13 @@ impl<'a> Drive<'a> {
     async fn perform(&mut self) -> Result<(), DriveError> {
         self.command(Command::Tick);
         let mut put_off = BTreeSet::new();
-        while let Some(duty) = self.next_duty(&put_off) {
+        for _ in 0..STEPS_MAX {
+            let Some(duty) = self.next_duty(&put_off) else { return Ok(()) };
             if !self.begin(&duty).await? {
                 put_off.insert(duty);
             }
         }
-        Ok(())
+        Err(DriveError::Stuck { run: self.run.id.clone() })
     }
 
     fn next_duty(&self, put_off: &BTreeSet<Duty>) -> Option<Duty> {

@@ -15,4 +15,4 @@ pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, 
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;
-pub use row::run_row;
+pub use row::{run_row, suspension_in_words};
