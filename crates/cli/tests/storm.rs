@@ -2,7 +2,8 @@
 //! is lied to.
 //!
 //! Runs that mix every kind of tool are killed at random instants, from the first microsecond of the process to its last;
-//! meanwhile other processes approve, deny, send, raise and cancel, and are killed, too. When a run has had its share of
+//! meanwhile other processes approve, deny, send, raise and cancel, and are killed, too; some runs are asked to stop instead,
+//! and some lose a tool. When a run has had its share of
 //! kills it is brought to its end the way an operator would, and then its journal is held against the world's own ledger.
 //!
 //! `LONGREIN_STORM_KILLS` sets how many kills there are at least, `LONGREIN_STORM_SEED` repeats the choices of a storm that
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use storm_support::model::{Calls, LoopbackModel, Part};
-use storm_support::operator::{Ended, Operator, Running, assert_nobody_left};
+use storm_support::operator::{Ended, Operator, Running, assert_nobody_left, kill_a_tool_of};
 use storm_support::{Terms, World};
 
 /// Enough to land everywhere, few enough for every commit.
@@ -207,7 +208,7 @@ impl<'a> Life<'a> {
                 words = self.go_on();
                 continue;
             };
-            assert_nobody_left(&self.world.run);
+            assert_nobody_left(&self.world.run, &format!("{words:?}: {ended:?}"));
             match ended.status {
                 // Somebody may have sent something after the end: it is taken by the next command.
                 Some(0 | 7) if self.disturbed => words = self.go_on(),
@@ -218,6 +219,7 @@ impl<'a> Life<'a> {
                     words = self.go_on();
                 }
                 Some(4) => words = self.console(&ended),
+                Some(143) => words = self.go_on(),
                 // Another command of ours holds it: a cancel that is at work.
                 Some(69) if self.cancelled => {
                     thread::sleep(Duration::from_millis(50));
@@ -234,6 +236,9 @@ impl<'a> Life<'a> {
     /// Runs a command on the run, among other commands, until it ends or is killed. None: it was killed.
     fn one_process(&mut self, words: &[String]) -> Option<Ended> {
         let killed_after = self.killed_after();
+        let asked_to_stop = killed_after.is_some() && self.dice.one_in(10);
+        let mut tool_killed_after =
+            self.dice.one_in(6).then(|| Duration::from_micros(20_000 + self.dice.below(300_000) as u64));
         let mut asides = self.asides();
         let asides_before = asides.len();
         let mut running_asides: Vec<AsideRunning> = Vec::new();
@@ -247,6 +252,9 @@ impl<'a> Life<'a> {
             }
             if running.is_over() {
                 break false;
+            }
+            if tool_killed_after.take_if(|after| now >= *after).is_some() {
+                kill_a_tool_of(&self.world.run);
             }
             while let Some(aside) = asides.pop_if(|aside| aside.at <= now) {
                 let words: Vec<&str> = aside.words.iter().map(String::as_str).collect();
@@ -262,7 +270,14 @@ impl<'a> Life<'a> {
             }
             thread::sleep(Duration::from_micros(500));
         };
-        let ended = if was_killed { running.kill() } else { running.wait() };
+        let ended = match (was_killed, asked_to_stop) {
+            (true, true) => {
+                running.signal(rustix::process::Signal::TERM);
+                running.wait()
+            }
+            (true, false) => running.kill(),
+            (false, _) => running.wait(),
+        };
         self.disturbed = asides_before != asides.len();
         for over in running_asides {
             self.after_aside(over);
@@ -435,7 +450,7 @@ impl<'a> Life<'a> {
         self.budgets_only_fall();
         let show = self.operator.show(&run);
         let events = self.operator.events(&run).expect("it is there");
-        assert_nobody_left(&run);
+        assert_nobody_left(&run, "at the end");
         assert_eq!(show["unknown"], json!([]), "{show}");
         let state = show["state"].as_str().unwrap_or_default().to_owned();
         assert!(state == "done" || (state == "cancelled" && self.cancelled), "{show}");

@@ -281,7 +281,7 @@ fn k_worker_paused_in_a4_another_claims() {
     paused.signal(Signal::CONT);
     let late = paused.wait();
     assert_eq!(late.status, Some(69), "{late:?}");
-    assert_nobody_left(&table.world.run);
+    assert_nobody_left(&table.world.run, "afterwards");
     assert_eq!(table.world.paid().len(), 1, "the one that woke up does nothing more");
     table.operator.expect(&table.world.run, &["settle", &table.world.run, "a6", "--as", "done"], 0);
     table.approves_deploy_and_ends();
@@ -364,6 +364,32 @@ fn a_run_that_is_given_up_leaves_nobody_behind() {
     assert_eq!(table.world.paid(), Vec::<String>::new());
 }
 
+/// A store that cannot grow stops the binary with 69 wherever it happens, and loses nothing (`semantics.md` A4).
+#[test]
+fn a_store_that_cannot_grow_stops_the_run_and_loses_nothing() {
+    let mut refused = 0;
+    for half_kib in (60..).step_by(24) {
+        let table = Table::new(vec![vec![look(), edit("one"), ("pay", json!({ "invoice": "inv-7" }))]]);
+        let limited = format!("ulimit -f {half_kib}; exec \"$@\"");
+        let run = table.operator.command(&table.world.run, &table.words_of_run());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &limited, "-"]).arg(run.get_program()).args(run.get_args()).env_clear();
+        shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir("/");
+        let ended = shell.stdin(std::process::Stdio::null()).output().expect("there is a shell");
+        let story = String::from_utf8_lossy(&ended.stderr).into_owned();
+        if ended.status.code() == Some(0) {
+            break;
+        }
+        assert_eq!(ended.status.code(), Some(69), "at {half_kib} blocks: {story}");
+        refused += 1;
+        assert_eq!(table.run(&[]).status, Some(0), "after {half_kib} blocks: {story}");
+        table.operator.verify(&table.world.run);
+        assert_nobody_left(&table.world.run, "afterwards");
+        assert_eq!(table.world.paid().len(), 1);
+    }
+    assert!(refused >= 3, "the limits were too wide to hit anything: {refused}");
+}
+
 // ---- the calls ----
 
 fn look() -> (&'static str, Value) {
@@ -391,6 +417,7 @@ fn the_batch() -> Calls {
 /// One run, its world, its model, its store.
 struct Table {
     world: World,
+    task: String,
     operator: Operator<'static>,
     model: &'static LoopbackModel,
     _folder: tempfile::TempDir,
@@ -413,13 +440,16 @@ impl Table {
         let held_by = world.hold_file("model");
         model.plays(&world.run, Part { turns, answer: ANSWER.to_owned(), thinks_for: Duration::ZERO, held_by });
         let operator = Operator::new(&folder.path().join("home"), model);
-        Self { world, operator, model, _folder: folder }
+        let task = world.task();
+        Self { world, task, operator, model, _folder: folder }
+    }
+
+    fn words_of_run(&self) -> [&str; 7] {
+        ["run", "--task", &self.task, "--id", &self.world.run, "--on-ask", "wait"]
     }
 
     fn spawn(&self, more: &[&str]) -> Running {
-        let task = self.world.task();
-        let words = ["run", "--task", &task, "--id", &self.world.run, "--on-ask", "wait"];
-        self.operator.spawn(&self.world.run, &[&words, more].concat())
+        self.operator.spawn(&self.world.run, &[&self.words_of_run(), more].concat())
     }
 
     fn run(&self, more: &[&str]) -> Ended {
@@ -441,7 +471,7 @@ impl Table {
         assert_eq!(ended.status, Some(status), "{ended:?}\n{}", self.operator.story(&self.world.run));
         self.operator.verify(&self.world.run);
         if status != 69 {
-            assert_nobody_left(&self.world.run);
+            assert_nobody_left(&self.world.run, "afterwards");
         }
         ended
     }
@@ -533,6 +563,6 @@ impl Table {
         }
         assert_eq!(self.model.complaints(), Vec::<String>::new());
         self.operator.verify(&self.world.run);
-        assert_nobody_left(&self.world.run);
+        assert_nobody_left(&self.world.run, "afterwards");
     }
 }

@@ -143,33 +143,47 @@ impl Drop for Running {
 
 /// Living processes that say they belong to a run, with what they are.
 pub(crate) fn processes_of(run: &str) -> Vec<String> {
+    marked(run).into_iter().map(|(_, what)| what).collect()
+}
+
+/// Kills one of the processes that a run started, whichever comes first.
+pub(crate) fn kill_a_tool_of(run: &str) {
+    if let Some((pid, _)) = marked(run).first() {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn marked(run: &str) -> Vec<(rustix::process::Pid, String)> {
     let mark = format!("LONGREIN_INSIDE={run}/");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("Linux").flatten() {
         let Ok(environ) = fs::read(entry.path().join("environ")) else { continue };
+        let number = entry.file_name().to_string_lossy().parse().ok();
+        let Some(pid) = number.and_then(rustix::process::Pid::from_raw) else { continue };
         let marks = environ.split(|byte| *byte == 0).filter(|entry| entry.starts_with(mark.as_bytes()));
         for its in marks {
             let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.push(format!(
-                "{} {} {}",
-                entry.file_name().to_string_lossy(),
+            let what = format!(
+                "{pid} {} {}",
                 String::from_utf8_lossy(its),
                 String::from_utf8_lossy(&command).replace('\0', " ")
-            ));
+            );
+            found.push((pid, what));
         }
     }
     found
 }
 
 /// Asserts that no process of a run is alive; one that was just killed may take a moment to be gone.
-pub(crate) fn assert_nobody_left(run: &str) {
+pub(crate) fn assert_nobody_left(run: &str, when: &str) {
     let by = Instant::now() + Duration::from_secs(1);
     loop {
         let left = processes_of(run);
         if left.is_empty() {
             return;
         }
-        assert!(Instant::now() < by, "still alive of run {run}: {left:#?}");
+        assert!(Instant::now() < by, "still alive of run {run}, {when}: {left:#?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
