@@ -144,7 +144,7 @@ impl Remains {
     }
 
     fn owns(&self, seen: &Seen) -> bool {
-        match process::mark(seen.pid) {
+        match process::mark(seen) {
             Mark::Inside(marker) => marker == self.marker,
             // a zombie has no environment any more, and a program may wipe its own or write its title over it; the session
             // stays. Who left that too is some command's orphan, and ours if no other command runs
