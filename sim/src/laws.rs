@@ -175,7 +175,7 @@ fn law_3(town: &Town, id: &RunId, shadow: &ShadowRun) {
             continue;
         }
         let honours_keys = town.rules.honours_keys(tool);
-        let mine: Vec<_> = landed.iter().filter(|l| l.run == *id && l.action == *action).collect();
+        let mine: Vec<_> = landed.iter().filter(|l| l.run == *id && l.action == *action && l.tool == *tool).collect();
         let keys: BTreeSet<Option<&Digest>> = mine.iter().map(|landing| landing.key.as_ref()).collect();
         if honours_keys && keys.len() > 1 {
             breach(format!("{action} {tool} was sent under {} idempotency keys", keys.len()));

@@ -323,11 +323,17 @@ impl World {
         }
     }
 
-    fn spawn(self: &Arc<Self>, process: &Process, attempt: &Attempt, manner: &Manner) -> (u64, oneshot::Receiver<()>) {
+    fn spawn(
+        self: &Arc<Self>,
+        process: &Process,
+        spec: &ToolSpec,
+        attempt: &Attempt,
+        manner: &Manner,
+    ) -> (u64, oneshot::Receiver<()>) {
         let (end, ended) = oneshot::channel();
         let mut inner = self.inner();
         let id = inner.children.len() as u64;
-        let (world, meant, manner) = (Arc::clone(self), attempt.clone(), manner.clone());
+        let (world, meant, manner, timeout) = (Arc::clone(self), attempt.clone(), manner.clone(), spec.timeout);
         inner.children.insert(
             id,
             Child {
@@ -347,15 +353,24 @@ impl World {
                 world.send(&meant, manner.wire);
             }
             let rest = manner.ends.saturating_sub(manner.sends.unwrap_or_default());
-            match manner.says {
-                Says::Hangs => std::future::pending::<()>().await,
-                Says::Done | Says::Fails | Says::NotDone => tokio::time::sleep(rest).await,
-            }
+            let ends_itself = match manner.says {
+                // Somebody kills it at its timeout, if not its worker.
+                Says::Hangs => {
+                    tokio::time::sleep(timeout).await;
+                    false
+                }
+                Says::Done | Says::Fails | Says::NotDone => {
+                    tokio::time::sleep(rest).await;
+                    true
+                }
+            };
             if let Some(child) = world.inner().children.get_mut(&id) {
                 child.alive = false;
             }
             // Nobody waits for a child whose worker is dead.
-            let _ = end.send(());
+            if ends_itself {
+                let _ = end.send(());
+            }
         });
         if let Some(child) = self.inner().children.get_mut(&id) {
             child.task = Some(task.abort_handle());
@@ -484,7 +499,7 @@ impl Tools for Hands {
             let Some(spec) = self.spec(&attempt.tool).cloned() else { std::future::pending().await };
             self.world.check_start(&self.process, &spec, &attempt);
             let manner = self.world.manner(&spec);
-            let (child, ended) = self.world.spawn(&self.process, &attempt, &manner);
+            let (child, ended) = self.world.spawn(&self.process, &spec, &attempt, &manner);
             let leash = Leash { world: Arc::clone(&self.world), process: Arc::clone(&self.process), child };
             let end = tokio::time::timeout(spec.timeout, ended).await;
             self.process.pass().await;

@@ -132,6 +132,8 @@ impl Ledger {
             if let Some(entry) = self.0.get_mut(&e.action) {
                 entry.attempts = e.attempt;
             }
+        } else if let Event::ActionRequeued(e) = event {
+            set(e.action, "queued");
         } else if let Event::ActionFinished(e) = event {
             let state = match (&e.outcome, &e.how) {
                 (Outcome::Done(_), How::Replayed { .. }) => "done (replayed)",

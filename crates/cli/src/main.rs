@@ -39,13 +39,23 @@ fn main() -> ExitCode {
         Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
     };
     let store_flag = context::store_flag(&cli.globals);
-    let outcome = runtime.block_on(dispatch(cli));
+    let outcome = runtime.block_on(async {
+        let _survived = outlive_a_file_size_limit();
+        dispatch(cli).await
+    });
     // A prompt that nobody answered may still be reading the terminal: do not wait for it.
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status.into(),
         Err(failure) => failure.in_store(&store_flag).print(),
     }
+}
+
+/// A write beyond a file size limit (`ulimit -f`) ends a process that takes no notice of the signal. Noticed, the write
+/// fails as on a full disk: what ran is ended and the status says that the store is unavailable (`semantics.md` A4).
+fn outlive_a_file_size_limit() -> std::io::Result<tokio::signal::unix::Signal> {
+    let beyond_limit = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    tokio::signal::unix::signal(beyond_limit)
 }
 
 async fn dispatch(cli: Cli) -> Result<Status, Failure> {

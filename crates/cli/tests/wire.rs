@@ -92,8 +92,7 @@ fn a_request_begins_as_the_one_before_it() {
 
 #[test]
 fn parallel_calls_are_told_in_call_order() {
-    let played =
-        play(&[calls(&[("a", "slow", "{}"), ("b", "look", "{}"), ("c", "slow", "{}")]), text("done")]).is(0);
+    let played = play(&[calls(&[("a", "slow", "{}"), ("b", "look", "{}"), ("c", "slow", "{}")]), text("done")]).is(0);
     let messages = played.server.asked()[1].messages();
     let ids: Vec<_> = messages.iter().filter_map(|message| message["tool_call_id"].as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"]);
@@ -214,7 +213,8 @@ fn a_refusal_of_the_model_and_of_the_provider() {
 
 #[test]
 fn a_bad_key_is_not_tried_again_and_never_shown() {
-    let body = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}"), "code": "invalid_api_key" } });
+    let body =
+        json!({ "error": { "message": format!("Incorrect API key provided: {KEY}"), "code": "invalid_api_key" } });
     let played = play(&[status(401, &body.to_string())]).is(5);
     assert_eq!(played.server.asked().len(), 1);
     assert!(played.done.last_line().starts_with("longrein resume w"), "{}", played.done.stderr);

@@ -13,9 +13,9 @@ use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, EventKind, RunEnded, Suspension, Wait};
 use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::{Input, InputBody, LateOutcome};
-use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Outcome, ToolError};
 use longrein_core::owed::{self, Duty};
-use longrein_core::payload::Payload;
+use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Purpose;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
@@ -904,12 +904,28 @@ impl<'a> Drive<'a> {
                 known.push(LateOutcome { action, attempt, outcome });
             }
         }
-        for late in known {
+        for mut late in known {
+            late.outcome = without_blobs(late.outcome);
             let id = InputId::new(format!("late.{}.{}.{}", self.claim.fence, late.action, late.attempt));
             let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
             // Nobody is left to tell if this fails too; the new holder recovers without it.
             let _ = self.ports.journal.post_input(&self.run.id, &input).await;
         }
+    }
+}
+
+/// An input carries no blobs: of a large result only what the model would be shown goes along.
+fn without_blobs(outcome: Outcome) -> Outcome {
+    let inline = |content: Content| match content {
+        Content::Inline(_) => content,
+        Content::Blob(blob) => Content::Inline(Payload::string(&blob.shown)),
+    };
+    let told = |error: ToolError| ToolError { data: error.data.map(inline), ..error };
+    match outcome {
+        Outcome::Done(result) => Outcome::Done(inline(result)),
+        Outcome::Error(error) => Outcome::Error(told(error)),
+        Outcome::NotDone(error) => Outcome::NotDone(told(error)),
+        Outcome::Unknown(error) => Outcome::Unknown(told(error)),
     }
 }
 
