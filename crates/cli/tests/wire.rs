@@ -121,7 +121,7 @@ fn arguments_that_are_no_object_run_nothing() {
         assert_eq!(booked(&played.world, "act"), 0, "{arguments}");
         let observed = played.server.asked()[1].observations();
         assert_eq!((&observed[0]["ok"], &observed[1]["ok"]), (&false.into(), &true.into()), "{arguments}");
-        assert_eq!(observed[0]["error"]["class"], "arguments", "{arguments}: {observed:?}");
+        assert_eq!(observed[0]["error"]["class"], "invalid_arguments", "{arguments}: {observed:?}");
         assert_eq!(played.last()["failed_calls"], 1, "{arguments}");
     }
 }
@@ -326,13 +326,17 @@ fn a_prompt_that_is_too_long() {
 
 #[test]
 fn a_reply_larger_than_anything() {
-    let long = "x".repeat(10 * 1024 * 1024);
+    let long = "x".repeat(9 * 1024 * 1024);
     let played = play(&[text(&long)]).is(0);
     assert_eq!(played.last()["answer"].as_str().map(str::len), Some(long.len()));
-    // Past the bound it is refused, and the run is told.
-    let longer = "x".repeat(17 * 1024 * 1024);
-    let played = play(&[text(&longer), text("short")]).is(0);
-    assert_eq!(played.last()["answer"], "short");
+    // Past the bounds of a line and of a reply it is refused, and the model is told.
+    let line = text(&"x".repeat(11 * 1024 * 1024));
+    let piece = delta(&json!({ "content": "x".repeat(3 * 1024 * 1024) }));
+    let reply = raw(&[&piece, &piece, &piece, &piece, &piece, &piece]).finish("stop");
+    for longer in [line, reply] {
+        let played = play(&[longer, text("short")]).is(0);
+        assert_eq!((&played.last()["answer"], &played.last()["model_calls"]), (&"short".into(), &2.into()));
+    }
 }
 
 #[test]

@@ -145,6 +145,11 @@ pub struct Driver {
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The loop turns over at least this often, so that renewals go out while it lives.
 const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
+/// A renewal that is overdue for so long was slept through: awake, the loop is never that late, and it ends everything in
+/// time.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+/// How long a process that slept listens to what has ended meanwhile. Short: what still runs is ended after it.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// How long a call waits for another run that holds the same key.
 const KEY_WAIT: Duration = Duration::from_secs(30);
 /// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
@@ -880,6 +885,9 @@ impl<'a> Drive<'a> {
         }
         if now >= self.until {
             // Woken after the end: whoever has the run now must not meet our tools.
+            if now >= self.renew_at + OVERSLEPT {
+                self.hear_last_words().await?;
+            }
             for (flight, landed) in self.hangar.abort_all().await {
                 self.take(flight, landed).await?;
             }
@@ -907,6 +915,16 @@ impl<'a> Drive<'a> {
             }
             Err(AppendError::Unknown) => Err(DriveError::Unanswered),
         }
+    }
+
+    /// Takes what ended by itself while this process slept: nobody else can know how.
+    async fn hear_last_words(&mut self) -> Result<(), DriveError> {
+        let over = tokio::time::Instant::now() + LAST_WORDS;
+        while self.hangar.flights().any(|flight| matches!(flight, Flight::Run(..))) {
+            let Ok(Some((flight, landed))) = tokio::time::timeout_at(over, self.hangar.next()).await else { break };
+            self.take(flight, landed).await?;
+        }
+        Ok(())
     }
 
     /// The claim is lost: ends every effect and posts the outcomes nobody else can know (`semantics.md` C4).

@@ -33,6 +33,8 @@ pub struct Runs {
     journal: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
     worker: Worker,
+    /// Tells its processes apart from those of other stores on this host.
+    identity: String,
     binary: String,
 }
 
@@ -87,7 +89,8 @@ impl Runs {
         let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::default());
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
-        Ok(Self { journal, clock, worker, binary: binary.to_owned() })
+        let identity = longrein_store::identity(store)?;
+        Ok(Self { journal, clock, worker, identity, binary: binary.to_owned() })
     }
 
     pub fn clock(&self) -> &dyn Clock {
@@ -238,7 +241,8 @@ impl Runs {
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
-        let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
+        let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();

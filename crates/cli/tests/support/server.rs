@@ -153,6 +153,8 @@ enum Choice {
 
 struct Shared {
     choice: Choice,
+    /// Answers the first request, whatever it is.
+    first: Option<Play>,
     asked: Mutex<Vec<Asked>>,
     violations: Mutex<Vec<String>>,
     connections: AtomicUsize,
@@ -166,18 +168,20 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn playing(plays: impl Into<Vec<Play>>) -> Self {
-        Self::open(Choice::InOrder(plays.into()))
+        Self::open(Choice::InOrder(plays.into()), None)
     }
 
-    pub(crate) fn by_position(plays: impl Into<Vec<Play>>) -> Self {
-        Self::open(Choice::ByPosition(plays.into()))
+    /// The very first request gets `first`, and all others the reply their conversation has come to.
+    pub(crate) fn by_position(first: Play, plays: impl Into<Vec<Play>>) -> Self {
+        Self::open(Choice::ByPosition(plays.into()), Some(first))
     }
 
-    fn open(choice: Choice) -> Self {
+    fn open(choice: Choice, first: Option<Play>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             choice,
+            first,
             asked: Mutex::default(),
             violations: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -277,7 +281,11 @@ fn choose(shared: &Shared, asked: Asked) -> Play {
             (plays, asked.messages().iter().filter(|message| message["role"] == "assistant").count())
         }
     };
+    let is_first = all.is_empty();
     all.push(asked);
+    if let Some(first) = shared.first.as_ref().filter(|_| is_first) {
+        return first.clone();
+    }
     plays[index.min(plays.len() - 1)].clone()
 }
 
