@@ -243,7 +243,7 @@ impl Twist for AcknowledgesUnwritten {
                 *nth += 1;
                 *nth
             };
-            if nth % 7 == 0 {
+            if nth.is_multiple_of(7) {
                 return Ok(Committed { head: Seq(batch.expected.0 + batch.events.len() as u64) });
             }
             inner.append(claim, batch).await

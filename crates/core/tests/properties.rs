@@ -524,7 +524,7 @@ fn task(limits: u64) -> Task {
         limits: if limits == 0 { small } else { Limits::default() },
         inputs: std::collections::BTreeMap::new(),
         tools,
-        acceptance: if limits % 2 == 0 { vec![check] } else { Vec::new() },
+        acceptance: if limits.is_multiple_of(2) { vec![check] } else { Vec::new() },
         answer: None,
         policy: PolicyRules::default(),
         sources: std::collections::BTreeMap::new(),
