@@ -98,9 +98,18 @@ fn json_lines_are_events_and_end_in_a_summary() {
     assert_eq!(lines, world.log("j"), "the log says the same");
     let last = lines.last().unwrap();
     assert_eq!(last["type"], "run.ended");
-    for field in
-        ["state", "reason", "answer", "verified", "evidence", "usage", "turns", "model_calls", "tool_calls", "failed_calls"]
-    {
+    for field in [
+        "state",
+        "reason",
+        "answer",
+        "verified",
+        "evidence",
+        "usage",
+        "turns",
+        "model_calls",
+        "tool_calls",
+        "failed_calls",
+    ] {
         assert!(last.get(field).is_some(), "{field}: {last}");
     }
     assert_eq!((&last["recoveries"], &last["unknown"]), (&0.into(), &Value::Array(vec![])));
@@ -113,7 +122,10 @@ fn json_lines_are_events_and_end_in_a_summary() {
 fn parked_and_suspended_runs_end_in_a_summary_too() {
     let world = asking();
     let last = world.run("run --task task.toml --id w --on-ask wait --json").is(3).last_json();
-    assert_eq!((&last["type"], &last["state"], &last["answer"]), (&"run.parked".into(), &"waiting".into(), &Value::Null));
+    assert_eq!(
+        (&last["type"], &last["state"], &last["answer"]),
+        (&"run.parked".into(), &"waiting".into(), &Value::Null)
+    );
     let world = World::new();
     task(&world, "", "[[reply]]\nerror = { status = 401, body = \"no\" }\n");
     let last = world.run("run --task task.toml --id s --json").is(5).last_json();
@@ -161,8 +173,8 @@ fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));
     for word in [
-        "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools",
-        "doctor", "mcp", "serve", "worker", "acp", "eval",
+        "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models",
+        "tools", "doctor", "mcp", "serve", "worker", "acp", "eval",
     ] {
         world.run(&format!("{word} something")).is(64).says("not yet").says(word);
     }
@@ -256,9 +268,17 @@ fn a_workspace_around_the_home_is_refused() {
 #[test]
 fn no_such_run_is_66() {
     let world = asking();
-    for line in
-        ["show x", "log x", "verify x", "resume x", "send x hi", "approve x a1", "deny x a1", "cancel x", "settle x a1 --as done"]
-    {
+    for line in [
+        "show x",
+        "log x",
+        "verify x",
+        "resume x",
+        "send x hi",
+        "approve x a1",
+        "deny x a1",
+        "cancel x",
+        "settle x a1 --as done",
+    ] {
         world.run(line).is(66).says("x");
     }
     world.run("resume --last").is(66);
@@ -348,7 +368,8 @@ fn damage_is_found_and_the_run_left_alone() {
     world.run("run --task task.toml --id w --on-ask wait").is(3);
     world.verify("w");
     let store = rusqlite::Connection::open(world.home().join("longrein.db")).unwrap();
-    let change = "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'act', 'axt') AS BLOB) WHERE run = 'w' AND seq = 4";
+    let change =
+        "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'act', 'axt') AS BLOB) WHERE run = 'w' AND seq = 4";
     assert_eq!(store.execute(change, ()).unwrap(), 1);
     store.close().unwrap();
     world.run("verify w").is(65);
@@ -574,9 +595,7 @@ fn signals_during_a_model_call() {
         let world = World::new();
         task(&world, "", &says("late").replace("[[reply]]", "[[reply]]\ndelay = \"60s\""));
         let run = world.typed("longrein run --task task.toml --id r --json").start();
-        world.until("the call", || {
-            (world.run("runs --json").last_json()[0]["state"] == "running").then_some(())
-        });
+        world.until("the call", || (world.run("runs --json").last_json()[0]["state"] == "running").then_some(()));
         let began = Instant::now();
         run.signal(signal);
         let last = run.end().is(status).last_json();

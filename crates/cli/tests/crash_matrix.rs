@@ -57,7 +57,9 @@ mkdir -p bank once
 fn shop_task(world: &World) {
     let of_call = |shell: &str| format!("{READ_CALL}{shell}");
     let string = |name: &str| {
-        format!("[tools.parameters]\ntype = \"object\"\nrequired = [\"{name}\"]\n[tools.parameters.properties.{name}]\ntype = \"string\"\n")
+        format!(
+            "[tools.parameters]\ntype = \"object\"\nrequired = [\"{name}\"]\n[tools.parameters.properties.{name}]\ntype = \"string\"\n"
+        )
     };
     // It books, and the first time it is not sure that it has.
     let pay = of_call(
@@ -119,7 +121,9 @@ fn shop_replies() -> Vec<Play> {
 fn seen(world: &World, effect: &str) -> usize {
     let bank = std::fs::read_dir(world.path("bank"));
     bank.map_or(0, |files| {
-        files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with(&format!("{effect}-"))).count()
+        files
+            .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with(&format!("{effect}-")))
+            .count()
     })
 }
 
