@@ -2,6 +2,7 @@
 //!
 //! The turn: a1 `look` (read), a2 and a3 `edit` of one file, a4 `pay` (idempotent), a5 `ship` (reconcile), a6 `email`
 //! (plain), a7 `deploy` (held).
+#![expect(clippy::wildcard_enum_match_arm, reason = "each test looks for the events it is about")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,16 +201,14 @@ fn k_reply_written_and_nothing_started_starts_what_may_and_nothing_is_unknown() 
         let before = Stand::new(vec![seven()]);
         before.die_at(CrashPoint::AfterAppend(EventKind::ModelReplied), 1).await;
         let events = before.town.store.shadow().runs[&before.id].events.clone();
-        let kept: Vec<_> =
-            events.into_iter().take_while(|new| !matches!(new.event, Event::ActionStarted(_))).collect();
+        let kept: Vec<_> = events.into_iter().take_while(|new| !matches!(new.event, Event::ActionStarted(_))).collect();
         assert!(kept.iter().any(|new| matches!(new.event, Event::ActionProposed(_))));
         assert!(kept.iter().all(|new| new.event.durability() <= EventDurability::Synced));
 
         let stand = Stand::new(vec![seven(), Answer::say("done")]);
         let ghost = stand.town.process("h1");
         let journal = longrein_sim::store::Door::new(&stand.town.store, &ghost);
-        let claim =
-            journal.claim(&stand.id, &ghost.worker, None, Create::IfAbsent).await.expect("nobody holds it");
+        let claim = journal.claim(&stand.id, &ghost.worker, None, Create::IfAbsent).await.expect("nobody holds it");
         let mut run = None;
         for (number, new) in kept.iter().enumerate() {
             match (&mut run, &new.event) {
@@ -380,9 +379,7 @@ async fn paused_in_pay(host: &str) -> Stand {
     let (sleeper, other) = (stand.town.process("h1"), stand.town.process(host));
     let (town, id, begin) = (Arc::clone(&stand.town), stand.id.clone(), stand.begin());
     let slept = Arc::clone(&sleeper);
-    let first = tokio::spawn(async move {
-        town.drive(&slept, &id, begin, WhenAsked::Park, Stop::new()).await
-    });
+    let first = tokio::spawn(async move { town.drive(&slept, &id, begin, WhenAsked::Park, Stop::new()).await });
     tokio::time::sleep(ms(1_000)).await;
     sleeper.pause();
     tokio::time::sleep(Duration::from_secs(16)).await;

@@ -30,7 +30,7 @@ fn is_found(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
     for seed in 0..SEEDS {
         let report = play(seed, layers());
         if let Some(breach) = report.breaches.first() {
-            println!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
+            eprintln!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
             return;
         }
     }

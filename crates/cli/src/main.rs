@@ -41,7 +41,9 @@ fn main() -> ExitCode {
     let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(async {
         let _survived = outlive_a_file_size_limit();
-        dispatch(cli).await
+        let outcome = dispatch(cli).await;
+        longrein::commands_are_gone().await;
+        outcome
     });
     // A prompt that nobody answered may still be reading the terminal: do not wait for it.
     runtime.shutdown_background();

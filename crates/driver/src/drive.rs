@@ -278,10 +278,23 @@ impl<'a> Drive<'a> {
         };
         let worker = &options.worker;
         let event = claimed(drive.claim.fence, &worker.host, &worker.boot, worker.pid, &options.binary);
+        let running: Vec<_> = drive.run.actions().filter(|action| action.may_run()).map(|action| action.id).collect();
         drive.command(Command::Claim(event));
+        if matches!(drive.run.stage, Stage::Rest(_)) {
+            drive.end(running).await;
+        }
         drive.command(Command::NoteSurroundings { changed });
         drive.take_inbox().await?;
         Ok(drive)
+    }
+
+    /// Ends what dead workers left of calls that nobody will recover: a claim may bring the run to its end (`semantics.md`
+    /// C5).
+    async fn end(&self, running: Vec<ActionId>) {
+        for action in running {
+            // What cannot be ended from here stays as unknown as it is.
+            let _ = self.ports.tools.reap(&self.run.id, action, self.run.fence).await;
+        }
     }
 
     /// Gives the claim back where it still is ours.

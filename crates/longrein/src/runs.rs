@@ -327,6 +327,12 @@ pub fn exit_now(status: i32) -> ! {
     longrein_sandbox::exit_now(status)
 }
 
+/// Waits until nothing is left of any tool's or check's processes. To be called before the process ends.
+pub async fn commands_are_gone() {
+    // What does not go within seconds is stuck in the kernel: waiting longer would not help.
+    longrein_sandbox::all_gone().await;
+}
+
 /// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.
 pub fn pin(task: &mut Task) {
     task.pins = pins(task);
