@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl World {
         self.root.path().join("user")
     }
 
-    /// Writes a file under the working folder; a `.sh` can be run.
+    /// Writes a file under the working folder.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -136,16 +136,6 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
-        self
-    }
-
-    pub(crate) fn without(mut self, name: &str) -> Self {
-        self.command.env_remove(name);
-        self
-    }
-
-    pub(crate) fn arg(mut self, arg: &str) -> Self {
-        self.command.arg(arg);
         self
     }
 
@@ -241,7 +231,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(3));
         };
         let (stdout, stderr) = self.streams();
-        Done { line: self.line.clone(), output: status, stdout, stderr }
+        Done { line: self.line.clone(), ended: status, stdout, stderr }
     }
 
     fn streams(&mut self) -> (String, String) {
@@ -266,7 +256,7 @@ impl Drop for Running {
 #[derive(Debug)]
 pub(crate) struct Done {
     line: String,
-    output: std::process::ExitStatus,
+    ended: std::process::ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -274,7 +264,7 @@ pub(crate) struct Done {
 impl Done {
     /// Its exit status; of one that was killed, -1.
     pub(crate) fn status(&self) -> i32 {
-        self.output.code().unwrap_or(-1)
+        self.ended.code().unwrap_or(-1)
     }
 
     /// It must have ended with this status, and a run must have printed an answer only on 0 (JSON apart).
@@ -328,17 +318,6 @@ impl Done {
     #[track_caller]
     pub(crate) fn last_json(&self) -> Value {
         self.json().pop().unwrap_or_else(|| panic!("no JSON line; stderr: {}", self.stderr))
-    }
-}
-
-impl From<Output> for Done {
-    fn from(output: Output) -> Self {
-        Self {
-            line: String::new(),
-            output: output.status,
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
     }
 }
 
