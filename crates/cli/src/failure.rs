@@ -134,6 +134,7 @@ impl From<DriveError> for Failure {
             }
             DriveError::Fold(error) => error.into(),
             DriveError::Journal(error) => error.into(),
+            DriveError::OtherTask { .. } => Failure::new(Status::Data, problem),
             DriveError::Conflict { .. } | DriveError::Stuck { .. } => Failure::new(Status::Internal, problem),
             DriveError::Unanswered => Failure::new(Status::Unavailable, problem),
         }

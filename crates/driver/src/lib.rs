@@ -3,13 +3,17 @@
 //!
 //! Read [`Driver::drive`] first. The driver decides nothing: every decision is core's, every fact is the journal's.
 
+mod batch;
+mod claimed;
 mod drive;
 mod edge;
 mod fault;
 mod fold;
 mod jobs;
+mod lease;
 mod ports;
 mod row;
+mod waiting;
 
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
