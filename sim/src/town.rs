@@ -215,6 +215,7 @@ impl Town {
             | DriveError::Conflict { .. } => {
                 self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
             }
+            DriveError::Stuck { .. } => self.record.breach("law_11", format!("a drive of {id} failed: {error}")),
         }
     }
 
@@ -340,8 +341,8 @@ pub fn task(name: &str) -> Task {
         constraints: Vec::new(),
         program: Program::React,
         model: ModelSpec { name: ModelName::new("sim/model"), max_output: 1000, price: None },
-        workspace: format!("/work/{name}"),
-        folder: format!("/work/{name}"),
+        workspace: format!("/town/{name}"),
+        folder: format!("/town/{name}"),
         principal: Payload::null(),
         limits: Limits::default(),
         inputs: BTreeMap::new(),

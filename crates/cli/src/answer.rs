@@ -1,7 +1,7 @@
 //! Answers from another process: messages, approvals, denials, settlements, cancels. Each is an input, durable before this
 //! command ends, and taken by whoever drives the run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::event::Wait;
@@ -17,9 +17,12 @@ use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, Sett
 use crate::ask::{GRANT, operator};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::print_line;
-use crate::run::REACTION;
 use crate::words;
+
+/// How long a command waits for a worker to react before it says that it will.
+const REACTION: Duration = Duration::from_secs(4);
 
 /// What posting answered, as an error where it was not taken.
 pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
@@ -38,10 +41,10 @@ pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
 /// What a person sees next: the worker takes it at once, or the run has to be resumed.
 async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<(), Failure> {
     match runs.listed(id).await? {
-        Some((_, Some(holder))) => eprintln!("recorded; {holder} takes it"),
+        Some((_, Some(holder))) => tell!("recorded; {holder} takes it"),
         Some((_, None)) | None => {
-            eprintln!("recorded; nobody drives the run now");
-            eprintln!("{}", store.command(&format!("resume {id}")));
+            tell!("recorded; nobody drives the run now");
+            tell!("{}", store.command(&format!("resume {id}")));
         }
     }
     Ok(())
@@ -153,13 +156,14 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                 | InputBody::Raise(_)
                 | InputBody::SwitchModel(_) => false,
             });
-            lines.push((row.run.clone(), action.clone(), kind, reason, digest.cloned(), answered));
+            let what = words::call(&run, action);
+            lines.push((row.run.clone(), action.clone(), what, kind, reason, digest.cloned(), answered));
         }
     }
     if globals.json {
         let rows: Vec<_> = lines
             .iter()
-            .map(|(run, action, kind, reason, digest, answered)| {
+            .map(|(run, action, _, kind, reason, digest, answered)| {
                 json!({
                     "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
                     "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
@@ -170,20 +174,19 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     if lines.is_empty() {
-        eprintln!("nothing waits for a person");
+        tell!("nothing waits for a person");
     }
-    for (run, action, kind, reason, _, answered) in lines {
-        let tool = words::safe(action.tool.as_str());
-        println!("{run}  {}  {kind}  {tool} {}", action.id, words::safe(action.args.as_str()));
-        println!("    {}", words::short(&reason, 200));
+    for (run, action, what, kind, reason, _, answered) in lines {
+        say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
+        say!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             _ => format!("settle {run} {} --as done", action.id),
         };
         if answered {
-            println!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
+            say!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
         } else {
-            println!("    {}", store.command(&command));
+            say!("    {}", store.command(&command));
         }
     }
     Ok(Status::Done)
@@ -222,7 +225,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
     let rests = matches!(run.stage, Stage::Rest(_));
     if rests && runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_none()) {
         runs.tend(&id, context::environment()).await?;
-        eprintln!("settled");
+        tell!("settled");
         return Ok(Status::Done);
     }
     say_what_follows(&store, &runs, &id).await?;
@@ -249,7 +252,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         if matches!(run.stage, Stage::Rest(_)) || asked.elapsed() > REACTION {
             break run;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     if globals.json {
         print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));
@@ -257,21 +260,21 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     let (done, undone, unknown) = match &run.stage {
         Stage::Rest(ended) => (ended.done.clone(), ended.undone.clone(), ended.unknown.clone()),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            eprintln!("asked; its worker lets running calls end first (at most 30 s)");
+            tell!("asked; its worker lets running calls end first (at most 30 s)");
             owed::effects(&run)
         }
     };
     let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for (word, ids) in [("done", &done), ("not done", &undone), ("unknown", &unknown)] {
         if !ids.is_empty() && !globals.json {
-            println!("{word}: {}", list(ids));
+            say!("{word}: {}", list(ids));
         }
     }
     if done.is_empty() && unknown.is_empty() && !globals.json {
-        println!("nothing was changed");
+        say!("nothing was changed");
     }
     if let Some(action) = unknown.first() {
-        eprintln!("{}", store.command(&format!("settle {id} {action} --as done")));
+        tell!("{}", store.command(&format!("settle {id} {action} --as done")));
     }
     Ok(Status::Done)
 }

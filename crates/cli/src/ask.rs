@@ -10,6 +10,7 @@ use longrein::core::input::{Approve, Deny, Door, InputBody};
 use longrein::{Runs, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use crate::out::tell;
 use crate::progress::Question;
 
 /// How long a yes is good for before the action starts (`semantics.md` E4).
@@ -47,7 +48,7 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut questions:
             }
         };
         if let Err(error) = runs.post(&run, body).await {
-            eprintln!("longrein: the answer could not be recorded: {error}");
+            tell!("longrein: the answer could not be recorded: {error}");
         }
     }
 }
@@ -59,7 +60,7 @@ pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &Unbounde
     for action in run.actions() {
         if let Life::Held { digest, rule, reason } = &action.life {
             // The asker is gone only when the command ends.
-            let _ = questions.send(Question::about(action, digest, rule, reason));
+            let _ = questions.send(Question::about(&run, action, digest, rule, reason));
         }
     }
 }
@@ -85,7 +86,7 @@ fn read_answer(prompt: &str) -> Option<Answer> {
                 let reason = reason.trim();
                 return Some(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
             }
-            _ => eprintln!("Please answer y or n."),
+            _ => tell!("Please answer y or n."),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use longrein::core::budget::{BudgetKind, Raise};
 use longrein::core::event::{End, Failure as RunFailure, Suspension, Wait};
@@ -19,6 +18,7 @@ use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::{Progress, Style, print_line};
 use crate::{ask, words};
 
@@ -65,10 +65,18 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     match known {
         Some(run) => {
             let names_nothing = args.prompt.is_none() && args.task.is_none();
-            if !names_nothing {
-                same_task(&run, &load(&args, &session.config)?)?;
+            let policy = if names_nothing {
+                None
+            } else {
+                let loaded = load(&args, &session.config)?;
+                same_task(&run, &loaded)?;
+                Some(loaded.task.policy)
+            };
+            if session.is_over(&run).await? {
+                return session.print_stored(&run, &args.drive);
             }
-            session.go_on(run, &args.drive).await
+            let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
+            session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
@@ -76,7 +84,9 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             longrein::pin(&mut task);
             let id = id.unwrap_or_else(context::fresh_id);
             let model = task.model.name.clone();
-            session.drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, &args.drive).await
+            session
+                .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, &args.drive)
+                .await
         }
     }
 }
@@ -101,7 +111,16 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     let run = session.runs.fold(&id, |_| {}).await?;
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
-        inputs.push(InputBody::SwitchModel(another_model(&session.config, name, &run)?));
+        let model = another_model(&session.config, name, &run)?;
+        longrein::connectable(
+            &model.name,
+            &context::model_config(&session.config, &model.name, &context::environment())?,
+        )?;
+        // A worker that has the run is connected to the model it began with.
+        if let Some((_, Some(holder))) = session.runs.listed(&id).await? {
+            return Err(longrein::ports::ClaimError::Held(holder).into());
+        }
+        inputs.push(InputBody::SwitchModel(model));
     }
     if !raise.is_nothing() {
         inputs.push(InputBody::Raise(raise));
@@ -112,29 +131,17 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     for body in inputs {
         crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
     }
-    let model = args.model.as_deref().map(|name| switched_name(name, &run));
-    let model = match model {
-        Some(name) => name?,
-        None => run.model.name.clone(),
-    };
     if session.is_over(&run).await? {
         return session.print_stored(&run, &args.drive);
     }
-    session.drive(&id, Target::Existing(id.clone()), &model, &args.drive).await
+    let model = session.runs.model_of(&run).await?.name;
+    session.drive(&id, Target::Existing(id.clone()), &model, None, &args.drive).await
 }
 
 impl Session {
     /// A run that rests, and that nobody has sent anything to.
     async fn is_over(&self, run: &Run) -> Result<bool, Failure> {
         Ok(matches!(run.stage, Stage::Rest(_)) && self.runs.inbox(&run.id).await?.is_empty())
-    }
-
-    async fn go_on(&self, run: Run, args: &DriveArgs) -> Result<Status, Failure> {
-        if self.is_over(&run).await? {
-            return self.print_stored(&run, args);
-        }
-        let (id, model) = (run.id.clone(), run.model.name.clone());
-        self.drive(&id, Target::Existing(id.clone()), &model, args).await
     }
 
     /// Prints the result of a run that rests, without a model call.
@@ -149,7 +156,14 @@ impl Session {
         self.finish(run, &Standing::Rested(ended.clone()), args)
     }
 
-    async fn drive(&self, id: &RunId, target: Target, model: &ModelName, args: &DriveArgs) -> Result<Status, Failure> {
+    async fn drive(
+        &self,
+        id: &RunId,
+        target: Target,
+        model: &ModelName,
+        policy: Option<PolicyRules>,
+        args: &DriveArgs,
+    ) -> Result<Status, Failure> {
         let environment = context::environment();
         let model = context::model_config(&self.config, model, &environment)?;
         let somebody = ask::somebody_is_there();
@@ -183,6 +197,7 @@ impl Session {
             asked,
             observer: Arc::new(Progress { style, questions }),
             stop: stop.clone(),
+            policy,
             faults: faults(args)?,
         };
         heed_signals(stop)?;
@@ -193,11 +208,10 @@ impl Session {
 
     fn explain(&self, error: longrein::RunsError, id: &RunId) -> Failure {
         let failure = Failure::from(error);
-        match failure.status {
-            Status::Unavailable if failure.way_out.is_none() => {
-                failure.way_out(self.store.command(&format!("resume {id}")))
-            }
-            _ => failure,
+        if failure.status == Status::Unavailable && failure.way_out.is_none() {
+            failure.way_out(self.store.command(&format!("resume {id}")))
+        } else {
+            failure
         }
     }
 
@@ -206,8 +220,11 @@ impl Session {
         let status = status(standing);
         if status == Status::Done {
             let answer = projection::answer_text(run).unwrap_or_default();
+            if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
+                tell!("done: {}", words::safe(&ended.reason));
+            }
             if !self.globals.json {
-                println!("{answer}");
+                say!("{answer}");
             }
             if let Some(file) = &args.output_last_message {
                 std::fs::write(file, format!("{answer}\n")).map_err(|error| {
@@ -220,27 +237,27 @@ impl Session {
         let id = &run.id;
         match standing {
             Standing::Rested(ended) => {
-                eprintln!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
                 if let Some(remark) = &ended.remark {
-                    eprintln!("The model's last words, unverified: {}", words::safe(remark));
+                    tell!("The model's last words, unverified: {}", words::safe(remark));
                 }
                 if !ended.unknown.is_empty() {
                     let unknown: Vec<_> = ended.unknown.iter().map(ToString::to_string).collect();
-                    eprintln!("Nobody knows what became of {}.", unknown.join(", "));
+                    tell!("Nobody knows what became of {}.", unknown.join(", "));
                 }
             }
             Standing::Parked(waits) => {
-                eprintln!("waits for {}", words::waits(waits));
+                tell!("waits for {}", words::waits(waits));
                 for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
-                    eprintln!("{}", self.store.command(&command));
+                    tell!("{}", self.store.command(&command));
                 }
             }
             Standing::Suspended(..) => {
                 let row = longrein::run_row(run);
-                eprintln!("suspended: {}", words::safe(&row.reason));
+                tell!("suspended: {}", words::safe(&row.reason));
             }
         }
-        eprintln!("{}", self.store.command(&next_command(id, standing)));
+        tell!("{}", self.store.command(&next_command(id, standing)));
         Ok(status)
     }
 }
@@ -446,10 +463,10 @@ async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
     let rows = unfinished(&session.runs).await?;
     if rows.is_empty() {
-        eprintln!("no run is unfinished");
+        tell!("no run is unfinished");
     }
     for row in rows {
-        println!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+        say!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
     }
     Ok(Status::Done)
 }
@@ -483,7 +500,7 @@ fn heed_signals(stop: Stop) -> Result<(), Failure> {
 fn prints_points(args: &DriveArgs) -> bool {
     let asked = args.crash_at.as_deref() == Some("list");
     if asked {
-        CrashPoint::all().iter().for_each(|point| println!("{point}"));
+        CrashPoint::all().iter().for_each(|point| say!("{point}"));
     }
     asked
 }
@@ -510,11 +527,8 @@ impl Faults for Crash {
         let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *left = left.saturating_sub(1);
         if *left == 0 {
-            eprintln!("longrein: stopped by --crash-at {point}");
+            tell!("longrein: stopped by --crash-at {point}");
             longrein::exit_now(CRASHED);
         }
     }
 }
-
-/// How long a command waits for a worker to react before it says that it will.
-pub(crate) const REACTION: Duration = Duration::from_secs(4);

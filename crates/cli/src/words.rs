@@ -49,6 +49,16 @@ fn tool_of(run: Option<&Run>, action: longrein::core::ids::ActionId) -> String {
     run.and_then(|run| run.action(action)).map(|action| format!(" {}", safe(action.tool.as_str()))).unwrap_or_default()
 }
 
+/// Exactly what a call would run: the tool, its arguments, and the command that gets them on stdin.
+pub(crate) fn call(run: &Run, action: &longrein::core::action::Action) -> String {
+    let mut text = format!("{} {}", safe(action.tool.as_str()), safe(action.args.as_str()));
+    if let Some(tool) = run.task.tool(&action.tool) {
+        let command: Vec<_> = tool.command.iter().map(|word| crate::context::quoted(word)).collect();
+        text.push_str(&format!("\n  by: {} (in {})", safe(&command.join(" ")), safe(&run.task.folder)));
+    }
+    text
+}
+
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
@@ -151,7 +161,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::BudgetRaised(_) => "budget raised".to_owned(),
         Event::SurroundingsChanged(e) => format!("changed since the start: {}", e.changed.join(", ")),
         Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
-        Event::RunSuspended(e) => format!("suspended ({:?}) {}", e.cause, short(&e.detail, 160)).to_lowercase(),
+        Event::RunSuspended(e) => {
+            let detail = if e.detail.is_empty() { String::new() } else { format!(": {}", short(&e.detail, 160)) };
+            format!("suspended, {}{detail}", longrein::suspension_in_words(e.cause))
+        }
         Event::RunEnded(e) => format!("{}: {}", end(&e.end), short(&e.reason, 200)),
     }
 }

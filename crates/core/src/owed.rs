@@ -348,6 +348,7 @@ pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
             Life::Queued | Life::Held { .. } => undone.push(action.id),
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
             Life::Ended(Ended::Done { .. }) => {}
+            Life::Started { .. } | Life::Lost(_) if action.effect == EffectClass::Read => undone.push(action.id),
             Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) => unknown.push(action.id),
         }
     }

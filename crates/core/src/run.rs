@@ -16,7 +16,7 @@ use crate::observe;
 use crate::outcome::{Outcome, ToolError, class};
 use crate::payload::Content;
 use crate::prompt::{Item, Purpose, WireCall};
-use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task};
+use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
 /// The state of one run. Read [`Stage`] first.
@@ -244,6 +244,11 @@ impl Run {
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
         };
         self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
+    }
+
+    /// The tool an action in play calls.
+    pub fn tool_of(&self, id: ActionId) -> Option<&ToolSpec> {
+        self.action(id).and_then(|action| self.task.tool(&action.tool))
     }
 
     /// Actions nobody knows the outcome of.
@@ -790,7 +795,7 @@ impl Run {
                 self.end_action(finished.action, Ended::NotDone(error.clone()));
             }
             Outcome::Unknown(error) => {
-                let can_find_out = self.task.tool_of(self.action(finished.action)).is_some_and(|tool| {
+                let can_find_out = self.tool_of(finished.action).is_some_and(|tool| {
                     finished.how == crate::event::How::Observed
                         && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
                 });
@@ -918,7 +923,11 @@ impl Run {
                 } else if !matches!(action.life, Life::Ended(_) | Life::Unknown(_)) {
                     let error =
                         ToolError::new(class::UNKNOWN_OUTCOME, "The run was brought to rest before it was known.");
-                    action.life = Life::Unknown(error);
+                    // A person is asked about the world only: the files can be looked at (`semantics.md` D7).
+                    action.life = match action.effect {
+                        EffectClass::Read | EffectClass::Workspace => Life::Ended(Ended::Error(error)),
+                        EffectClass::External => Life::Unknown(error),
+                    };
                 }
             }
             self.close_turn();

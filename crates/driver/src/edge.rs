@@ -19,7 +19,7 @@ use longrein_ports::{
     Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
 };
 
-use crate::drive::Ports;
+use crate::ports::Ports;
 
 /// The data behind some content. None: the blob is missing.
 pub(crate) async fn load(ports: &Ports, content: &Content) -> Result<Option<Payload>, JournalError> {

@@ -46,7 +46,8 @@ fn wait_in_words(wait: &Wait) -> String {
     }
 }
 
-fn suspension_in_words(cause: Suspension) -> &'static str {
+/// Why a run was suspended, for people.
+pub fn suspension_in_words(cause: Suspension) -> &'static str {
     match cause {
         Suspension::Interrupted => "interrupted",
         Suspension::Terminated => "terminated",

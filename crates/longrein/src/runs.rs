@@ -12,7 +12,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::run::Run;
-use longrein_core::task::Task;
+use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, Stop, WhenAsked, fold,
@@ -20,8 +20,8 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Journal, JournalError, Listed, Model, NewEvent, Posted,
-    Recorded, Tools, VerifyReport, Worker,
+    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Gate, GateCall, Journal, JournalError, Listed, Model,
+    NewEvent, Posted, Recorded, Ruling, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -33,6 +33,8 @@ pub struct Runs {
     journal: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
     worker: Worker,
+    /// Tells its processes apart from those of other stores on this host.
+    identity: String,
     binary: String,
 }
 
@@ -45,6 +47,8 @@ pub struct Surroundings {
     pub asked: WhenAsked,
     pub observer: Arc<dyn Observer>,
     pub stop: Stop,
+    /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
+    pub policy: Option<PolicyRules>,
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -85,7 +89,8 @@ impl Runs {
         let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::default());
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
-        Ok(Self { journal, clock, worker, binary: binary.to_owned() })
+        let identity = longrein_store::identity(store)?;
+        Ok(Self { journal, clock, worker, identity, binary: binary.to_owned() })
     }
 
     pub fn clock(&self) -> &dyn Clock {
@@ -132,6 +137,21 @@ impl Runs {
         Ok(self.journal.read(id, after, 512).await?)
     }
 
+    /// The model a run goes on with: the last one it was told to switch to, whether it has taken that yet or not.
+    pub async fn model_of(&self, run: &Run) -> Result<ModelSpec, RunsError> {
+        let asked = self.inbox(&run.id).await?.into_iter().rev().find_map(|input| match input.body {
+            InputBody::SwitchModel(model) => Some(model),
+            InputBody::Message(_)
+            | InputBody::Approve(_)
+            | InputBody::Deny(_)
+            | InputBody::Settle(_)
+            | InputBody::Cancel
+            | InputBody::LateOutcome(_)
+            | InputBody::Raise(_) => None,
+        });
+        Ok(asked.unwrap_or_else(|| run.model.clone()))
+    }
+
     pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
         Ok(self.journal.inbox(id).await?)
     }
@@ -167,13 +187,19 @@ impl Runs {
             }
             Target::Existing(id) => {
                 let run = self.fold(&id, |_| {}).await?;
-                let changed = changed_pins(&run.task);
-                let task = Task { model: run.model.clone(), ..run.task.as_ref().clone() };
+                let mut changed = changed_pins(&run.task);
+                if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
+                    changed.push("policy".to_owned());
+                }
+                let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed }, task)
             }
         };
-        let Surroundings { model, environment, asked, observer, stop, faults } = around;
-        let ports = self.ports(&task, &model, &environment, faults)?;
+        let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
+        let mut ports = self.ports(&task, &model, &environment, faults)?;
+        if let Some(policy) = policy {
+            ports.gate = Arc::new(Strictest(ports.gate, gate(&task, &policy)?));
+        }
         let options = self.options(asked);
         Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
     }
@@ -215,16 +241,15 @@ impl Runs {
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
-        let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
+        let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
-        let gate =
-            Policy::read(&task.policy, task.tools.iter().map(|tool| &tool.name)).map_err(|error| wrong(&error))?;
+        let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal = Arc::clone(&self.journal);
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
-        let gate = Arc::new(gate);
         let Some(faults) = faults else {
             return Ok(Ports { journal, model, tools, definitions, gate, checks, clock });
         };
@@ -238,6 +263,33 @@ impl Runs {
             clock,
         })
     }
+}
+
+fn gate(task: &Task, rules: &PolicyRules) -> Result<Arc<dyn Gate>, RunsError> {
+    let tools = task.tools.iter().map(|tool| &tool.name);
+    let policy = Policy::read(rules, tools).map_err(|error| RunsError::Task(error.to_string()))?;
+    Ok(Arc::new(policy))
+}
+
+/// Two gates of which the stricter one counts: deny before ask before allow.
+struct Strictest(Arc<dyn Gate>, Arc<dyn Gate>);
+
+impl Gate for Strictest {
+    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+        let strictness = |ruling: &Ruling| match ruling {
+            Ruling::Allow { .. } => 0,
+            Ruling::Ask { .. } => 1,
+            Ruling::Deny { .. } => 2,
+        };
+        let (one, other) = (self.0.rule(call), self.1.rule(call));
+        if strictness(&other) > strictness(&one) { other } else { one }
+    }
+}
+
+/// Whether a model could be connected to, as far as can be told without calling it.
+pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+    longrein_models::connect(model, config)?;
+    Ok(())
 }
 
 /// Where no model may be called.
@@ -273,6 +325,12 @@ impl Observer for Nobody {
 /// Ends the process at once, as a crash would: nothing is flushed, nothing is cleaned up.
 pub fn exit_now(status: i32) -> ! {
     longrein_sandbox::exit_now(status)
+}
+
+/// Waits until nothing is left of any tool's or check's processes. To be called before the process ends.
+pub async fn commands_are_gone() {
+    // What does not go within seconds is stuck in the kernel: waiting longer would not help.
+    longrein_sandbox::all_gone().await;
 }
 
 /// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.
