@@ -42,9 +42,9 @@ struct Recorded {
 }
 
 /// Port calls of one simulation. The longest seeds need some tens of thousands.
-const CALLS_MAX: u64 = 2_000_000;
+const CALLS_MAX: u64 = 200_000;
 /// Port calls within one millisecond of virtual time. A batch of 64 calls needs some thousands.
-const CALLS_PER_MS_MAX: u64 = 40_000;
+const CALLS_PER_MS_MAX: u64 = 10_000;
 /// When simulated time begins: 2026-01-01T00:00:00Z.
 const EPOCH_MS: u64 = 1_767_225_600_000;
 /// How long the simulated machines had been up by then.

@@ -1,6 +1,8 @@
 //! The world outside: children that run, effects that are on the wire and land, receivers that book them. It knows what
 //! really happened, whatever anybody was told.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -507,8 +509,8 @@ impl Tools for Hands {
             let outcome = match end {
                 Ok(Ok(())) => outcome(spec.effect, attempt.action, manner.says),
                 // Killed by somebody else, or out of its time.
-                Ok(Err(_)) => cut(spec.effect, class::EXIT, "ended by signal 9"),
-                Err(_) => cut(spec.effect, class::TIMEOUT, "ran out of its time"),
+                Ok(Err(_)) => cut(spec.effect, "ended by signal 9"),
+                Err(_) => cut(spec.effect, "ran out of its time"),
             };
             self.process.call(&format!("ran {} {}", attempt.tool, attempt.action)).await;
             Ran { outcome, blobs: Vec::new() }
@@ -581,14 +583,16 @@ fn outcome(effect: EffectClass, action: ActionId, says: Says) -> Outcome {
         (Says::Fails | Says::NotDone | Says::Hangs, EffectClass::Read | EffectClass::Workspace) => {
             Outcome::Error(ToolError::new(class::EXIT, "exit 1"))
         }
-        (Says::Fails | Says::Hangs, EffectClass::External) => Outcome::Unknown(ToolError::new(class::EXIT, "exit 75")),
+        (Says::Fails | Says::Hangs, EffectClass::External) => {
+            Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, "exit 75"))
+        }
     }
 }
 
-fn cut(effect: EffectClass, class: &str, what: &str) -> Outcome {
+fn cut(effect: EffectClass, what: &str) -> Outcome {
     match effect {
-        EffectClass::Read => Outcome::Error(ToolError::new(class, what)),
+        EffectClass::Read => Outcome::Error(ToolError::new(class::TIMEOUT, what)),
         EffectClass::Workspace => Outcome::Error(ToolError::new(class::UNKNOWN_OUTCOME, what)),
-        EffectClass::External => Outcome::Unknown(ToolError::new(class, what)),
+        EffectClass::External => Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, what)),
     }
 }

@@ -106,7 +106,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
         let mut task = task("r1");
         (play.task)(&mut task);
         let mut end = None;
-        for _ in 0..40 {
+        for round in 0..40 {
             let process = town.process("h1");
             let begin = match town.store.run(&id) {
                 Some(_) => Begin::Existing { changed: vec!["checks/tests.sh".to_owned()] },
@@ -128,7 +128,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                     Standing::Parked(waits) => {
                         for wait in waits {
                             let yes = wait != Wait::Approval(ActionId(9));
-                            town.answer(&id, &[wait], yes, "person").await;
+                            town.answer(&id, &[wait], yes, &format!("person{round}")).await;
                         }
                     }
                     Standing::Suspended(..) => {}
@@ -178,6 +178,10 @@ fn crash_matrix() {
                     let crashes = Crashes::at(point, nth);
                     let played = play(scene, &crashes, loses_power);
                     crashes_made += 1;
+                    let is_wrong = !played.fired || !played.breaches.is_empty() || played.end.is_none();
+                    if is_wrong && faults.is_empty() {
+                        faults.push(played.trace.join("\n"));
+                    }
                     let name = format!("{} at {point}:{nth}, power lost: {loses_power}", scene.name);
                     if played.fired {
                         seen.insert(point);
@@ -189,7 +193,7 @@ fn crash_matrix() {
                     }
                     // A first event that was never synced leaves nothing; everything else ends.
                     if played.end.is_none() {
-                        faults.push(format!("{name}: no end\n{}", played.trace.join("\n")));
+                        faults.push(format!("{name}: no end"));
                     }
                 }
             }

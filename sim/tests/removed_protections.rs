@@ -30,7 +30,7 @@ fn is_found(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
     for seed in 0..SEEDS {
         let report = play(seed, layers());
         if let Some(breach) = report.breaches.first() {
-            println!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
+            eprintln!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
             return;
         }
     }
@@ -243,7 +243,7 @@ impl Twist for AcknowledgesUnwritten {
                 *nth += 1;
                 *nth
             };
-            if nth % 7 == 0 {
+            if nth.is_multiple_of(7) {
                 return Ok(Committed { head: Seq(batch.expected.0 + batch.events.len() as u64) });
             }
             inner.append(claim, batch).await

@@ -21,7 +21,7 @@ cargo xtask doc       the documentation; a warning is an error";
 
 /// What the slow repetitions use unless the environment says otherwise.
 const NIGHTLY: &[(&str, &str)] =
-    &[("LONGREIN_NIGHTLY", "1"), ("LONGREIN_STORM_KILLS", "200"), ("LONGREIN_SIM_SEEDS", "20000")];
+    &[("LONGREIN_NIGHTLY", "1"), ("LONGREIN_STORM_KILLS", "2000"), ("LONGREIN_SIM_SEEDS", "20000")];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

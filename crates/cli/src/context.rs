@@ -26,9 +26,7 @@ pub(crate) struct StoreAt {
 impl StoreAt {
     pub(crate) fn of(globals: &Globals) -> Result<Self, Failure> {
         if let Some(url) = &globals.store {
-            let from_environment = std::env::var("LONGREIN_STORE").is_ok_and(|env| env == *url);
-            let flag = if from_environment { String::new() } else { format!(" --store {}", quoted(url)) };
-            return Ok(Self { url: url.clone(), home: None, flag });
+            return Ok(Self { url: url.clone(), home: None, flag: store_flag(globals) });
         }
         let home = home()?;
         let url = format!("sqlite:{}", home.join("longrein.db").display());
@@ -58,6 +56,15 @@ impl StoreAt {
             return Err(Failure::new(Status::Configuration, problem));
         }
         Ok(())
+    }
+}
+
+/// What a printed command must repeat to reach the store of this one; empty, or with a blank before it.
+pub(crate) fn store_flag(globals: &Globals) -> String {
+    match &globals.store {
+        Some(url) if std::env::var("LONGREIN_STORE").is_ok_and(|env| env == *url) => String::new(),
+        Some(url) => format!(" --store {}", quoted(url)),
+        None => String::new(),
     }
 }
 

@@ -79,6 +79,14 @@ impl Failure {
         self
     }
 
+    /// The way out reaches the store that the failed command was about.
+    pub(crate) fn in_store(mut self, flag: &str) -> Self {
+        if let Some(way_out) = self.way_out.as_mut().filter(|way_out| !way_out.contains(" --store ")) {
+            way_out.push_str(flag);
+        }
+        self
+    }
+
     pub(crate) fn print(&self) -> ExitCode {
         tell!("longrein: {}", self.problem);
         if let Some(way_out) = &self.way_out {

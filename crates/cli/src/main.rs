@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
     };
+    let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(async {
         let _survived = outlive_a_file_size_limit();
         let outcome = dispatch(cli).await;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status.into(),
-        Err(failure) => failure.print(),
+        Err(failure) => failure.in_store(&store_flag).print(),
     }
 }
 

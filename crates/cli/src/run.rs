@@ -75,7 +75,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             if session.is_over(&run).await? {
                 return session.print_stored(&run, &args.drive);
             }
-            let (id, model) = (run.id.clone(), run.model.name.clone());
+            let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
             session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
         }
         None => {
@@ -111,7 +111,16 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     let run = session.runs.fold(&id, |_| {}).await?;
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
-        inputs.push(InputBody::SwitchModel(another_model(&session.config, name, &run)?));
+        let model = another_model(&session.config, name, &run)?;
+        longrein::connectable(
+            &model.name,
+            &context::model_config(&session.config, &model.name, &context::environment())?,
+        )?;
+        // A worker that has the run is connected to the model it began with.
+        if let Some((_, Some(holder))) = session.runs.listed(&id).await? {
+            return Err(longrein::ports::ClaimError::Held(holder).into());
+        }
+        inputs.push(InputBody::SwitchModel(model));
     }
     if !raise.is_nothing() {
         inputs.push(InputBody::Raise(raise));
@@ -122,14 +131,10 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     for body in inputs {
         crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
     }
-    let model = args.model.as_deref().map(|name| switched_name(name, &run));
-    let model = match model {
-        Some(name) => name?,
-        None => run.model.name.clone(),
-    };
     if session.is_over(&run).await? {
         return session.print_stored(&run, &args.drive);
     }
+    let model = session.runs.model_of(&run).await?.name;
     session.drive(&id, Target::Existing(id.clone()), &model, None, &args.drive).await
 }
 

@@ -606,6 +606,8 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
     let mut rulings = Vec::new();
     let mut taken = BTreeSet::new();
     let mut by_tool: BTreeMap<ToolName, Vec<ActionId>> = BTreeMap::new();
+    // What each call of the reply waits for, as far as they are seen: never in a circle.
+    let mut waiting: BTreeMap<ActionId, BTreeSet<ActionId>> = BTreeMap::new();
     for (index, proposal) in proposals.iter().enumerate() {
         let id = ActionId(run.next_action().0 + u32::try_from(index).unwrap_or(u32::MAX));
         by_tool.entry(proposal.tool.clone()).or_default().push(id);
@@ -624,6 +626,9 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             .filter(|other| *other != action)
             .chain(cited)
             .collect();
+        let circle = after.iter().copied().find(|before| waits_for(&waiting, *before, action));
+        let after = if circle.is_some() { BTreeSet::new() } else { after };
+        waiting.insert(action, after.clone());
         let builds_on_others = !after.is_empty();
         events.push(Event::ActionProposed(ActionProposed {
             action,
@@ -637,6 +642,12 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             after: after.into_iter().collect(),
         }));
         let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
+        if let Some(before) = circle {
+            let message = format!("Not run: it builds on {before}, which itself waits for this call.");
+            rulings
+                .push(refused(ToolError::new(class::DEPENDENCY, message).hint("Make the two calls in two replies.")));
+            continue;
+        }
         match proposal.readiness {
             Readiness::Refused(error) => rulings.push(refused(error)),
             Readiness::Later => {}
@@ -656,6 +667,21 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
     }
     events.extend(rulings);
     events
+}
+
+/// Whether `one` waits for `other`, directly or through others.
+fn waits_for(waiting: &BTreeMap<ActionId, BTreeSet<ActionId>>, one: ActionId, other: ActionId) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut ahead = vec![one];
+    while let Some(id) = ahead.pop() {
+        if id == other {
+            return true;
+        }
+        if seen.insert(id) {
+            ahead.extend(waiting.get(&id).into_iter().flatten());
+        }
+    }
+    false
 }
 
 /// Why a tool may not be called now: a fact it needs does not hold, or its calls are used up.
@@ -967,7 +993,11 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec
             let cost = run.task.tool(&action.tool).map_or(0, |tool| tool.cost_micros);
             // That this attempt did nothing says nothing about the one before.
             let outcome = match outcome {
-                Outcome::NotDone(error) if action.in_doubt => Outcome::Unknown(error),
+                Outcome::NotDone(error) if action.in_doubt => Outcome::Unknown(ToolError {
+                    class: class::UNKNOWN_OUTCOME.to_owned(),
+                    message: format!("An earlier attempt may have happened; the last one: {}", error.message),
+                    ..error
+                }),
                 Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => outcome,
             };
             Ok(finish_events(run, action, outcome, How::Observed, cost))

@@ -13,9 +13,9 @@ use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, EventKind, RunEnded, Suspension, Wait};
 use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::{Input, InputBody, LateOutcome};
-use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Outcome, ToolError};
 use longrein_core::owed::{self, Duty};
-use longrein_core::payload::Payload;
+use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Purpose;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
@@ -145,6 +145,11 @@ pub struct Driver {
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The loop turns over at least this often, so that renewals go out while it lives.
 const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
+/// A renewal that is overdue for so long was slept through: awake, the loop is never that late, and it ends everything in
+/// time.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+/// How long a process that slept listens to what has ended meanwhile. Short: what still runs is ended after it.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// How long a call waits for another run that holds the same key.
 const KEY_WAIT: Duration = Duration::from_secs(30);
 /// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
@@ -880,6 +885,9 @@ impl<'a> Drive<'a> {
         }
         if now >= self.until {
             // Woken after the end: whoever has the run now must not meet our tools.
+            if now >= self.renew_at + OVERSLEPT {
+                self.hear_last_words().await?;
+            }
             for (flight, landed) in self.hangar.abort_all().await {
                 self.take(flight, landed).await?;
             }
@@ -909,6 +917,16 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// Takes what ended by itself while this process slept: nobody else can know how.
+    async fn hear_last_words(&mut self) -> Result<(), DriveError> {
+        let over = tokio::time::Instant::now() + LAST_WORDS;
+        while self.hangar.flights().any(|flight| matches!(flight, Flight::Run(..))) {
+            let Ok(Some((flight, landed))) = tokio::time::timeout_at(over, self.hangar.next()).await else { break };
+            self.take(flight, landed).await?;
+        }
+        Ok(())
+    }
+
     /// The claim is lost: ends every effect and posts the outcomes nobody else can know (`semantics.md` C4).
     async fn pass_on_what_is_known(&mut self) {
         let mut known = std::mem::take(&mut self.draft.outcomes);
@@ -917,12 +935,28 @@ impl<'a> Drive<'a> {
                 known.push(LateOutcome { action, attempt, outcome });
             }
         }
-        for late in known {
+        for mut late in known {
+            late.outcome = without_blobs(late.outcome);
             let id = InputId::new(format!("late.{}.{}.{}", self.claim.fence, late.action, late.attempt));
             let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
             // Nobody is left to tell if this fails too; the new holder recovers without it.
             let _ = self.ports.journal.post_input(&self.run.id, &input).await;
         }
+    }
+}
+
+/// An input carries no blobs: of a large result only what the model would be shown goes along.
+fn without_blobs(outcome: Outcome) -> Outcome {
+    let inline = |content: Content| match content {
+        Content::Inline(_) => content,
+        Content::Blob(blob) => Content::Inline(Payload::string(&blob.shown)),
+    };
+    let told = |error: ToolError| ToolError { data: error.data.map(inline), ..error };
+    match outcome {
+        Outcome::Done(result) => Outcome::Done(inline(result)),
+        Outcome::Error(error) => Outcome::Error(told(error)),
+        Outcome::NotDone(error) => Outcome::NotDone(told(error)),
+        Outcome::Unknown(error) => Outcome::Unknown(told(error)),
     }
 }
 

@@ -15,4 +15,4 @@ pub use longrein_driver::{
 };
 pub use longrein_models::{ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts};
 pub use longrein_ports as ports;
-pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, exit_now, pin};
+pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
