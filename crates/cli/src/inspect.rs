@@ -154,12 +154,17 @@ impl Ledger {
             };
             set(e.action, state);
         } else if let Event::RunEnded(e) = event {
-            for (ids, from, state) in [(&e.undone, "queued", "not run"), (&e.unknown, "running", "unknown")] {
-                for id in ids {
-                    if self.0.get(id).is_some_and(|entry| entry.state == from) {
-                        self.0.entry(*id).and_modify(|entry| entry.state = state.to_owned());
-                    }
-                }
+            // What still waited will never run; of what was lost, only the world can still be asked about. What had ended
+            // keeps its word.
+            for action in e.undone.iter().chain(&e.unknown) {
+                let Some(entry) = self.0.get_mut(action) else { continue };
+                let word = match (entry.state.as_str(), entry.effect) {
+                    ("queued", _) => "not run",
+                    ("running", EffectClass::Read | EffectClass::Workspace) => "error",
+                    ("running", EffectClass::External) => "unknown",
+                    _ => continue,
+                };
+                entry.state = word.to_owned();
             }
         }
     }

@@ -123,7 +123,8 @@ fn k_a4_and_a5_in_flight_children_alive() {
     for action in ["a1", "a2", "a3", "a6"] {
         table.await_event("action.finished", action);
     }
-    assert!(processes_of(&table.world.run).iter().any(|process| process.contains("sleep 60")), "a child that stays");
+    let stays = |process: &String| process.contains("sleep 60");
+    eventually("a child that stays", || processes_of(&table.world.run).iter().any(stays));
     first.kill();
     table.world.let_go("pay.before");
     table.world.let_go("ship.before");
