@@ -52,12 +52,19 @@ async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<()
 
 pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
+    let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
     posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
+    if matches!(state.as_str(), "done" | "failed" | "exhausted" | "context_exhausted") {
+        tell!(
+            "{id} has ended ({}); going on reopens it, and what it had answered no longer counts",
+            state.replace('_', " ")
+        );
+    }
     say_what_follows(&store, &runs, &id).await?;
     Ok(Status::Done)
 }
@@ -98,7 +105,7 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<longrein::
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
@@ -116,7 +123,7 @@ pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Statu
 
 pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
@@ -134,6 +141,13 @@ pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Fai
 
 pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
+    if !store.exists() {
+        if globals.json {
+            print_line(&json!([]));
+        }
+        tell!("nothing waits: there is no store at {} yet", store.url);
+        return Ok(Status::Done);
+    }
     let runs = store.open()?;
     let mut lines = Vec::new();
     for (row, _) in runs.list().await? {
@@ -194,7 +208,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
 
 pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let action: ActionId = args.action.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))?;
     let result = match (&args.result, args.truth) {
@@ -234,7 +248,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
 
 pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     if let Stage::Rest(ended) = &run.stage {

@@ -37,6 +37,24 @@ impl StoreAt {
         Ok(Runs::open(&self.url, BINARY)?)
     }
 
+    /// Opens a store that must be there: looking makes none.
+    pub(crate) fn open_existing(&self) -> Result<Runs, Failure> {
+        self.must_exist()?;
+        self.open()
+    }
+
+    pub(crate) fn must_exist(&self) -> Result<(), Failure> {
+        if self.exists() {
+            return Ok(());
+        }
+        let problem = format!("there is no store at {} yet", self.url);
+        Err(Failure::new(Status::NotFound, problem).way_out("longrein run --help"))
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.url.strip_prefix("sqlite:").is_none_or(|path| Path::new(path).exists())
+    }
+
     /// A command that reaches this store, for hints.
     pub(crate) fn command(&self, words: &str) -> String {
         format!("longrein {words}{}", self.flag)

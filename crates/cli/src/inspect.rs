@@ -30,6 +30,13 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Err(Failure::new(Status::Usage, "not yet: --stats comes with a later version"));
     }
     let store = StoreAt::of(&globals)?;
+    if !store.exists() {
+        if globals.json {
+            print_line(&json!([]));
+        }
+        tell!("no runs: there is no store at {} yet", store.url);
+        return Ok(Status::Done);
+    }
     let runs = store.open()?;
     let now = runs.clock().now();
     let rows = runs.list().await?;
@@ -181,7 +188,7 @@ impl Ledger {
 
 pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let mut ledger = Ledger::default();
     let run = runs.fold(&id, |record| ledger.see(record)).await?;
@@ -332,7 +339,7 @@ fn print_budget(run: &Run) {
 
 pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let mut after = Seq(0);
     let mut run: Option<Run> = None;
@@ -398,7 +405,7 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
 
 pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let Some(report) = runs.verify(&id).await? else {
         return Err(Failure::new(Status::NotFound, format!("no run {id} in this store")));

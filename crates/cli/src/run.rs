@@ -55,6 +55,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
+    refuse_file_as_prompt(&args)?;
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Status::Usage, format!("--id: {error}")))?;
     let session = Session::open(globals)?;
@@ -95,6 +96,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
+    StoreAt::of(&globals)?.must_exist()?;
     let session = Session::open(globals)?;
     let id = match (&args.id, args.last) {
         (Some(id), _) => session.runs.find(id).await?,
@@ -175,22 +177,22 @@ impl Session {
             Some(OnAsk::Wait) => WhenAsked::Park,
             Some(OnAsk::Deny) => WhenAsked::Deny,
             None if somebody => WhenAsked::Stay,
-            None => WhenAsked::Deny,
+            None => WhenAsked::DenyNew,
         };
         let style = match (self.globals.json, self.globals.quiet) {
             (true, _) => Style::Json,
             (false, true) => Style::Quiet,
             (false, false) => Style::Plain,
         };
+        let stop = Stop::new();
         let questions = (asked == WhenAsked::Stay).then(|| {
             let (send, receive) = tokio::sync::mpsc::unbounded_channel();
-            tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive));
+            tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive, stop.clone()));
             send
         });
         if let Some(questions) = &questions {
             ask::ask_again(&self.runs, &target, questions).await;
         }
-        let stop = Stop::new();
         let around = Surroundings {
             model,
             environment,
@@ -248,6 +250,9 @@ impl Session {
             }
             Standing::Parked(waits) => {
                 tell!("waits for {}", words::waits(waits));
+                if waits.iter().any(|wait| matches!(wait, Wait::Unknown(_))) {
+                    tell!("find out what is true, then settle it --as done or --as not-done");
+                }
                 for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
                     tell!("{}", self.store.command(&command));
                 }
@@ -274,7 +279,8 @@ fn status(standing: &Standing) -> Status {
         Standing::Parked(_) => Status::Waiting,
         Standing::Suspended(cause, _) => match cause {
             Suspension::Interrupted => Status::Interrupted,
-            Suspension::Terminated | Suspension::Dropped => Status::Terminated,
+            Suspension::Terminated => Status::Terminated,
+            Suspension::Dropped => Status::Waiting,
             Suspension::Model => Status::Model,
         },
     }
@@ -312,8 +318,21 @@ fn next_command(id: &RunId, standing: &Standing) -> String {
             Some(wait) => answer_command(id, wait),
             None => format!("resume {id}"),
         },
+        Standing::Suspended(Suspension::Dropped, _) => "approvals".to_owned(),
         Standing::Suspended(..) => format!("resume {id}"),
     }
+}
+
+/// A prompt that names a task file was meant to be one.
+fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
+    let Some(prompt) = args.prompt.as_deref().filter(|_| args.task.is_none()) else { return Ok(()) };
+    if prompt.ends_with(".toml") && !prompt.contains(char::is_whitespace) {
+        let problem = format!("the prompt is \"{}\"; a task file goes with --task", words::safe(prompt));
+        return Err(
+            Failure::new(Status::Usage, problem).way_out(format!("longrein run --task {}", context::quoted(prompt)))
+        );
+    }
+    Ok(())
 }
 
 // ---- what the flags ask for ----

@@ -1125,7 +1125,7 @@ fn conclude(run: &Run, end: End) -> Event {
             Some(true) => "every check passed".to_owned(),
             Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
         },
-        End::Exhausted(budget) => format!("the budget of {budget} is used up"),
+        End::Exhausted(budget) => exhausted_reason(run, *budget),
         End::Failed(failure) => failure_reason(run, *failure),
         End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
         End::Cancelled => "cancelled by the operator".to_owned(),
@@ -1135,6 +1135,21 @@ fn conclude(run: &Run, end: End) -> Event {
         Closing::NotYet | Closing::Owed(_) => None,
     };
     ended(run, end, reason, remark)
+}
+
+fn exhausted_reason(run: &Run, budget: BudgetKind) -> String {
+    let of = |used: u64, limit: Limit, unit: &str| match limit {
+        Limit::At(limit) => format!("{used} of {limit} {unit} are used, and the next call does not fit what is left"),
+        Limit::Unlimited => format!("{used} {unit} are used"),
+    };
+    match budget {
+        BudgetKind::Deadline => "the deadline has passed".to_owned(),
+        BudgetKind::Tokens => of(run.spent.usage.tokens(), run.limits.tokens, "tokens"),
+        BudgetKind::Usd => of(run.spent.micros, run.limits.micros, "micro-dollars"),
+        BudgetKind::Turns | BudgetKind::ModelCalls | BudgetKind::ToolCalls | BudgetKind::Time => {
+            format!("the budget of {budget} is used up")
+        }
+    }
 }
 
 fn detail(run: &Run) -> &str {

@@ -312,7 +312,7 @@ impl<'a> Drive<'a> {
     pub(crate) fn asks(&self) -> Asks {
         match self.options.asked {
             WhenAsked::Stay | WhenAsked::Park => Asks::Hold,
-            WhenAsked::Deny => Asks::Deny,
+            WhenAsked::Deny | WhenAsked::DenyNew => Asks::Deny,
         }
     }
 
@@ -323,6 +323,12 @@ impl<'a> Drive<'a> {
             Ok(valid) => edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0,
             Err(error) => longrein_core::decide::Readiness::Refused(error),
         };
+        // What the batch in the making says of the key is not in its row yet: append first.
+        let key_id = edge::key_id(&self.run, action);
+        if key_id.is_some() && self.draft.keys.iter().any(|change| Some(change.id()) == key_id.as_ref()) {
+            self.put_off = true;
+            return Ok(false);
+        }
         let key = edge::key_view(self.ports, &self.run, action).await?;
         if let longrein_core::decide::KeyView::Held { run, .. } = &key
             && *run != self.run.id

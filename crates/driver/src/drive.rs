@@ -38,8 +38,10 @@ pub enum WhenAsked {
     Stay,
     /// Park the run when nothing else can move.
     Park,
-    /// Nobody can be asked: deny.
+    /// Nobody can be asked: deny, what waits already too.
     Deny,
+    /// Nobody can be asked now: deny what would be asked, and let what waits already wait on.
+    DenyNew,
 }
 
 /// Where a run was left.

@@ -52,6 +52,6 @@ pub fn suspension_in_words(cause: Suspension) -> &'static str {
         Suspension::Interrupted => "interrupted",
         Suspension::Terminated => "terminated",
         Suspension::Model => "the model cannot be reached or refuses",
-        Suspension::Dropped => "let go of by the program that drove it",
+        Suspension::Dropped => "nobody attends to it any more",
     }
 }
