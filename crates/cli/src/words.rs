@@ -150,7 +150,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
             };
             format!("{} settled as {truth} by {by}", named(e.action))
         }
-        Event::AnswerAccepted(e) => format!("answer has its form: {}", short(&e.accepted.rendered, 120)),
+        Event::AnswerAccepted(e) => format!("answer accepted in form: {}", short(&e.accepted.rendered, 120)),
         Event::AnswerRefused(e) => format!("answer refused: {}", short(&e.reason, 160)),
         Event::CheckFinished(e) => {
             let verdict = match e.verdict.finding {
