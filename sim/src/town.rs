@@ -212,6 +212,7 @@ impl Town {
             DriveError::Claim(longrein_ports::ClaimError::Journal(_))
             | DriveError::Fold(_)
             | DriveError::Journal(_)
+            | DriveError::OtherTask { .. }
             | DriveError::Conflict { .. } => {
                 self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
             }

@@ -406,7 +406,11 @@ impl Table {
     }
 
     fn probe(&mut self, action: ActionId) -> Option<ProbeAnswer> {
-        let asks = self.run.task.tool_of(self.run.action(action)).is_some_and(|tool| !tool.reconcile.is_empty());
+        let asks = self
+            .run
+            .action(action)
+            .and_then(|action| self.run.task.tool(&action.tool))
+            .is_some_and(|tool| !tool.reconcile.is_empty());
         if !asks {
             return None;
         }
