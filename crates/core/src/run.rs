@@ -338,9 +338,12 @@ impl Run {
 
     /// Folds one event in. `seq` and `at` are its envelope's.
     pub fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
-        if !matches!(event, Event::RunClaimed(_)) {
-            self.spent.time_ms = self.time_used(at);
-        }
+        let working_until = match event {
+            // Between the last sign of life and this claim nobody worked.
+            Event::RunClaimed(claimed) => claimed.worked_until.unwrap_or(self.at).min(at),
+            _ => at,
+        };
+        self.spent.time_ms = self.time_used(working_until);
         self.head = seq;
         self.at = at;
         match event {
