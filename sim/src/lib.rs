@@ -1,1 +1,14 @@
+//! The simulator: the real driver among fake ports, in virtual time, with everything going wrong that can.
 //!
+//! Read [`town::Town`] first: it is what the driver meets. [`story`] plays one from a seed, [`laws`] says what must hold
+//! afterwards whatever happened, [`scenario`] runs the stories written down by hand. Nothing here is shipped.
+
+pub mod chance;
+pub mod laws;
+pub mod people;
+pub mod process;
+pub mod scenario;
+pub mod store;
+pub mod story;
+pub mod town;
+pub mod world;

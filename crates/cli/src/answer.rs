@@ -1,7 +1,7 @@
 //! Answers from another process: messages, approvals, denials, settlements, cancels. Each is an input, durable before this
 //! command ends, and taken by whoever drives the run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::event::Wait;
@@ -18,8 +18,10 @@ use crate::ask::{GRANT, operator};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::progress::print_line;
-use crate::run::REACTION;
 use crate::words;
+
+/// How long a command waits for a worker to react before it says that it will.
+const REACTION: Duration = Duration::from_secs(4);
 
 /// What posting answered, as an error where it was not taken.
 pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
@@ -153,13 +155,14 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                 | InputBody::Raise(_)
                 | InputBody::SwitchModel(_) => false,
             });
-            lines.push((row.run.clone(), action.clone(), kind, reason, digest.cloned(), answered));
+            let what = words::call(&run, action);
+            lines.push((row.run.clone(), action.clone(), what, kind, reason, digest.cloned(), answered));
         }
     }
     if globals.json {
         let rows: Vec<_> = lines
             .iter()
-            .map(|(run, action, kind, reason, digest, answered)| {
+            .map(|(run, action, _, kind, reason, digest, answered)| {
                 json!({
                     "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
                     "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
@@ -172,9 +175,8 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
     if lines.is_empty() {
         eprintln!("nothing waits for a person");
     }
-    for (run, action, kind, reason, _, answered) in lines {
-        let tool = words::safe(action.tool.as_str());
-        println!("{run}  {}  {kind}  {tool} {}", action.id, words::safe(action.args.as_str()));
+    for (run, action, what, kind, reason, _, answered) in lines {
+        println!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
         println!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
@@ -249,7 +251,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         if matches!(run.stage, Stage::Rest(_)) || asked.elapsed() > REACTION {
             break run;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     if globals.json {
         print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));

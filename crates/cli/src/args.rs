@@ -252,10 +252,8 @@ pub(crate) enum SettleAs {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a closed stdout or stderr here.
     let _ = error.print();
-    match error.kind() {
-        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => Status::Usage.into(),
-    }
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) { ExitCode::SUCCESS } else { Status::Usage.into() }
 }
 
 /// Commands of the contract that a later version brings.

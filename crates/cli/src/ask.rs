@@ -59,7 +59,7 @@ pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &Unbounde
     for action in run.actions() {
         if let Life::Held { digest, rule, reason } = &action.life {
             // The asker is gone only when the command ends.
-            let _ = questions.send(Question::about(action, digest, rule, reason));
+            let _ = questions.send(Question::about(&run, action, digest, rule, reason));
         }
     }
 }

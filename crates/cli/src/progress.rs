@@ -22,11 +22,11 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    pub(crate) fn about(action: &Action, digest: &Digest, rule: &str, reason: &str) -> Self {
+    pub(crate) fn about(run: &Run, action: &Action, digest: &Digest, rule: &str, reason: &str) -> Self {
         Self {
             action: action.id,
             digest: digest.clone(),
-            what: format!("{} {}", words::safe(action.tool.as_str()), words::safe(action.args.as_str())),
+            what: words::call(run, action),
             reason: format!("{} ({})", words::safe(reason), words::safe(rule)),
         }
     }
@@ -61,7 +61,7 @@ impl Observer for Progress {
                 && let Some(action) = run.action(held.action)
             {
                 // The asker is gone only when the command ends.
-                let _ = questions.send(Question::about(action, &held.digest, &held.rule, &held.reason));
+                let _ = questions.send(Question::about(run, action, &held.digest, &held.rule, &held.reason));
             }
         }
     }

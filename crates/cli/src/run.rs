@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use longrein::core::budget::{BudgetKind, Raise};
 use longrein::core::event::{End, Failure as RunFailure, Suspension, Wait};
@@ -65,10 +64,18 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     match known {
         Some(run) => {
             let names_nothing = args.prompt.is_none() && args.task.is_none();
-            if !names_nothing {
-                same_task(&run, &load(&args, &session.config)?)?;
+            let policy = if names_nothing {
+                None
+            } else {
+                let loaded = load(&args, &session.config)?;
+                same_task(&run, &loaded)?;
+                Some(loaded.task.policy)
+            };
+            if session.is_over(&run).await? {
+                return session.print_stored(&run, &args.drive);
             }
-            session.go_on(run, &args.drive).await
+            let (id, model) = (run.id.clone(), run.model.name.clone());
+            session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
@@ -76,7 +83,9 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             longrein::pin(&mut task);
             let id = id.unwrap_or_else(context::fresh_id);
             let model = task.model.name.clone();
-            session.drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, &args.drive).await
+            session
+                .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, &args.drive)
+                .await
         }
     }
 }
@@ -120,21 +129,13 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if session.is_over(&run).await? {
         return session.print_stored(&run, &args.drive);
     }
-    session.drive(&id, Target::Existing(id.clone()), &model, &args.drive).await
+    session.drive(&id, Target::Existing(id.clone()), &model, None, &args.drive).await
 }
 
 impl Session {
     /// A run that rests, and that nobody has sent anything to.
     async fn is_over(&self, run: &Run) -> Result<bool, Failure> {
         Ok(matches!(run.stage, Stage::Rest(_)) && self.runs.inbox(&run.id).await?.is_empty())
-    }
-
-    async fn go_on(&self, run: Run, args: &DriveArgs) -> Result<Status, Failure> {
-        if self.is_over(&run).await? {
-            return self.print_stored(&run, args);
-        }
-        let (id, model) = (run.id.clone(), run.model.name.clone());
-        self.drive(&id, Target::Existing(id.clone()), &model, args).await
     }
 
     /// Prints the result of a run that rests, without a model call.
@@ -149,7 +150,14 @@ impl Session {
         self.finish(run, &Standing::Rested(ended.clone()), args)
     }
 
-    async fn drive(&self, id: &RunId, target: Target, model: &ModelName, args: &DriveArgs) -> Result<Status, Failure> {
+    async fn drive(
+        &self,
+        id: &RunId,
+        target: Target,
+        model: &ModelName,
+        policy: Option<PolicyRules>,
+        args: &DriveArgs,
+    ) -> Result<Status, Failure> {
         let environment = context::environment();
         let model = context::model_config(&self.config, model, &environment)?;
         let somebody = ask::somebody_is_there();
@@ -183,6 +191,7 @@ impl Session {
             asked,
             observer: Arc::new(Progress { style, questions }),
             stop: stop.clone(),
+            policy,
             faults: faults(args)?,
         };
         heed_signals(stop)?;
@@ -193,11 +202,10 @@ impl Session {
 
     fn explain(&self, error: longrein::RunsError, id: &RunId) -> Failure {
         let failure = Failure::from(error);
-        match failure.status {
-            Status::Unavailable if failure.way_out.is_none() => {
-                failure.way_out(self.store.command(&format!("resume {id}")))
-            }
-            _ => failure,
+        if failure.status == Status::Unavailable && failure.way_out.is_none() {
+            failure.way_out(self.store.command(&format!("resume {id}")))
+        } else {
+            failure
         }
     }
 
@@ -515,6 +523,3 @@ impl Faults for Crash {
         }
     }
 }
-
-/// How long a command waits for a worker to react before it says that it will.
-pub(crate) const REACTION: Duration = Duration::from_secs(4);

@@ -49,6 +49,16 @@ fn tool_of(run: Option<&Run>, action: longrein::core::ids::ActionId) -> String {
     run.and_then(|run| run.action(action)).map(|action| format!(" {}", safe(action.tool.as_str()))).unwrap_or_default()
 }
 
+/// Exactly what a call would run: the tool, its arguments, and the command that gets them on stdin.
+pub(crate) fn call(run: &Run, action: &longrein::core::action::Action) -> String {
+    let mut text = format!("{} {}", safe(action.tool.as_str()), safe(action.args.as_str()));
+    if let Some(tool) = run.task.tool(&action.tool) {
+        let command: Vec<_> = tool.command.iter().map(|word| crate::context::quoted(word)).collect();
+        text.push_str(&format!("\n  by: {} (in {})", safe(&command.join(" ")), safe(&run.task.folder)));
+    }
+    text
+}
+
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));

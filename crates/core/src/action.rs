@@ -1,6 +1,6 @@
 //! One tool call the model proposed, with a life of its own in the ledger.
 
-use crate::event::{How, Requeue};
+use crate::event::How;
 use crate::ids::{ActionId, Digest, Fence, RunId, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
@@ -29,8 +29,8 @@ pub struct Action {
     /// Write epoch at the start of its last attempt.
     pub epoch: usize,
     pub idempotency_key: Option<Digest>,
-    /// Set while it waits to be started again.
-    pub requeued: Option<Requeue>,
+    /// An earlier attempt may have happened: it was only requeued because its receiver recognises repetitions.
+    pub in_doubt: bool,
     /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
     pub life: Life,

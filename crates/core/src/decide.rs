@@ -390,8 +390,8 @@ fn late_outcome(run: &Run, input: InputId, late: LateOutcome) -> Vec<Event> {
     let doubted = run.action(late.action).filter(|action| action.is_uncertain() && action.attempts == late.attempt);
     let truth = match &late.outcome {
         Outcome::Done(result) => Some(Truth::Done(result.clone())),
-        Outcome::NotDone(_) => Some(Truth::NotDone),
-        Outcome::Error(_) | Outcome::Unknown(_) => None,
+        Outcome::NotDone(_) if !doubted.is_some_and(|action| action.in_doubt) => Some(Truth::NotDone),
+        Outcome::NotDone(_) | Outcome::Error(_) | Outcome::Unknown(_) => None,
     };
     match (doubted, truth) {
         (Some(action), Some(truth)) => {
@@ -804,7 +804,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
     let Some(spec) = run.task.tool(&action.tool) else { return Err(Refusal::Stale) };
     // An attempt that may have happened is never "refused": what cannot be repeated stays unknown.
     let refuse = |error: ToolError| {
-        let event = if action.requeued == Some(Requeue::Idempotent) {
+        let event = if action.in_doubt {
             finished(
                 action,
                 Outcome::Unknown(unknown(action, &format!("and it was not tried again: {}", error.message))),
@@ -830,6 +830,17 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { ruling, question, asks } => (ruling, question, asks),
     };
+    // A replayed result counts as a call too (`semantics.md` G2).
+    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
+        let mut events = refuse(
+            ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
+                .hint("Give your best answer from what you have."),
+        )?;
+        if run.closing == Closing::NotYet {
+            events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
+        }
+        return Ok(events);
+    }
     match key {
         KeyView::Free { .. } => {}
         KeyView::Held { run: holder, action: other } => {
@@ -859,16 +870,6 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
                 "One key means one intent: use the earlier result, or another key if this is really another one.";
             return refuse(ToolError::new(class::CONFLICT, message).hint(hint));
         }
-    }
-    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
-        let mut events = refuse(
-            ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
-                .hint("Give your best answer from what you have."),
-        )?;
-        if run.closing == Closing::NotYet {
-            events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
-        }
-        return Ok(events);
     }
     if spec.cost_micros > 0 && run.limits.micros.left(run.spent.micros) < spec.cost_micros {
         return refuse(ToolError::new(
@@ -964,6 +965,11 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec
     match action.life {
         Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {
             let cost = run.task.tool(&action.tool).map_or(0, |tool| tool.cost_micros);
+            // That this attempt did nothing says nothing about the one before.
+            let outcome = match outcome {
+                Outcome::NotDone(error) if action.in_doubt => Outcome::Unknown(error),
+                Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => outcome,
+            };
             Ok(finish_events(run, action, outcome, How::Observed, cost))
         }
         Life::Started { .. }

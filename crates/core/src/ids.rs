@@ -38,7 +38,7 @@ macro_rules! name {
         }
         impl fmt::Display for $id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.pad(&self.0)
             }
         }
     };
@@ -59,7 +59,7 @@ macro_rules! number {
         }
         impl fmt::Display for $id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0)
+                fmt::Display::fmt(&self.0, f)
             }
         }
     };
@@ -74,7 +74,7 @@ macro_rules! lettered {
 
         impl fmt::Display for $id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($letter, "{}"), self.0)
+                f.pad(&format!(concat!($letter, "{}"), self.0))
             }
         }
         impl From<$id> for String {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing};
-use crate::event::{AfterFailure, Done, End, Failure, Requeue, Wait};
+use crate::event::{AfterFailure, Done, End, Failure, Wait};
 use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
-use crate::run::{Closing, Run, Stage, Winding, WindingWhy};
+use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
 use crate::task::{EffectClass, OnUnknown, Overlap};
 use crate::time::Timestamp;
 
@@ -61,7 +61,10 @@ pub fn owed(run: &Run) -> Vec<Duty> {
     match &run.stage {
         Stage::Rest(_) => return duties,
         Stage::Ready(ready) => match ready.after {
-            Some(AfterFailure::Suspend) => return vec![Duty::Suspend],
+            Some(AfterFailure::Suspend) => {
+                let is_suspended = matches!(run.activity, Activity::Suspended { .. });
+                return if is_suspended { Vec::new() } else { vec![Duty::Suspend] };
+            }
             Some(AfterFailure::Retry { at }) if at > run.at => duties.push(Duty::Wake { at }),
             Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
                 duties.push(next_call(run, ready.attempts));
@@ -335,7 +338,7 @@ pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
     let mut unknown = Vec::new();
     for action in run.actions() {
         match &action.life {
-            Life::Queued if action.requeued == Some(Requeue::Idempotent) => unknown.push(action.id),
+            Life::Queued | Life::Held { .. } if action.in_doubt => unknown.push(action.id),
             Life::Queued | Life::Held { .. } => undone.push(action.id),
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
             Life::Ended(Ended::Done { .. }) => {}

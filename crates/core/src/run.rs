@@ -16,7 +16,7 @@ use crate::observe;
 use crate::outcome::{Outcome, ToolError, class};
 use crate::payload::Content;
 use crate::prompt::{Item, Purpose, WireCall};
-use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task};
+use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
 /// The state of one run. Read [`Stage`] first.
@@ -246,6 +246,11 @@ impl Run {
         self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
     }
 
+    /// The tool an action in play calls.
+    pub fn tool_of(&self, id: ActionId) -> Option<&ToolSpec> {
+        self.action(id).and_then(|action| self.task.tool(&action.tool))
+    }
+
     /// Actions nobody knows the outcome of.
     pub fn uncertain(&self) -> impl Iterator<Item = &Action> {
         self.actions().filter(|action| action.is_uncertain())
@@ -402,13 +407,21 @@ impl Run {
                 let error = ToolError::new(class::DENIED, message)
                     .hint("Do not repeat the call unchanged; go on without it, or do it another way.");
                 self.failed_calls += 1;
-                self.end_action(denied.action, Ended::Refused(error));
+                self.change(denied.action, |action| {
+                    // A no to another attempt does not undo the one that may have happened.
+                    action.life = if action.in_doubt {
+                        let message = format!("It may have happened, and was not tried again. {}", error.message);
+                        Life::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, message))
+                    } else {
+                        Life::Ended(Ended::Refused(error))
+                    };
+                });
             }
             Event::ActionStarted(started) => self.action_started(started),
             Event::ActionRequeued(requeued) => {
                 let why = requeued.why;
                 self.change(requeued.action, |action| {
-                    action.requeued = Some(why);
+                    action.in_doubt = why == Requeue::Idempotent;
                     action.life = Life::Queued;
                 });
             }
@@ -672,7 +685,7 @@ impl Run {
                 attempts: 0,
                 epoch: 0,
                 idempotency_key: None,
-                requeued: None,
+                in_doubt: false,
                 grant: None,
                 life: Life::Queued,
             };
@@ -740,7 +753,6 @@ impl Run {
             action.attempts = started.attempt;
             action.first_start.get_or_insert(at);
             action.epoch = epoch;
-            action.requeued = None;
             action.idempotency_key = started.idempotency_key.clone();
             action.life = Life::Started { fence: started.fence, at };
         });
@@ -783,7 +795,7 @@ impl Run {
                 self.end_action(finished.action, Ended::NotDone(error.clone()));
             }
             Outcome::Unknown(error) => {
-                let can_find_out = self.task.tool_of(self.action(finished.action)).is_some_and(|tool| {
+                let can_find_out = self.tool_of(finished.action).is_some_and(|tool| {
                     finished.how == crate::event::How::Observed
                         && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
                 });
@@ -900,7 +912,7 @@ impl Run {
         if let Stage::Acting { actions, .. } = &mut self.stage {
             for action in actions.values_mut() {
                 let never_ran = match action.life {
-                    Life::Queued | Life::Held { .. } => action.requeued != Some(Requeue::Idempotent),
+                    Life::Queued | Life::Held { .. } => !action.in_doubt,
                     Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) | Life::Ended(_) => {
                         false
                     }

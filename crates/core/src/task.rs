@@ -52,11 +52,6 @@ impl Task {
         self.tools.iter().find(|tool| &tool.name == name)
     }
 
-    /// The tool an action calls.
-    pub fn tool_of(&self, action: Option<&crate::action::Action>) -> Option<&ToolSpec> {
-        action.and_then(|action| self.tool(&action.tool))
-    }
-
     /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count.
     pub fn differences(&self, other: &Task) -> Vec<&'static str> {
         let mut named = Vec::new();

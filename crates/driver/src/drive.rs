@@ -16,33 +16,21 @@ use longrein_core::input::{Input, InputBody, LateOutcome};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::prompt::Purpose;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{EffectClass, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{
-    AppendError, Batch, BatchId, Checks, Claim, ClaimError, Clock, Create, Durability, Encoded, Gate, Journal,
-    JournalError, KeyChange, LEASE, Model, NewEvent, Tools, Worker,
+    AppendError, Batch, BatchId, Claim, ClaimError, Create, Durability, Encoded, JournalError, KeyChange, LEASE,
+    NewEvent, Worker,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::edge;
 use crate::fold::{FoldError, fold};
 use crate::jobs::{self, Flight, Hangar, Landed, Recovery};
+use crate::ports::Ports;
 use crate::row::run_row;
-
-/// The world, as the driver sees it.
-#[derive(Clone)]
-pub struct Ports {
-    pub journal: Arc<dyn Journal>,
-    pub model: Arc<dyn Model>,
-    pub tools: Arc<dyn Tools>,
-    /// The tools as the model is offered them.
-    pub definitions: Arc<[ToolDef]>,
-    pub gate: Arc<dyn Gate>,
-    pub checks: Arc<dyn Checks>,
-    pub clock: Arc<dyn Clock>,
-}
 
 /// Told of every committed batch, in order. Must not block.
 pub trait Observer: Send + Sync {
@@ -183,7 +171,8 @@ struct Drive<'a> {
     claim: Claim,
     /// End of the lease in boot time.
     until: Duration,
-    renewed: Duration,
+    /// When to ask for more, in boot time.
+    renew_at: Duration,
     run: Run,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     head: Seq,
@@ -262,7 +251,7 @@ impl<'a> Drive<'a> {
             observer: observer.as_ref(),
             stop,
             until: claim.until,
-            renewed: ports.clock.boottime(),
+            renew_at: claim.until.saturating_sub(LEASE - RENEW_EVERY),
             head: claim.head,
             claim,
             run,
@@ -371,9 +360,12 @@ impl<'a> Drive<'a> {
     fn next_duty(&self, put_off: &BTreeSet<Duty>) -> Option<Duty> {
         let now = self.ports.clock.now().max(self.run.at);
         let due = owed::retry_due(&self.run, now).into_iter().chain(owed::owed(&self.run));
+        // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
+        let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
             Duty::Conclude => true,
-            Duty::Call { .. } | Duty::Start { .. } | Duty::Suspend => self.stopping.is_none(),
+            Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
+            Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
             }
@@ -603,8 +595,7 @@ impl<'a> Drive<'a> {
         if !events.iter().any(|(_, new)| starts(new)) {
             return Ok(());
         }
-        // Never start on the last third of a lease.
-        self.keep_lease().await?;
+        self.firm_lease().await?;
         for (_, new) in events {
             if let Event::ModelRequested(requested) = &new.event
                 && let Some(encoded) = self.outgoing.remove(&requested.attempt)
@@ -738,7 +729,7 @@ impl<'a> Drive<'a> {
     fn nap(&self) -> Duration {
         let now = self.ports.clock.now();
         let boottime = self.ports.clock.boottime();
-        let renewal = (self.renewed + RENEW_EVERY).saturating_sub(boottime);
+        let renewal = self.renew_at.saturating_sub(boottime);
         let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
             Duty::Wake { at } => Some(at.since(now)),
             Duty::AwaitAction { until: Some(until), .. } => Some(until.since(now)),
@@ -844,10 +835,21 @@ impl<'a> Drive<'a> {
 
     // ---- the claim ----
 
+    /// Waits until the lease is good for a start: never on its last third (`semantics.md` C2).
+    async fn firm_lease(&mut self) -> Result<(), DriveError> {
+        loop {
+            self.keep_lease().await?;
+            if self.ports.clock.boottime() + LEASE / 3 < self.until {
+                return Ok(());
+            }
+            tokio::time::sleep(RESEND_EVERY).await;
+        }
+    }
+
     /// Renews a third of the lease ahead of its end. A lease that is over ends everything first.
     async fn keep_lease(&mut self) -> Result<(), DriveError> {
         let now = self.ports.clock.boottime();
-        if now < self.renewed + RENEW_EVERY {
+        if now < self.renew_at {
             return Ok(());
         }
         if now >= self.until {
@@ -860,13 +862,23 @@ impl<'a> Drive<'a> {
         match self.ports.journal.renew(&self.claim).await {
             Ok(until) => {
                 self.until = until;
-                self.renewed = now;
+                self.renew_at = now + RENEW_EVERY;
                 Ok(())
             }
             Err(AppendError::Fenced { by }) => Err(DriveError::ClaimLost { run: self.run.id.clone(), by }),
             Err(AppendError::Journal(error)) => Err(error.into()),
-            Err(AppendError::Conflict { .. } | AppendError::InputPending | AppendError::KeyTaken(_)) => Ok(()),
-            Err(AppendError::Unknown) if now < self.until => Ok(()),
+            Err(
+                AppendError::Conflict { .. }
+                | AppendError::InputPending
+                | AppendError::KeyTaken(_)
+                | AppendError::Unknown,
+            ) if now < self.until => {
+                self.renew_at = now + RESEND_EVERY;
+                Ok(())
+            }
+            Err(AppendError::Conflict { .. } | AppendError::InputPending | AppendError::KeyTaken(_)) => {
+                Err(DriveError::Unanswered)
+            }
             Err(AppendError::Unknown) => Err(DriveError::Unanswered),
         }
     }

@@ -19,7 +19,7 @@ use longrein_ports::{
     Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
 };
 
-use crate::drive::Ports;
+use crate::ports::Ports;
 
 /// The data behind some content. None: the blob is missing.
 pub(crate) async fn load(ports: &Ports, content: &Content) -> Result<Option<Payload>, JournalError> {
@@ -329,9 +329,10 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
             let (id, action) = of(refused.action)?;
             (action.attempts > 0).then_some(KeyChange::Free { id })
         }
+        // But not where an attempt may have happened: it stays unknown, and holds its key.
         Event::ActionDenied(denied) => {
             let (id, action) = of(denied.action)?;
-            (action.attempts > 0).then_some(KeyChange::Free { id })
+            (action.attempts > 0 && !action.in_doubt).then_some(KeyChange::Free { id })
         }
         Event::RunStarted(_)
         | Event::RunClaimed(_)

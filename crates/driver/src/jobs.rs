@@ -14,7 +14,7 @@ use longrein_core::task::{CheckSpec, EffectClass, Task};
 use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-use crate::drive::Ports;
+use crate::ports::Ports;
 
 /// The identity of something in flight.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

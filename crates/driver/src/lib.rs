@@ -8,9 +8,11 @@ mod edge;
 mod fault;
 mod fold;
 mod jobs;
+mod ports;
 mod row;
 
-pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Standing, Stop, WhenAsked};
+pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};
+pub use ports::Ports;
 pub use row::run_row;

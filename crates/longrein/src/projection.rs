@@ -16,9 +16,8 @@ use serde_json::{Map, Value, json};
 pub fn line(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event) -> Value {
     let mut line = envelope(&run.id, seq, at, event.kind().as_str());
     line.extend(body(event));
-    match event {
-        Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_) => line.extend(summary(run)),
-        _ => {}
+    if matches!(event, Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_)) {
+        line.extend(summary(run));
     }
     Value::Object(line)
 }
@@ -28,10 +27,8 @@ fn envelope(run: &RunId, seq: Option<Seq>, at: Timestamp, kind: &str) -> Map<Str
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        other => Map::from_iter([("value".to_owned(), other)]),
-    }
+    let Value::Object(map) = value else { unreachable!("only called with objects written out here") };
+    map
 }
 
 fn content(content: &Content) -> Value {

@@ -12,7 +12,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::run::Run;
-use longrein_core::task::Task;
+use longrein_core::task::{PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, Stop, WhenAsked, fold,
@@ -20,8 +20,8 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Journal, JournalError, Listed, Model, NewEvent, Posted,
-    Recorded, Tools, VerifyReport, Worker,
+    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Gate, GateCall, Journal, JournalError, Listed, Model,
+    NewEvent, Posted, Recorded, Ruling, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -45,6 +45,8 @@ pub struct Surroundings {
     pub asked: WhenAsked,
     pub observer: Arc<dyn Observer>,
     pub stop: Stop,
+    /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
+    pub policy: Option<PolicyRules>,
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -167,13 +169,19 @@ impl Runs {
             }
             Target::Existing(id) => {
                 let run = self.fold(&id, |_| {}).await?;
-                let changed = changed_pins(&run.task);
+                let mut changed = changed_pins(&run.task);
+                if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
+                    changed.push("policy".to_owned());
+                }
                 let task = Task { model: run.model.clone(), ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed }, task)
             }
         };
-        let Surroundings { model, environment, asked, observer, stop, faults } = around;
-        let ports = self.ports(&task, &model, &environment, faults)?;
+        let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
+        let mut ports = self.ports(&task, &model, &environment, faults)?;
+        if let Some(policy) = policy {
+            ports.gate = Arc::new(Strictest(ports.gate, gate(&task, &policy)?));
+        }
         let options = self.options(asked);
         Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
     }
@@ -217,14 +225,12 @@ impl Runs {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
-        let gate =
-            Policy::read(&task.policy, task.tools.iter().map(|tool| &tool.name)).map_err(|error| wrong(&error))?;
+        let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal = Arc::clone(&self.journal);
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
-        let gate = Arc::new(gate);
         let Some(faults) = faults else {
             return Ok(Ports { journal, model, tools, definitions, gate, checks, clock });
         };
@@ -237,6 +243,27 @@ impl Runs {
             gate,
             clock,
         })
+    }
+}
+
+fn gate(task: &Task, rules: &PolicyRules) -> Result<Arc<dyn Gate>, RunsError> {
+    let tools = task.tools.iter().map(|tool| &tool.name);
+    let policy = Policy::read(rules, tools).map_err(|error| RunsError::Task(error.to_string()))?;
+    Ok(Arc::new(policy))
+}
+
+/// Two gates of which the stricter one counts: deny before ask before allow.
+struct Strictest(Arc<dyn Gate>, Arc<dyn Gate>);
+
+impl Gate for Strictest {
+    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+        let strictness = |ruling: &Ruling| match ruling {
+            Ruling::Allow { .. } => 0,
+            Ruling::Ask { .. } => 1,
+            Ruling::Deny { .. } => 2,
+        };
+        let (one, other) = (self.0.rule(call), self.1.rule(call));
+        if strictness(&other) > strictness(&one) { other } else { one }
     }
 }
 

@@ -10,8 +10,6 @@
 //!
 //! [`Cleared`]: longrein_core::action::Cleared
 
-#![expect(clippy::result_large_err, reason = "a tool error is a value for the model, made once per failed call")]
-
 mod arguments;
 mod canonical;
 mod check;

@@ -1,0 +1,19 @@
+//! The ports one drive works with.
+
+use std::sync::Arc;
+
+use longrein_core::prompt::ToolDef;
+use longrein_ports::{Checks, Clock, Gate, Journal, Model, Tools};
+
+/// The world, as the driver sees it.
+#[derive(Clone)]
+pub struct Ports {
+    pub journal: Arc<dyn Journal>,
+    pub model: Arc<dyn Model>,
+    pub tools: Arc<dyn Tools>,
+    /// The tools as the model is offered them.
+    pub definitions: Arc<[ToolDef]>,
+    pub gate: Arc<dyn Gate>,
+    pub checks: Arc<dyn Checks>,
+    pub clock: Arc<dyn Clock>,
+}

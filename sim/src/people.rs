@@ -1,0 +1,480 @@
+//! Who decides in a simulation: the gate's table, the checks, and the model. Each can be scripted or left to chance; the
+//! model may be hostile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use longrein_core::action::Attempt;
+use longrein_core::budget::Usage;
+use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::ids::{CheckName, Digest, EvidenceId, ToolName};
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::prompt::{Item, Prompt};
+use longrein_core::ruling::Ruling;
+use longrein_core::task::{AnswerSpec, Guard, Task};
+use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model};
+
+use crate::chance::Chance;
+use crate::process::Process;
+use crate::store::Store;
+
+// ---- the gate ----
+
+/// A ruling without its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// The operator's rules, by tool; allowed where nothing is said.
+#[derive(Default)]
+pub struct Rules {
+    table: Mutex<BTreeMap<ToolName, Say>>,
+    honours_keys: Mutex<BTreeSet<ToolName>>,
+}
+
+impl Rules {
+    pub fn set(&self, tool: &str, say: Say) {
+        self.table().insert(ToolName::new(tool), say);
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<ToolName, Say>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver of this tool recognises idempotency keys.
+    pub fn set_honours_keys(&self, tool: &ToolName) {
+        self.honours_keys.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.clone());
+    }
+
+    pub fn honours_keys(&self, tool: &ToolName) -> bool {
+        self.honours_keys.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+    }
+
+    fn rule(&self, tool: &ToolName) -> Ruling {
+        let rule = format!("table {tool}");
+        match self.table().get(tool).copied().unwrap_or(Say::Allow) {
+            Say::Allow => Ruling::Allow { rule },
+            Say::Ask => Ruling::Ask { rule, reason: "it is asked about".to_owned() },
+            Say::Deny => Ruling::Deny { rule, reason: "it is forbidden".to_owned() },
+        }
+    }
+
+    /// What the rules say when an attempt reaches the world. They change only while nobody drives.
+    pub fn ruling_at_start(&self, attempt: &Attempt) -> Ruling {
+        self.rule(&attempt.tool)
+    }
+}
+
+/// The rules as one process reads them.
+pub struct Guardian {
+    pub rules: Arc<Rules>,
+    pub process: Arc<Process>,
+}
+
+impl Gate for Guardian {
+    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+        self.process.glance();
+        self.rules.rule(call.tool)
+    }
+}
+
+// ---- the checks ----
+
+/// How acceptance checks end: scripted by name, else by chance, else passed.
+#[derive(Default)]
+pub struct Bench {
+    inner: Mutex<BenchInner>,
+}
+
+#[derive(Default)]
+struct BenchInner {
+    script: BTreeMap<CheckName, Vec<Finding>>,
+    chance: Option<Chance>,
+    runs: BTreeMap<CheckName, u32>,
+}
+
+impl Bench {
+    fn inner(&self) -> MutexGuard<'_, BenchInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub fn script(&self, check: &str, findings: impl IntoIterator<Item = Finding>) {
+        self.inner().script.insert(CheckName::new(check), findings.into_iter().collect());
+    }
+    pub fn go_wild(&self, chance: Chance) {
+        self.inner().chance = Some(chance);
+    }
+    pub fn calm_down(&self) {
+        let mut inner = self.inner();
+        inner.chance = None;
+        inner.script.clear();
+    }
+    /// How often a check was run to its end.
+    pub fn runs_of(&self, check: &str) -> u32 {
+        self.inner().runs.get(&CheckName::new(check)).copied().unwrap_or(0)
+    }
+}
+
+/// The checks as one process runs them.
+pub struct Judge {
+    pub bench: Arc<Bench>,
+    pub process: Arc<Process>,
+}
+
+impl Checks for Judge {
+    fn guard(&self, _: &Guard, _: &GuardInput<'_>) -> Result<(), String> {
+        self.process.glance();
+        Ok(())
+    }
+
+    fn cites(&self, _: &AnswerSpec, _: &str) -> Vec<EvidenceId> {
+        Vec::new()
+    }
+
+    /// An answer that begins with "refuse" is refused.
+    fn judge(&self, _: Option<&AnswerSpec>, text: &str, _: &BTreeMap<EvidenceId, Cited>) -> Judgement {
+        self.process.glance();
+        if text.starts_with("refuse") {
+            return Judgement::Refused("it says refuse".to_owned());
+        }
+        Judgement::Accepted(Accepted {
+            answer: Payload::string(text),
+            rendered: text.to_owned(),
+            evidence: Vec::new(),
+            standing: Standing::Claimed,
+        })
+    }
+
+    fn check<'a>(&'a self, _: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
+        Box::pin(async move {
+            self.process.call(&format!("check {}", check.spec.name)).await;
+            let (wait, finding) = {
+                let mut inner = self.bench.inner();
+                let scripted = inner.script.get_mut(&check.spec.name).filter(|left| !left.is_empty());
+                let scripted = scripted.map(|left| if left.len() > 1 { left.remove(0) } else { left[0] });
+                match (&mut inner.chance, scripted) {
+                    (_, Some(finding)) => (Duration::from_millis(30), finding),
+                    (Some(chance), None) => {
+                        let finding = if chance.percent(70) { Finding::Passed } else { Finding::Failed };
+                        (chance.millis(1, 4000), finding)
+                    }
+                    (None, None) => (Duration::from_millis(30), Finding::Passed),
+                }
+            };
+            tokio::time::sleep(wait).await;
+            self.process.pass().await;
+            *self.bench.inner().runs.entry(check.spec.name.clone()).or_default() += 1;
+            self.process.call(&format!("checked {} {finding:?}", check.spec.name)).await;
+            let exit = match finding {
+                Finding::Passed => 0,
+                Finding::Failed => 1,
+            };
+            Checked {
+                verdict: Verdict {
+                    finding,
+                    evidence: Content::Inline(Payload::string("what the check printed")),
+                    exit_status: Some(exit),
+                    took_ms: longrein_core::time::millis(wait),
+                },
+                blobs: Vec::new(),
+            }
+        })
+    }
+}
+
+// ---- the model ----
+
+/// What the model does when it is asked.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub after: Duration,
+    pub reply: Result<Reply, ModelFailure>,
+}
+
+impl Answer {
+    pub fn say(text: &str) -> Self {
+        Self::of(Reply { text: text.to_owned(), calls: Vec::new(), finish: Finish::Stop, usage: None })
+    }
+
+    /// Calls, each a tool and its arguments.
+    pub fn call(calls: &[(&str, &str)]) -> Self {
+        let calls = calls
+            .iter()
+            .enumerate()
+            .map(|(index, (name, arguments))| RawCall {
+                id: format!("c{index}"),
+                name: (*name).to_owned(),
+                arguments: (*arguments).to_owned(),
+            })
+            .collect();
+        Self::of(Reply { text: String::new(), calls, finish: Finish::ToolCalls, usage: None })
+    }
+
+    pub fn of(reply: Reply) -> Self {
+        Self { after: Duration::from_millis(100), reply: Ok(reply) }
+    }
+
+    pub fn fail(class: ModelErrorClass) -> Self {
+        let failure = ModelFailure {
+            class,
+            message: format!("{class:?}"),
+            status: None,
+            retry_after_s: None,
+            billing: Billing::Nothing,
+            usage: None,
+            partial: None,
+        };
+        Self { after: Duration::from_millis(100), reply: Err(failure) }
+    }
+}
+
+/// The model behind all processes, and what it was ever sent.
+pub struct Brain {
+    store: Arc<Store>,
+    inner: Mutex<BrainInner>,
+}
+
+#[derive(Default)]
+struct BrainInner {
+    /// By position in the conversation, then by how often that position was asked; the last ones stay.
+    script: Vec<Vec<Answer>>,
+    asked: BTreeMap<u64, usize>,
+    wild: Option<(Chance, Vec<String>)>,
+    prompts: BTreeMap<Digest, (Vec<Arc<Item>>, String)>,
+    /// The longest conversation sent so far, by system text: one run, one conversation.
+    sent: BTreeMap<String, Vec<Arc<Item>>>,
+    sends: u64,
+    last: Vec<Arc<Item>>,
+}
+
+impl Brain {
+    pub fn new(store: &Arc<Store>) -> Arc<Self> {
+        Arc::new(Self { store: Arc::clone(store), inner: Mutex::default() })
+    }
+    fn inner(&self) -> MutexGuard<'_, BrainInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// One answer for each turn.
+    pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.inner().script = answers.into_iter().map(|answer| vec![answer]).collect();
+    }
+    /// The answers of a turn, one after the other, as its call is repeated.
+    pub fn script_attempts(&self, turns: impl IntoIterator<Item = Vec<Answer>>) {
+        self.inner().script = turns.into_iter().collect();
+    }
+    /// From now on it answers at random, calling these tools among others.
+    pub fn go_wild(&self, chance: Chance, tools: Vec<String>) {
+        self.inner().wild = Some((chance, tools));
+    }
+    /// From now on it has only one thing to say.
+    pub fn calm_down(&self) {
+        let mut inner = self.inner();
+        inner.wild = None;
+        inner.script = vec![vec![Answer::say("That is all.")]];
+    }
+    pub fn sends(&self) -> u64 {
+        self.inner().sends
+    }
+    /// The conversation as it was last sent.
+    pub fn last_sent(&self) -> Vec<Arc<Item>> {
+        self.inner().last.clone()
+    }
+
+    fn answer(&self, position: u64, bytes: u64) -> Answer {
+        let mut guard = self.inner();
+        let inner = &mut *guard;
+        inner.sends += 1;
+        if let Some((chance, tools)) = &mut inner.wild {
+            return wild(chance, tools, position, bytes);
+        }
+        let asked = inner.asked.entry(position).or_default();
+        let nth = *asked;
+        *asked += 1;
+        let index = usize::try_from(position).unwrap_or(usize::MAX);
+        let attempts = inner.script.get(index).or(inner.script.last());
+        attempts
+            .and_then(|attempts| attempts.get(nth).or(attempts.last()))
+            .cloned()
+            .unwrap_or_else(|| Answer::say("Nothing more."))
+    }
+}
+
+/// The model as one process calls it.
+pub struct Line {
+    pub brain: Arc<Brain>,
+    pub process: Arc<Process>,
+}
+
+impl Model for Line {
+    fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.process.glance();
+        if let Err(what) = pairing(&prompt.items) {
+            self.process.record.breach("law_4", what);
+        }
+        let text = format!("{}\n{:?}\n{:?}\n{}", prompt.system, prompt.items, prompt.tail, prompt.max_output);
+        let digest = Digest::of(text.as_bytes());
+        let known = (prompt.items.clone(), prompt.system.to_string());
+        self.brain.inner().prompts.insert(digest.clone(), known);
+        Encoded { bytes: Bytes::from(text), digest, position: prompt.position }
+    }
+
+    fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            self.process.call("send").await;
+            let record = &self.process.record;
+            let is_journaled =
+                self.brain.store.shadow().runs.values().any(|run| run.has_synced_request(&request.digest));
+            if !is_journaled {
+                record.breach("law_5", "a request is sent before it is synced".to_owned());
+            }
+            {
+                let mut guard = self.brain.inner();
+                let inner = &mut *guard;
+                if let Some((items, system)) = inner.prompts.get(&request.digest) {
+                    let before = inner.sent.entry(system.clone()).or_default();
+                    let is_longer = before.len() <= items.len() && before.iter().zip(items).all(|(a, b)| a == b);
+                    if !is_longer {
+                        record.breach(
+                            "law_4",
+                            "what was sent before is not the beginning of what is sent now".to_owned(),
+                        );
+                    }
+                    *before = items.clone();
+                    inner.last = items.clone();
+                }
+            }
+            let answer = self.brain.answer(request.position, request.bytes.len() as u64);
+            tokio::time::sleep(answer.after).await;
+            let word = match &answer.reply {
+                Ok(reply) => {
+                    let calls: Vec<_> = reply.calls.iter().map(|call| call.name.as_str()).collect();
+                    format!("reply {:?} [{}]", reply.finish, calls.join(" "))
+                }
+                Err(failure) => format!("reply failed {:?}", failure.class),
+            };
+            self.process.call(&word).await;
+            answer.reply
+        })
+    }
+}
+
+/// Every call has exactly one observation, in call order, before the next reply; ids are unique; no orphans.
+pub fn pairing(items: &[Arc<Item>]) -> Result<(), String> {
+    let mut ids = BTreeSet::new();
+    let mut owed: Vec<String> = Vec::new();
+    let mut observed = BTreeSet::new();
+    for (at, item) in items.iter().enumerate() {
+        match item.as_ref() {
+            Item::Observation { call, action, .. } => {
+                if !observed.insert(*action) {
+                    return Err(format!("item {at}: a second observation of {action}"));
+                }
+                if owed.is_empty() || owed.remove(0) != *call {
+                    return Err(format!("item {at}: the observation of {call} is an orphan or out of order"));
+                }
+            }
+            Item::Assistant { calls, .. } => {
+                if let Some(call) = owed.first() {
+                    return Err(format!("item {at}: {call} has no observation before the next reply"));
+                }
+                for call in calls {
+                    if call.id.is_empty() || !ids.insert(call.id.clone()) {
+                        return Err(format!("item {at}: the call id \"{}\" is empty or used twice", call.id));
+                    }
+                    owed.push(call.id.clone());
+                }
+            }
+            Item::User(_) | Item::Harness(_) => {
+                if let Some(call) = owed.first() {
+                    return Err(format!("item {at}: words stand between a call and the observation of {call}"));
+                }
+            }
+        }
+    }
+    match owed.first() {
+        Some(call) => Err(format!("the request ends without an observation of {call}")),
+        None => Ok(()),
+    }
+}
+
+/// Anything a model or its provider may do.
+fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Answer {
+    let after = if chance.percent(10) { chance.millis(1_000, 40_000) } else { chance.millis(10, 3_000) };
+    let usage = chance.percent(60).then(|| Usage {
+        input: bytes / chance.between(3, 6),
+        cached: chance.below(100),
+        output: chance.between(1, 200),
+        ..Usage::default()
+    });
+    let mut reply = Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage };
+    let ending = 10 + position.min(12) * 3;
+    let failed = |class, after| Answer { after, ..Answer::fail(class) };
+    match chance.below(100) {
+        0..6 => {
+            let class =
+                *chance.pick(&[ModelErrorClass::Transient, ModelErrorClass::RateLimited, ModelErrorClass::Overloaded]);
+            let mut answer = failed(class, after);
+            if let Err(failure) = &mut answer.reply {
+                failure.retry_after_s = chance.percent(30).then(|| chance.between(1, 200));
+                failure.billing = if chance.percent(50) { Billing::Perhaps } else { Billing::Nothing };
+            }
+            return answer;
+        }
+        6 => {
+            let rare = [
+                ModelErrorClass::Quota,
+                ModelErrorClass::BadRequest,
+                ModelErrorClass::Malformed,
+                ModelErrorClass::ContentRefused,
+                ModelErrorClass::ContextExhausted,
+            ];
+            return failed(*chance.pick(&rare), after);
+        }
+        7 => reply.finish = Finish::Length,
+        8 => reply.finish = Finish::Other("odd".to_owned()),
+        9 => {}
+        10 => {
+            let many =
+                (0..70).map(|_| RawCall { id: String::new(), name: "look".to_owned(), arguments: "{}".to_owned() });
+            reply.calls = many.collect();
+        }
+        11..14 => reply.text = "refuse this".to_owned(),
+        // The more has been said, the sooner it ends.
+        draw if draw < 14 + ending => reply.text = format!("answer {position}"),
+        _ => {
+            reply.finish = if chance.percent(90) { Finish::ToolCalls } else { Finish::Stop };
+            reply.text = if chance.percent(30) { "let me see".to_owned() } else { String::new() };
+            let count = if chance.percent(5) { chance.between(8, 30) } else { chance.between(1, 6) };
+            reply.calls = (0..count).map(|_| wild_call(chance, tools)).collect();
+        }
+    }
+    Answer { after, reply: Ok(reply) }
+}
+
+fn wild_call(chance: &mut Chance, tools: &[String]) -> RawCall {
+    let id = match chance.below(10) {
+        0 => String::new(),
+        1 => "same".to_owned(),
+        2 => "<longrein> \u{7f}".to_owned(),
+        _ => format!("call_{}", chance.below(1_000_000)),
+    };
+    let name = match chance.below(30) {
+        0 => "nothing_like_it".to_owned(),
+        1 => "weird name\n".to_owned(),
+        _ => chance.pick(tools).clone(),
+    };
+    let arguments = match chance.below(20) {
+        0 => "[]".to_owned(),
+        1 => "{\"path\":\"a".to_owned(),
+        2 => String::new(),
+        3 => "{\"bad\":true}".to_owned(),
+        4 | 5 => format!("{{\"evidence\":\"e{}\"}}", chance.between(1, 12)),
+        _ => format!("{{\"order\":{},\"note\":{}}}", chance.between(1, 3), chance.between(1, 2)),
+    };
+    RawCall { id, name, arguments }
+}

@@ -1,0 +1,357 @@
+//! One simulated installation: a store, a world, people, and as many worker processes as come and go. Everything the real
+//! driver meets.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longrein_core::budget::Limits;
+use longrein_core::event::Wait;
+use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
+use longrein_core::input::{Approve, Deny, Door as Entrance, InputBody, Settle, Truth};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::program::Program;
+use longrein_core::prompt::ToolDef;
+use longrein_core::run::Run;
+use longrein_core::task::{
+    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
+    ToolSpec,
+};
+use longrein_core::{action::Life, ids::FactName};
+use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
+use longrein_ports::{Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
+
+use crate::chance::Chance;
+use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
+use crate::process::{Process, Record};
+use crate::store::{Door, Store};
+use crate::world::{Hands, World};
+
+/// Ports may be wrapped on their way to the driver: to inject faults, or to take a protection away.
+pub trait Layers: Send + Sync {
+    fn journal(&self, _: &Arc<Process>, inner: Arc<dyn Journal>) -> Arc<dyn Journal> {
+        inner
+    }
+    fn model(&self, _: &Arc<Process>, inner: Arc<dyn Model>) -> Arc<dyn Model> {
+        inner
+    }
+    fn tools(&self, _: &Arc<Process>, inner: Arc<dyn Tools>) -> Arc<dyn Tools> {
+        inner
+    }
+    fn gate(&self, _: &Arc<Process>, inner: Arc<dyn Gate>) -> Arc<dyn Gate> {
+        inner
+    }
+    fn checks(&self, _: &Arc<Process>, inner: Arc<dyn Checks>) -> Arc<dyn Checks> {
+        inner
+    }
+    fn clock(&self, _: &Arc<Process>, inner: Arc<dyn Clock>) -> Arc<dyn Clock> {
+        inner
+    }
+    /// A last touch on the task before it is started.
+    fn task(&self, _: &mut Task) {}
+    /// A last touch on the town before anybody drives.
+    fn town(&self, _: &Town) {}
+}
+
+/// Nothing in between.
+pub struct Plain;
+impl Layers for Plain {}
+
+pub struct Town {
+    pub record: Arc<Record>,
+    pub store: Arc<Store>,
+    pub world: Arc<World>,
+    pub rules: Arc<Rules>,
+    pub bench: Arc<Bench>,
+    pub brain: Arc<Brain>,
+    pub layers: Arc<dyn Layers>,
+    seed: u64,
+    processes: Mutex<Vec<Arc<Process>>>,
+}
+
+/// How one drive went.
+#[derive(Debug)]
+pub enum Drove {
+    Died,
+    /// In virtual time, it should have come back long ago.
+    Hung,
+    Back(Result<Box<Driven>, DriveError>),
+}
+
+/// No drive takes longer in virtual time: model calls give up within an hour, tools and probes within minutes.
+const DRIVE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+
+struct Silent;
+impl Observer for Silent {
+    fn committed(&self, _: &Run, _: &[(Seq, NewEvent)]) {}
+}
+
+impl Town {
+    /// Must be made inside a runtime with paused time.
+    pub fn new(seed: u64, layers: Arc<dyn Layers>) -> Arc<Self> {
+        let record = Record::new();
+        let store = Store::new(&record, Chance::new(seed, "store"));
+        let rules = Arc::new(Rules::default());
+        for spec in toolbox() {
+            if spec.idempotent.is_some() {
+                rules.set_honours_keys(&spec.name);
+            }
+        }
+        let world = World::new(&store, &rules);
+        let town = Arc::new(Self {
+            brain: Brain::new(&store),
+            record,
+            store,
+            world,
+            rules,
+            bench: Arc::default(),
+            layers,
+            seed,
+            processes: Mutex::default(),
+        });
+        town.layers.town(&town);
+        town
+    }
+
+    /// A new worker process on a host.
+    pub fn process(&self, host: &str) -> Arc<Process> {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let jitter = Chance::new(self.seed, &format!("jitter {}", processes.len()));
+        let process = Process::new(&self.record, host, jitter);
+        processes.push(Arc::clone(&process));
+        process
+    }
+
+    pub fn ports(&self, process: &Arc<Process>, specs: &[ToolSpec]) -> Ports {
+        let definitions: Vec<_> = specs
+            .iter()
+            .map(|spec| ToolDef {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                parameters: spec.parameters.clone(),
+            })
+            .collect();
+        let door: Arc<dyn Journal> = Door::new(&self.store, process);
+        let hands = Hands { world: Arc::clone(&self.world), process: Arc::clone(process), specs: specs.into() };
+        let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
+        let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
+        let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
+        Ports {
+            journal: self.layers.journal(process, door),
+            model: self.layers.model(process, Arc::new(line)),
+            tools: self.layers.tools(process, Arc::new(hands)),
+            definitions: definitions.into(),
+            gate: self.layers.gate(process, Arc::new(gate)),
+            checks: self.layers.checks(process, Arc::new(judge)),
+            clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
+        }
+    }
+
+    /// Drives a run in a process until it comes back or the process dies.
+    pub async fn drive(&self, process: &Arc<Process>, id: &RunId, begin: Begin, asked: WhenAsked, stop: Stop) -> Drove {
+        let begin = match begin {
+            Begin::New { mut task, blobs } => {
+                self.layers.task(&mut task);
+                Begin::New { task, blobs }
+            }
+            Begin::Existing { changed } => Begin::Existing { changed },
+        };
+        let options = Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked };
+        let driver = Driver::new(self.ports(process, &toolbox()), options, Arc::new(Silent));
+        let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
+        let drove = match lived {
+            None => {
+                self.store.bury(process);
+                Drove::Died
+            }
+            Some(Err(_)) => {
+                self.record.breach("law_11", format!("{id} is still driven after six hours"));
+                process.die();
+                self.store.bury(process);
+                Drove::Hung
+            }
+            Some(Ok(back)) => {
+                if let Err(error) = &back {
+                    self.judge_error(id, error);
+                }
+                Drove::Back(back.map(Box::new))
+            }
+        };
+        // Ended tasks are dropped when they are polled once more.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Drove::Back(back) = &drove {
+            let left = self.world.children_of(process);
+            if left > 0 {
+                self.record.breach("law_10", format!("a drive of {id} came back and left {left} live children"));
+            }
+            let how = match back {
+                Ok(driven) => format!("{:?}", std::mem::discriminant(&driven.standing)),
+                Err(error) => error.to_string(),
+            };
+            self.record.note("--", &format!("drive of {id} is back: {how}"));
+        }
+        drove
+    }
+
+    /// Errors a drive may come back with; the others show a broken law.
+    fn judge_error(&self, id: &RunId, error: &DriveError) {
+        match error {
+            DriveError::Claim(longrein_ports::ClaimError::Held(_) | longrein_ports::ClaimError::NoSuchRun(_))
+            | DriveError::Claim(longrein_ports::ClaimError::WorkspaceHeld { .. })
+            | DriveError::ClaimLost { .. }
+            | DriveError::Unanswered => {}
+            // A claim that was never followed by an event.
+            DriveError::Fold(longrein_driver::FoldError::Empty(_)) => {}
+            DriveError::Claim(longrein_ports::ClaimError::Journal(_))
+            | DriveError::Fold(_)
+            | DriveError::Journal(_)
+            | DriveError::Conflict { .. } => {
+                self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
+            }
+        }
+    }
+
+    /// The machines lose power: every process dies, and what was not synced is gone.
+    pub fn lose_power(&self) {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for process in processes {
+            process.die();
+            self.store.bury(&process);
+        }
+        self.world.lose_power();
+        self.store.lose_power();
+    }
+
+    /// Answers everything a run waits for, the way an honest person does who looks first. Answers how many answers there
+    /// were.
+    pub async fn answer(&self, id: &RunId, waits: &[Wait], yes: bool, tag: &str) -> usize {
+        let mut answered = 0;
+        for wait in waits {
+            let Some(run) = self.store.run(id) else { continue };
+            let body = match wait {
+                Wait::Approval(action) => self.verdict(&run, *action, yes),
+                Wait::Unknown(action) => self.settlement(&run, *action),
+            };
+            let Some(body) = body else { continue };
+            let name = match wait {
+                Wait::Approval(action) | Wait::Unknown(action) => format!("{tag}.{action}"),
+            };
+            answered += usize::from(self.store.post(id, &name, body).await.is_some());
+        }
+        answered
+    }
+
+    pub fn verdict(&self, run: &Run, action: ActionId, yes: bool) -> Option<InputBody> {
+        let Life::Held { digest, .. } = &run.action(action)?.life else { return None };
+        let (digest, by, door) = (digest.clone(), "ann".to_owned(), Entrance::Cli);
+        let expires = self.record.now().plus(Duration::from_secs(24 * 60 * 60));
+        Some(if yes {
+            InputBody::Approve(Approve { action, digest, by, door, expires })
+        } else {
+            InputBody::Deny(Deny { action, digest, by, door, reason: Some("not today".to_owned()) })
+        })
+    }
+
+    pub fn settlement(&self, run: &Run, action: ActionId) -> Option<InputBody> {
+        let action = run.action(action)?;
+        if !self.world.is_quiet(&run.id, action.id) {
+            return None;
+        }
+        let truth = match self.world.truth(&run.id, action) {
+            Some(result) => Truth::Done(Content::Inline(result)),
+            None => Truth::NotDone,
+        };
+        Some(InputBody::Settle(Settle { action: action.id, truth, by: "ann".to_owned() }))
+    }
+}
+
+// ---- tasks ----
+
+/// The tools of every simulation, one of each kind.
+pub fn toolbox() -> Vec<ToolSpec> {
+    let day = Some(Duration::from_secs(24 * 60 * 60));
+    let key = |scope| Some(KeySpec { args: vec!["order".to_owned()], scope });
+    let facts = |name: &str| vec![FactName::new(name)];
+    let paths = |path: &str| Some(vec![path.to_owned()]);
+    let reconcile = || vec!["ask".to_owned()];
+    use EffectClass::{External, Read, Workspace};
+    vec![
+        ToolSpec { reads: paths("docs"), provides: facts("seen"), ..tool("look", Read) },
+        ToolSpec { overlap: Overlap::OneAtATime, ..tool("list", Read) },
+        ToolSpec { writes: paths("src/a.rs"), reads: paths("src/a.rs"), ..tool("edit", Workspace) },
+        ToolSpec { provides: facts("built"), ..tool("build", Workspace) },
+        ToolSpec { idempotent: day, ..tool("pay", External) },
+        ToolSpec { reconcile: reconcile(), ..tool("ship", External) },
+        ToolSpec { reconcile: reconcile(), idempotent: day, ..tool("refund", External) },
+        tool("email", External),
+        ToolSpec { on_unknown: OnUnknown::Tell, ..tool("page", External) },
+        tool("deploy", External),
+        ToolSpec { key: key(KeyScope::Store), reconcile: reconcile(), ..tool("book", External) },
+        ToolSpec { key: key(KeyScope::Run), idempotent: day, on_unknown: OnUnknown::Tell, ..tool("order", External) },
+        ToolSpec { requires: facts("seen"), max_calls: Some(3), ..tool("publish", External) },
+        ToolSpec { depends_on: vec![ToolName::new("edit")], ..tool("release", External) },
+    ]
+}
+
+/// A tool with everything at its default.
+pub fn tool(name: &str, effect: EffectClass) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::new(name),
+        description: format!("the {name} tool"),
+        parameters: Payload::of(&serde_json::json!({"type": "object"})).unwrap_or_else(|_| Payload::null()),
+        command: vec![name.to_owned()],
+        effect,
+        timeout: Duration::from_secs(20),
+        overlap: Overlap::Parallel,
+        depends_on: Vec::new(),
+        requires: Vec::new(),
+        provides: Vec::new(),
+        holds: match effect {
+            EffectClass::Read => Holds::UntilWrite,
+            EffectClass::Workspace | EffectClass::External => Holds::Run,
+        },
+        max_calls: None,
+        guard: None,
+        key: None,
+        idempotent: None,
+        reconcile: Vec::new(),
+        settle_after: Duration::from_secs(2),
+        on_unknown: OnUnknown::Wait,
+        cost_micros: 0,
+        env: Vec::new(),
+        reads: None,
+        writes: None,
+        declared: Declared::default(),
+    }
+}
+
+/// A task with all tools and no checks. The name tells runs and their workspaces apart.
+pub fn task(name: &str) -> Task {
+    Task {
+        goal: format!("Do what is needed for {name}."),
+        instructions: format!("This is {name}."),
+        constraints: Vec::new(),
+        program: Program::React,
+        model: ModelSpec { name: ModelName::new("sim/model"), max_output: 1000, price: None },
+        workspace: format!("/work/{name}"),
+        folder: format!("/work/{name}"),
+        principal: Payload::null(),
+        limits: Limits::default(),
+        inputs: BTreeMap::new(),
+        tools: toolbox(),
+        acceptance: Vec::new(),
+        answer: None,
+        policy: PolicyRules::default(),
+        sources: BTreeMap::new(),
+        pins: BTreeMap::new(),
+    }
+}
+
+pub fn check(name: &str) -> CheckSpec {
+    CheckSpec {
+        name: CheckName::new(name),
+        command: vec![name.to_owned()],
+        timeout: Duration::from_secs(60),
+        protect: Vec::new(),
+    }
+}

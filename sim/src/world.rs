@@ -1,0 +1,579 @@
+//! The world outside: children that run, effects that are on the wire and land, receivers that book them. It knows what
+//! really happened, whatever anybody was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longrein_core::action::{Action, Attempt, Cleared};
+use longrein_core::event::Event;
+use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::ruling::Ruling;
+use longrein_core::task::{EffectClass, Task, ToolSpec};
+use longrein_ports::{BoxFuture, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::chance::Chance;
+use crate::people::Rules;
+use crate::process::{Process, Record};
+use crate::store::Store;
+
+/// How one attempt goes.
+#[derive(Debug, Clone)]
+pub struct Manner {
+    /// When it sends its effect off, if it does.
+    pub sends: Option<Duration>,
+    /// How long the effect is on the wire.
+    pub wire: Duration,
+    /// When the child ends; after its own effect has landed where it says done.
+    pub ends: Duration,
+    pub says: Says,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    Done,
+    /// Read, workspace: it failed. External: any exit other than 0.
+    Fails,
+    /// `{"took_effect": false}`. Only where it sends nothing.
+    NotDone,
+    /// It never ends by itself.
+    Hangs,
+}
+
+impl Manner {
+    pub fn done() -> Self {
+        let ms = Duration::from_millis;
+        Self { sends: Some(ms(20)), wire: ms(10), ends: ms(50), says: Says::Done }
+    }
+    /// Sends after a while and takes its time afterwards.
+    pub fn slow(sends_ms: u64, ends_ms: u64) -> Self {
+        let ms = Duration::from_millis;
+        Self { sends: Some(ms(sends_ms)), wire: ms(10), ends: ms(ends_ms), says: Says::Done }
+    }
+    pub fn fails(sends: bool) -> Self {
+        Self { sends: sends.then(|| Duration::from_millis(20)), says: Says::Fails, ..Self::done() }
+    }
+    pub fn not_done() -> Self {
+        Self { sends: None, says: Says::NotDone, ..Self::done() }
+    }
+    pub fn hangs(sends: bool) -> Self {
+        Self { sends: sends.then(|| Duration::from_millis(20)), says: Says::Hangs, ..Self::done() }
+    }
+
+    /// A random one that fits the tool.
+    fn draw(spec: &ToolSpec, chance: &mut Chance) -> Self {
+        let timeout = longrein_core::time::millis(spec.timeout);
+        let sends = chance.millis(1, timeout / 3);
+        let wire = chance.millis(1, 1800);
+        let ends = sends + wire + chance.millis(1, timeout / 3);
+        let (sent, says) = match (spec.effect, chance.below(100)) {
+            (EffectClass::Read | EffectClass::Workspace, 0..80) => (true, Says::Done),
+            (EffectClass::Read | EffectClass::Workspace, 80..94) => (chance.percent(50), Says::Fails),
+            (EffectClass::Read | EffectClass::Workspace, _) => (chance.percent(50), Says::Hangs),
+            (EffectClass::External, 0..60) => (true, Says::Done),
+            (EffectClass::External, 60..72) => (false, Says::NotDone),
+            (EffectClass::External, 72..90) => (chance.percent(50), Says::Fails),
+            (EffectClass::External, _) => (chance.percent(50), Says::Hangs),
+        };
+        Self { sends: sent.then_some(sends), wire, ends, says }
+    }
+}
+
+/// What a receiver has seen of one attempt.
+#[derive(Debug, Clone)]
+pub struct Landing {
+    pub run: RunId,
+    pub action: ActionId,
+    pub attempt: u32,
+    pub tool: ToolName,
+    pub args: Payload,
+    /// What the receiver recognises repetitions by, where it does.
+    pub key: Option<Digest>,
+    /// A repetition the receiver recognised: nothing new happened.
+    pub again: bool,
+}
+
+struct Child {
+    run: RunId,
+    action: ActionId,
+    fence: Fence,
+    pid: u32,
+    host: String,
+    alive: bool,
+    task: Option<AbortHandle>,
+}
+
+/// How probes answer, in percent of calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Probing {
+    pub pending: u64,
+    pub fails: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    landed: Vec<Landing>,
+    /// Effects sent and not landed.
+    on_the_wire: Vec<(RunId, ActionId)>,
+    children: BTreeMap<u64, Child>,
+    /// Manners by tool, one after the other; the last one stays.
+    script: BTreeMap<ToolName, Vec<Manner>>,
+    started: BTreeMap<ToolName, usize>,
+    probes: BTreeMap<ToolName, Vec<ProbeAnswer>>,
+    chance: Option<Chance>,
+    probing: Probing,
+    /// Children outlive a worker that dies, in percent.
+    survive: u64,
+    changed: BTreeSet<ToolName>,
+    forgetful: bool,
+}
+
+/// The world of one simulation.
+pub struct World {
+    record: Arc<Record>,
+    store: Arc<Store>,
+    rules: Arc<Rules>,
+    inner: Mutex<Inner>,
+}
+
+impl World {
+    pub fn new(store: &Arc<Store>, rules: &Arc<Rules>) -> Arc<Self> {
+        Arc::new(Self {
+            record: Arc::clone(&store.record),
+            store: Arc::clone(store),
+            rules: Arc::clone(rules),
+            inner: Mutex::default(),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on tools behave at random.
+    pub fn go_wild(&self, chance: Chance, probing: Probing, survive: u64) {
+        let mut inner = self.inner();
+        inner.chance = Some(chance);
+        inner.probing = probing;
+        inner.survive = survive;
+    }
+
+    /// From now on everything goes well.
+    pub fn calm_down(&self) {
+        let mut inner = self.inner();
+        inner.chance = None;
+        inner.probing = Probing::default();
+        inner.script.clear();
+        inner.probes.clear();
+        inner.changed.clear();
+    }
+
+    /// How the attempts of a tool go, in the order in which they start.
+    pub fn script(&self, tool: &str, manners: impl IntoIterator<Item = Manner>) {
+        self.inner().script.insert(ToolName::new(tool), manners.into_iter().collect());
+    }
+
+    /// What the next probes of a tool answer, instead of the truth.
+    pub fn script_probes(&self, tool: &str, answers: impl IntoIterator<Item = ProbeAnswer>) {
+        self.inner().probes.insert(ToolName::new(tool), answers.into_iter().collect());
+    }
+
+    pub fn children_survive(&self, percent: u64) {
+        self.inner().survive = percent;
+    }
+
+    /// The tool's program is not what was pinned any more.
+    pub fn change_program(&self, tool: &str) {
+        self.inner().changed.insert(ToolName::new(tool));
+    }
+
+    /// Receivers stop recognising keys. A removed protection: the world then counts every attempt.
+    pub fn forget_keys(&self) {
+        self.inner().forgetful = true;
+    }
+
+    pub fn landed(&self) -> Vec<Landing> {
+        self.inner().landed.clone()
+    }
+
+    /// How often an action really happened: repetitions that were recognised do not count.
+    pub fn happened(&self, run: &RunId, action: ActionId) -> usize {
+        self.inner().landed.iter().filter(|l| l.run == *run && l.action == action && !l.again).count()
+    }
+
+    /// Calls of a tool that really happened.
+    pub fn happened_by_tool(&self, tool: &str) -> usize {
+        self.inner().landed.iter().filter(|l| l.tool.as_str() == tool && !l.again).count()
+    }
+
+    /// Attempts of a tool whose child was started.
+    pub fn attempts_of(&self, tool: &str) -> usize {
+        self.inner().started.get(&ToolName::new(tool)).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing of an action can land any more.
+    pub fn is_quiet(&self, run: &RunId, action: ActionId) -> bool {
+        let inner = self.inner();
+        let lives = inner.children.values().any(|child| child.alive && child.run == *run && child.action == action);
+        !lives && !inner.on_the_wire.contains(&(run.clone(), action))
+    }
+
+    pub fn children_of(&self, process: &Process) -> usize {
+        self.inner().children.values().filter(|child| child.alive && child.pid == process.worker.pid).count()
+    }
+
+    pub fn children_alive(&self) -> usize {
+        self.inner().children.values().filter(|child| child.alive).count()
+    }
+
+    /// What a person who looks would find.
+    pub fn truth(&self, run: &RunId, action: &Action) -> Option<Payload> {
+        let inner = self.inner();
+        let took = inner.landed.iter().any(|landing| {
+            landing.run == *run && landing.action == action.id
+                || landing.key.is_some() && landing.key == action.idempotency_key
+        });
+        took.then(|| receipt(action.id))
+    }
+
+    /// All children of a machine end with it, and what they had not sent is never sent.
+    pub fn lose_power(&self) {
+        let ids: Vec<_> = self.inner().children.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.kill(id));
+    }
+
+    fn kill(&self, id: u64) {
+        let mut inner = self.inner();
+        if let Some(child) = inner.children.get_mut(&id)
+            && child.alive
+        {
+            child.alive = false;
+            let task = child.task.take();
+            let what = format!("child of {} {} (fence {}) is killed", child.run, child.action, child.fence);
+            drop(inner);
+            if let Some(task) = task {
+                task.abort();
+            }
+            self.record.note("--", &what);
+        }
+    }
+
+    fn kill_where(&self, is_meant: impl Fn(&Child) -> bool) {
+        let ids: Vec<_> = self
+            .inner()
+            .children
+            .iter()
+            .filter(|(_, child)| child.alive && is_meant(child))
+            .map(|(id, _)| *id)
+            .collect();
+        ids.into_iter().for_each(|id| self.kill(id));
+    }
+
+    fn manner(&self, spec: &ToolSpec) -> Manner {
+        let mut guard = self.inner();
+        let inner = &mut *guard;
+        let nth = inner.started.entry(spec.name.clone()).or_default();
+        *nth += 1;
+        if let Some(script) = inner.script.get(&spec.name)
+            && let Some(manner) = script.get(*nth - 1).or(script.last())
+        {
+            return manner.clone();
+        }
+        match &mut inner.chance {
+            Some(chance) => Manner::draw(spec, chance),
+            None => Manner::done(),
+        }
+    }
+
+    /// What must hold before anything happens in the world.
+    fn check_start(&self, process: &Process, spec: &ToolSpec, attempt: &Attempt) {
+        let name = format!("{} {} attempt {}", attempt.run, attempt.action, attempt.number);
+        let shadow = self.store.shadow();
+        let Some(run) = shadow.runs.get(&attempt.run) else {
+            self.record.breach("law_2", format!("{name} starts in a run that is not there"));
+            return;
+        };
+        if spec.effect != EffectClass::Read && !run.has_synced_start(attempt.action, attempt.number, attempt.fence) {
+            self.record.breach("law_2", format!("{name} starts before its start is synced"));
+        }
+        let granted = run.events.iter().any(|new| match &new.event {
+            Event::ActionApproved(approved) => approved.action == attempt.action,
+            _ => false,
+        });
+        drop(shadow);
+        if process.worker.pid == 0 {
+            return;
+        }
+        match self.rules.ruling_at_start(attempt) {
+            Ruling::Allow { .. } => {}
+            Ruling::Ask { .. } if granted => {}
+            Ruling::Ask { .. } => self.record.breach("law_8", format!("{name} starts though nobody said yes")),
+            Ruling::Deny { .. } => self.record.breach("law_8", format!("{name} starts though it is denied")),
+        }
+        let other = self.inner().children.values().any(|child| {
+            child.alive && child.run == attempt.run && child.action == attempt.action && child.fence < attempt.fence
+        });
+        if other {
+            self.record.breach("law_10", format!("{name} starts beside an older attempt that still runs"));
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, process: &Process, attempt: &Attempt, manner: &Manner) -> (u64, oneshot::Receiver<()>) {
+        let (end, ended) = oneshot::channel();
+        let mut inner = self.inner();
+        let id = inner.children.len() as u64;
+        let (world, meant, manner) = (Arc::clone(self), attempt.clone(), manner.clone());
+        inner.children.insert(
+            id,
+            Child {
+                run: attempt.run.clone(),
+                action: attempt.action,
+                fence: attempt.fence,
+                pid: process.worker.pid,
+                host: process.worker.host.clone(),
+                alive: true,
+                task: None,
+            },
+        );
+        drop(inner);
+        let task = tokio::spawn(async move {
+            if let Some(sends) = manner.sends {
+                tokio::time::sleep(sends).await;
+                world.send(&meant, manner.wire);
+            }
+            let rest = manner.ends.saturating_sub(manner.sends.unwrap_or_default());
+            match manner.says {
+                Says::Hangs => std::future::pending::<()>().await,
+                Says::Done | Says::Fails | Says::NotDone => tokio::time::sleep(rest).await,
+            }
+            if let Some(child) = world.inner().children.get_mut(&id) {
+                child.alive = false;
+            }
+            // Nobody waits for a child whose worker is dead.
+            let _ = end.send(());
+        });
+        if let Some(child) = self.inner().children.get_mut(&id) {
+            child.task = Some(task.abort_handle());
+        }
+        (id, ended)
+    }
+
+    /// Sends an effect off: from then on nothing can stop it.
+    fn send(self: &Arc<Self>, attempt: &Attempt, wire: Duration) {
+        self.inner().on_the_wire.push((attempt.run.clone(), attempt.action));
+        let (world, attempt) = (Arc::clone(self), attempt.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(wire).await;
+            world.land(&attempt);
+        });
+    }
+
+    fn land(&self, attempt: &Attempt) {
+        let mut inner = self.inner();
+        let sent = (attempt.run.clone(), attempt.action);
+        if let Some(position) = inner.on_the_wire.iter().position(|one| *one == sent) {
+            inner.on_the_wire.remove(position);
+        }
+        let honours_keys = self.rules.honours_keys(&attempt.tool) && !inner.forgetful;
+        let key = attempt.idempotency_key.clone().filter(|_| honours_keys);
+        let again = key.is_some() && inner.landed.iter().any(|landing| landing.key == key);
+        inner.landed.push(Landing {
+            run: attempt.run.clone(),
+            action: attempt.action,
+            attempt: attempt.number,
+            tool: attempt.tool.clone(),
+            args: attempt.args.clone(),
+            key,
+            again,
+        });
+        drop(inner);
+        let word = if again { "is recognised" } else { "LANDS" };
+        self.record.note("--", &format!("{} {} attempt {} {word}", attempt.tool, attempt.action, attempt.number));
+    }
+}
+
+/// What a receiver answers for an action.
+pub fn receipt(action: ActionId) -> Payload {
+    Payload::of(&serde_json::json!({ "receipt": action.to_string() })).unwrap_or_else(|_| Payload::null())
+}
+
+/// Ends the child when its attempt is given up. When the whole process dies, the child may outlive it.
+struct Leash {
+    world: Arc<World>,
+    process: Arc<Process>,
+    child: u64,
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if self.process.is_dead() {
+            let survives = {
+                let mut guard = self.world.inner();
+                let inner = &mut *guard;
+                let percent = inner.survive;
+                match &mut inner.chance {
+                    Some(chance) => chance.percent(percent),
+                    None => percent >= 100,
+                }
+            };
+            if survives {
+                return;
+            }
+        }
+        self.world.kill(self.child);
+    }
+}
+
+/// The world's tools as one process reaches them.
+pub struct Hands {
+    pub world: Arc<World>,
+    pub process: Arc<Process>,
+    pub specs: Arc<[ToolSpec]>,
+}
+
+impl Hands {
+    fn spec(&self, tool: &ToolName) -> Option<&ToolSpec> {
+        self.specs.iter().find(|spec| spec.name == *tool)
+    }
+}
+
+impl Tools for Hands {
+    fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
+        self.process.glance();
+        let Some(spec) = self.spec(tool) else {
+            return Err(ToolError::new(class::UNKNOWN_TOOL, format!("There is no tool {tool}.")));
+        };
+        let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let invalid = |what: String| ToolError::new(class::INVALID_ARGUMENTS, what).at("");
+        let fields: BTreeMap<String, Value> =
+            serde_json::from_str(text).map_err(|error| invalid(format!("not a JSON object: {error}")))?;
+        if fields.contains_key("bad") {
+            return Err(ToolError::new(class::INVALID_ARGUMENTS, "bad is not allowed").at("/bad"));
+        }
+        let mut cites = BTreeMap::new();
+        if let Some(cited) = fields.get("evidence") {
+            let id: EvidenceId = cited
+                .as_str()
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| invalid("evidence must be an evidence id".to_owned()))?;
+            cites.insert("evidence".to_owned(), (id, ToolName::new("look")));
+        }
+        let args = Payload::of(&fields).map_err(|error| invalid(error.to_string()))?;
+        let key = spec.key.as_ref().map(|key| {
+            let parts: Vec<String> =
+                key.args.iter().map(|name| fields.get(name).map(Value::to_string).unwrap_or_default()).collect();
+            Digest::of_parts(parts.iter().map(String::as_bytes))
+        });
+        Ok(ValidArgs { digest: args.digest(), args, cites, key })
+    }
+
+    fn changed(&self, tool: &ToolName) -> Option<String> {
+        self.process.glance();
+        self.world.inner().changed.contains(tool).then(|| format!("{tool}.sh"))
+    }
+
+    fn run<'a>(&'a self, _: &'a Task, call: Cleared, _: Handed) -> BoxFuture<'a, Ran> {
+        Box::pin(async move {
+            let attempt = call.attempt().clone();
+            self.process.call(&format!("run {} {} attempt {}", attempt.tool, attempt.action, attempt.number)).await;
+            let Some(spec) = self.spec(&attempt.tool).cloned() else { std::future::pending().await };
+            self.world.check_start(&self.process, &spec, &attempt);
+            let manner = self.world.manner(&spec);
+            let (child, ended) = self.world.spawn(&self.process, &attempt, &manner);
+            let leash = Leash { world: Arc::clone(&self.world), process: Arc::clone(&self.process), child };
+            let end = tokio::time::timeout(spec.timeout, ended).await;
+            self.process.pass().await;
+            drop(leash);
+            let outcome = match end {
+                Ok(Ok(())) => outcome(spec.effect, attempt.action, manner.says),
+                // Killed by somebody else, or out of its time.
+                Ok(Err(_)) => cut(spec.effect, class::EXIT, "ended by signal 9"),
+                Err(_) => cut(spec.effect, class::TIMEOUT, "ran out of its time"),
+            };
+            self.process.call(&format!("ran {} {}", attempt.tool, attempt.action)).await;
+            Ran { outcome, blobs: Vec::new() }
+        })
+    }
+
+    fn probe<'a>(&'a self, _: &'a Task, attempt: Attempt, _: Handed) -> BoxFuture<'a, Probed> {
+        Box::pin(async move {
+            self.process.call(&format!("probe {} {}", attempt.tool, attempt.action)).await;
+            let (wait, scripted) = {
+                let mut guard = self.world.inner();
+                let inner = &mut *guard;
+                let scripted =
+                    inner.probes.get_mut(&attempt.tool).filter(|left| !left.is_empty()).map(|left| left.remove(0));
+                let probing = inner.probing;
+                match &mut inner.chance {
+                    Some(chance) if scripted.is_none() => {
+                        let answer = if chance.percent(probing.pending) {
+                            Some(ProbeAnswer::NoAnswer("pending".to_owned()))
+                        } else if chance.percent(probing.fails) {
+                            Some(ProbeAnswer::NoAnswer("exit 1".to_owned()))
+                        } else {
+                            None
+                        };
+                        (chance.millis(1, 2000), answer)
+                    }
+                    Some(_) | None => (Duration::from_millis(10), scripted),
+                }
+            };
+            tokio::time::sleep(wait).await;
+            self.process.pass().await;
+            let answer = scripted.unwrap_or_else(|| {
+                let took = self.world.inner().landed.iter().any(|landing| {
+                    landing.run == attempt.run && landing.action == attempt.action
+                        || landing.key.is_some() && landing.key == attempt.idempotency_key
+                });
+                if took {
+                    ProbeAnswer::TookEffect(Content::Inline(receipt(attempt.action)))
+                } else {
+                    ProbeAnswer::NoEffect
+                }
+            });
+            self.process.call(&format!("probed {} {answer:?}", attempt.action)).await;
+            Probed { answer, blobs: Vec::new() }
+        })
+    }
+
+    fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
+        Box::pin(async move {
+            self.process.call(&format!("reap {action} before fence {current}")).await;
+            let here = self.process.worker.host.clone();
+            self.world.kill_where(|child| {
+                child.run == *run && child.action == action && child.fence < current && child.host == here
+            });
+            let elsewhere = self.world.inner().children.values().any(|child| {
+                child.run == *run && child.action == action && child.fence < current && child.host != here
+            });
+            self.process.call(&format!("reaped {action}")).await;
+            if elsewhere { Reaped::Unverified } else { Reaped::Gone }
+        })
+    }
+}
+
+fn outcome(effect: EffectClass, action: ActionId, says: Says) -> Outcome {
+    match (says, effect) {
+        (Says::Done, _) => Outcome::Done(Content::Inline(receipt(action))),
+        (Says::NotDone, EffectClass::External) => {
+            Outcome::NotDone(ToolError::new(class::EXIT, "it did not take effect"))
+        }
+        (Says::Fails | Says::NotDone | Says::Hangs, EffectClass::Read | EffectClass::Workspace) => {
+            Outcome::Error(ToolError::new(class::EXIT, "exit 1"))
+        }
+        (Says::Fails | Says::Hangs, EffectClass::External) => Outcome::Unknown(ToolError::new(class::EXIT, "exit 75")),
+    }
+}
+
+fn cut(effect: EffectClass, class: &str, what: &str) -> Outcome {
+    match effect {
+        EffectClass::Read => Outcome::Error(ToolError::new(class, what)),
+        EffectClass::Workspace => Outcome::Error(ToolError::new(class::UNKNOWN_OUTCOME, what)),
+        EffectClass::External => Outcome::Unknown(ToolError::new(class, what)),
+    }
+}
