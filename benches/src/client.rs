@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use anyhow::bail;
 use tempfile::TempDir;
@@ -24,9 +23,15 @@ pub(crate) struct Place(TempDir);
 impl Place {
     pub(crate) fn new(turns: u64) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        std::fs::write(folder.path().join(conversation::FILE), conversation::result())?;
-        std::fs::write(folder.path().join("task.toml"), conversation::task(turns))?;
-        Ok(Self(folder))
+        let place = Self(folder);
+        std::fs::create_dir(place.workspace())?;
+        std::fs::write(place.workspace().join(conversation::FILE), conversation::result())?;
+        std::fs::write(place.workspace().join("task.toml"), conversation::task(turns))?;
+        Ok(place)
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.0.path().join("work")
     }
 
     pub(crate) fn store(&self) -> PathBuf {
@@ -48,7 +53,7 @@ impl Place {
             }
         };
         command
-            .current_dir(self.0.path())
+            .current_dir(self.workspace())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.0.path())
@@ -66,21 +71,19 @@ impl Place {
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) server: Server,
-    pub(crate) began: Instant,
 }
 
 pub(crate) fn start(who: Who<'_>, place: &Place, script: Script) -> anyhow::Result<Running> {
     let server = Server::start(script)?;
     let mut command = place.command(who, server.port, "r1")?;
-    let began = Instant::now();
     let child = command.spawn()?;
     server.watch(child.id());
-    Ok(Running { child, server, began })
+    Ok(Running { child, server })
 }
 
 /// Runs a client to its end.
 pub(crate) fn run(who: Who<'_>, place: &Place, script: Script) -> anyhow::Result<Vec<Sample>> {
-    let Running { mut child, server, .. } = start(who, place, script)?;
+    let Running { mut child, server } = start(who, place, script)?;
     let status = child.wait()?;
     if !status.success() {
         bail!("{who:?} ended with {status}");

@@ -76,8 +76,9 @@ impl Cost {
     fn of(samples: &[Sample]) -> anyhow::Result<Self> {
         let (first, last) = samples.first().zip(samples.last()).context("no samples")?;
         let half = &samples[samples.len() / 2];
-        let per_turn =
-            |from: &Sample, to: &Sample| (to.cpu - from.cpu).as_secs_f64() * 1e6 / (to.turns - from.turns).max(1) as f64;
+        let per_turn = |from: &Sample, to: &Sample| {
+            (to.cpu - from.cpu).as_secs_f64() * 1e6 / (to.turns - from.turns).max(1) as f64
+        };
         let grown = last.status.resident_kib as f64 - half.status.resident_kib as f64;
         Ok(Self {
             per_turn: per_turn(first, last),
@@ -104,7 +105,8 @@ fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
     }
     println!("\nown CPU of {turns} read-only turns, median of {repeat}");
     for (name, costs) in [("longrein", &ours), ("bare, usual libraries", &usual), ("bare, least", &least)] {
-        let tenths: Vec<_> = (0..10).map(|tenth| format!("{:.0}", median(costs.iter().map(|cost| cost.tenths[tenth])))).collect();
+        let tenths: Vec<_> =
+            (0..10).map(|tenth| format!("{:.0}", median(costs.iter().map(|cost| cost.tenths[tenth])))).collect();
         let per_turn = median(costs.iter().map(|cost| cost.per_turn));
         println!("  {name:<24}{per_turn:>7.0} µs a turn   by tenth: {}", tenths.join(" "));
     }
@@ -115,7 +117,11 @@ fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
     line("longrein / bare, usual libraries", "at most 1.5", &ratio(&usual));
     line("longrein / bare, least", "", &ratio(&least));
     let growth = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] / cost.tenths[1]));
-    line("growth, last tenth / second", "flat", &format!("{:.2} (bare {:.2}, {:.2})", growth(&ours), growth(&usual), growth(&least)));
+    line(
+        "growth, last tenth / second",
+        "flat",
+        &format!("{:.2} (bare {:.2}, {:.2})", growth(&ours), growth(&usual), growth(&least)),
+    );
     let grown = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] - cost.tenths[1]));
     line(
         "growth in µs a turn",
@@ -155,8 +161,11 @@ impl Stored {
         let files = files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         let connection = rusqlite::Connection::open(store)?;
         let (events, bodies): (i64, i64) =
-            connection.query_row("SELECT count(*), sum(length(body)) FROM events", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let blobs: i64 = connection.query_row("SELECT total(length(bytes)) FROM blobs", [], |row| row.get(0).map(|sum: f64| sum as i64))?;
+            connection.query_row("SELECT count(*), sum(length(body)) FROM events", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let blobs: i64 = connection
+            .query_row("SELECT total(length(bytes)) FROM blobs", [], |row| row.get(0).map(|sum: f64| sum as i64))?;
         Ok(Self { events, bytes: bodies + blobs, files })
     }
 }
@@ -165,11 +174,13 @@ impl Stored {
 
 fn count_syncs(binary: &Path) -> anyhow::Result<()> {
     println!("\nsyncs a turn, counted by strace; the difference of a long and a short run");
-    let kinds = [("read-only turn", "1", conversation::READ, 1), ("two writing calls, one after the other", "3", conversation::WRITE, 2)];
+    let kinds = [
+        ("read-only turn", "1", conversation::READ, 1),
+        ("two writing calls, one after the other", "3", conversation::WRITE, 2),
+    ];
     for (name, wanted, tool, calls) in kinds {
-        let count = |turns| {
-            syncs::count(binary, Script { turns, tool, calls, sample_every: u64::MAX, delay: Duration::ZERO })
-        };
+        let count =
+            |turns| syncs::count(binary, Script { turns, tool, calls, sample_every: u64::MAX, delay: Duration::ZERO });
         let (short, long) = (20_u64, 120_u64);
         let found = match (count(short)?, count(long)?) {
             (Some(few), Some(many)) => {
@@ -193,7 +204,7 @@ const LOOK: Duration = Duration::from_secs(10);
 fn waiting(binary: &Path) -> anyhow::Result<()> {
     let place = Place::new(1)?;
     let script = Script { delay: LOOK + Duration::from_secs(2), ..reads(0, 1) };
-    let Running { mut child, server, .. } = client::start(Who::Longrein(binary), &place, script)?;
+    let Running { mut child, server } = client::start(Who::Longrein(binary), &place, script)?;
     server.next(Duration::from_secs(10)).context("no request came")?;
     std::thread::sleep(Duration::from_secs(1));
     let look = || (process::cpu(child.id()).unwrap_or_default(), process::status(child.id()).sleeps);
