@@ -24,19 +24,22 @@ struct Options {
     turns: u64,
     repeat: usize,
     binary: Option<PathBuf>,
+    /// None: everything.
+    only: Option<String>,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE]";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting]";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let mut options = Options { turns: 1000, repeat: 3, binary: None };
+    let mut options = Options { turns: 1000, repeat: 3, binary: None, only: None };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value; {USAGE}"));
         match argument.as_str() {
             bare::ROLE => return bare::main(&value()?),
             "--turns" => options.turns = value()?.parse()?,
             "--repeat" => options.repeat = value()?.parse()?,
+            "--only" => options.only = Some(value()?),
             "--binary" => options.binary = Some(value()?.into()),
             _ => bail!("{argument} is not known; {USAGE}"),
         }
@@ -45,7 +48,7 @@ fn main() -> anyhow::Result<()> {
         Some(binary) => std::path::absolute(binary)?,
         None => build()?,
     };
-    report::print(&binary, options.turns, options.repeat.max(1))
+    report::print(&binary, options.turns, options.repeat.max(1), options.only.as_deref())
 }
 
 /// Builds the binary beside this one.

@@ -11,11 +11,21 @@ use crate::client::{self, Place, Running, Who};
 use crate::server::{Sample, Script, Server};
 use crate::{conversation, process, syncs};
 
-pub(crate) fn print(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
-    starts(binary)?;
-    cost(binary, turns, repeat)?;
-    count_syncs(binary)?;
-    waiting(binary)
+pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>) -> anyhow::Result<()> {
+    let wanted = |part: &str| only.is_none_or(|only| only == part);
+    if wanted("start") {
+        starts(binary)?;
+    }
+    if wanted("turns") {
+        cost(binary, turns, repeat)?;
+    }
+    if wanted("syncs") {
+        count_syncs(binary)?;
+    }
+    if wanted("waiting") {
+        waiting(binary)?;
+    }
+    Ok(())
 }
 
 /// Turns with one call of the read tool.
