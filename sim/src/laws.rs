@@ -1,6 +1,8 @@
 //! The laws, checked against what really happened: the journal's events, the shadow's word on what was durable, and the
 //! world's count of effects. Run after every simulated run.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
@@ -175,7 +177,7 @@ fn law_3(town: &Town, id: &RunId, shadow: &ShadowRun) {
             continue;
         }
         let honours_keys = town.rules.honours_keys(tool);
-        let mine: Vec<_> = landed.iter().filter(|l| l.run == *id && l.action == *action).collect();
+        let mine: Vec<_> = landed.iter().filter(|l| l.run == *id && l.action == *action && l.tool == *tool).collect();
         let keys: BTreeSet<Option<&Digest>> = mine.iter().map(|landing| landing.key.as_ref()).collect();
         if honours_keys && keys.len() > 1 {
             breach(format!("{action} {tool} was sent under {} idempotency keys", keys.len()));
@@ -230,6 +232,12 @@ fn surfaced(run: &Run, action: ActionId, breach: &impl Fn(String)) {
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
     };
     let in_play = run.action(action).is_some_and(longrein_core::action::Action::is_uncertain);
+    let word = run.action(action).map(|action| &action.life);
+    if let Some(Life::Unknown(error)) = word
+        && error.class != longrein_core::outcome::class::UNKNOWN_OUTCOME
+    {
+        breach(format!("{action} is unknown and is called {}", error.class));
+    }
     if !in_end && !in_play {
         breach(format!("{action} is unknown and nobody is told"));
     }

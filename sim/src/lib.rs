@@ -4,6 +4,7 @@
 //! afterwards whatever happened, [`scenario`] runs the stories written down by hand. Nothing here is shipped.
 
 pub mod chance;
+pub mod crash;
 pub mod laws;
 pub mod people;
 pub mod process;
@@ -11,4 +12,5 @@ pub mod scenario;
 pub mod store;
 pub mod story;
 pub mod town;
+pub mod twist;
 pub mod world;

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use longrein_core::time::Timestamp;
-use longrein_ports::{Clock, CrashPoint, Faults, Worker};
+use longrein_ports::{Clock, Worker};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -41,10 +41,10 @@ struct Recorded {
     processes: u32,
 }
 
-/// Port calls of one simulation. The longest seeds need some tens of thousands.
-const CALLS_MAX: u64 = 2_000_000;
-/// Port calls within one millisecond of virtual time. A batch of 64 calls needs some thousands.
-const CALLS_PER_MS_MAX: u64 = 40_000;
+/// Port calls of one simulation, clock readings included. Long stories need some ten thousand.
+const CALLS_MAX: u64 = 60_000;
+/// Port calls within one millisecond of virtual time. A large batch of calls needs some hundreds.
+const CALLS_PER_MS_MAX: u64 = 3_000;
 /// When simulated time begins: 2026-01-01T00:00:00Z.
 const EPOCH_MS: u64 = 1_767_225_600_000;
 /// How long the simulated machines had been up by then.
@@ -139,9 +139,6 @@ struct Vitals {
     calls: u64,
     /// Dies at the call with this number.
     fatal: Option<u64>,
-    /// Dies when this point is reached for the nth time.
-    crash: Option<(CrashPoint, u32)>,
-    reached: Vec<CrashPoint>,
     waker: Option<Waker>,
 }
 
@@ -152,15 +149,7 @@ impl Process {
             record: Arc::clone(record),
             worker: Worker { host: host.to_owned(), boot: "b1".to_owned(), pid, pid_start: u64::from(pid) },
             name: format!("p{pid}"),
-            inner: Mutex::new(Vitals {
-                dead: false,
-                paused: false,
-                calls: 0,
-                fatal: None,
-                crash: None,
-                reached: Vec::new(),
-                waker: None,
-            }),
+            inner: Mutex::new(Vitals { dead: false, paused: false, calls: 0, fatal: None, waker: None }),
             changed: Notify::new(),
             jitter: Mutex::new(chance),
         })
@@ -177,16 +166,6 @@ impl Process {
     /// Dies at the call with that number, counted from the start of the process.
     pub fn die_at_call(&self, number: u64) {
         self.inner().fatal = Some(number);
-    }
-
-    /// Dies when the crash point is reached for the nth time.
-    pub fn die_at_point(&self, point: CrashPoint, nth: u32) {
-        self.inner().crash = Some((point, nth));
-    }
-
-    /// The crash points reached so far, in order.
-    pub fn reached_points(&self) -> Vec<CrashPoint> {
-        self.inner().reached.clone()
     }
 
     pub fn calls(&self) -> u64 {
@@ -297,23 +276,6 @@ impl Process {
 /// A panic that is no arranged death is a failure of the test.
 fn pass_on<T>(panic: Box<dyn Any + Send>) -> Poll<Option<T>> {
     if panic.is::<Death>() { Poll::Ready(None) } else { resume_unwind(panic) }
-}
-
-impl Faults for Process {
-    fn reached(&self, point: CrashPoint) {
-        let mut inner = self.inner();
-        inner.reached.push(point);
-        let times = inner.reached.iter().filter(|reached| **reached == point).count();
-        let is_fatal = inner.crash.is_some_and(|(fatal, nth)| fatal == point && nth as usize == times);
-        drop(inner);
-        if is_fatal {
-            self.record.note(&self.name, &format!("crash point {point}"));
-            self.die();
-        }
-        if self.is_dead() {
-            resume_unwind(Box::new(Death));
-        }
-    }
 }
 
 impl Clock for Process {

@@ -1,1 +1,475 @@
-//! (soon)
+//! Scenarios: stories written down by hand, in files anyone can read.
+//!
+//! A file is a list of lines `word: rest`; `#` begins a comment. The run advances by itself as far as it can whenever a
+//! line asks what came of it (`human`, `expect`). Replies of the model are taken in the order of the file.
+//!
+//! ```text
+//! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
+//!          [depends=NAME] [max=N]                      one tool; repeat the line for more
+//! gate:    NAME allow|ask|deny                        the operator's rule, from now on
+//! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
+//! limits:  turns=N model_calls=N tool_calls=N tokens=N time_ms=N
+//! user:    the goal
+//! tool:    NAME done|fails|lands-and-fails|not-done|hangs|slow …   how its attempts go, one after the other
+//! probe:   NAME pending|yes|no …                      what its next reconcile commands say, instead of the truth
+//! model:   "words"                                    a reply without calls
+//! model:   NAME {json}; NAME {json}                   a reply with calls
+//! model:   fails transient|rate_limited|overloaded|quota|bad_request|context|refused   a call without a reply
+//! model:   cut | empty                                a reply that cannot be used
+//! human:   approve a1 | deny a1 "why" | settle a1 done|not-done | message "words" | cancel | raise turns=N …
+//! human:   after 150ms message "words" | …            not now: while the run goes on
+//! crash:   POINT[:N]                                  the process dies there (the names of --crash-at)
+//! power:   lost                                       what was not synced is gone
+//! resume:                                             a new process takes the run up
+//! time:    60s                                        passes
+//! expect:  done | exhausted NAME | failed NAME | cancelled | context_exhausted | suspended | crashed
+//! expect:  waiting a1 a2                              nothing can move without a person
+//! expect:  model sees "words" | model does not see "words"
+//! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
+//! ```
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::budget::{Limit, Raise};
+use longrein_core::check::Finding;
+use longrein_core::event::{End, Wait};
+use longrein_core::ids::{ActionId, FactName, RunId, ToolName};
+use longrein_core::input::{InputBody, Settle, Truth};
+use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::prompt::Item;
+use longrein_core::task::{EffectClass, KeyScope, KeySpec, OnUnknown, Task, ToolSpec};
+use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
+use longrein_ports::CrashAt;
+
+use crate::crash::{Crashes, WithCrashes};
+use crate::laws;
+use crate::people::{Answer, Say};
+use crate::story::in_virtual_time;
+use crate::town::{Drove, Town, check, task, tool};
+use crate::world::{Manner, receipt};
+
+/// One line of a file.
+#[derive(Debug, Clone)]
+struct Line {
+    number: usize,
+    word: String,
+    rest: String,
+}
+
+/// Runs a scenario. The error says which line did not come true.
+pub fn run(text: &str) -> Result<(), String> {
+    let lines = parse(text)?;
+    in_virtual_time(async {
+        let mut stage = Stage::set(&lines)?;
+        for line in &lines {
+            stage.play(line).await.map_err(|what| {
+                let trace = stage.town.record.trace().join("\n");
+                format!("line {}: `{}: {}`: {what}\n{trace}", line.number, line.word, line.rest)
+            })?;
+        }
+        laws::check(&stage.town, &stage.id).await;
+        let breaches = stage.town.record.breaches();
+        if breaches.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{breaches:?}\n{}", stage.town.record.trace().join("\n")))
+        }
+    })
+}
+
+fn parse(text: &str) -> Result<Vec<Line>, String> {
+    let mut lines = Vec::new();
+    for (index, raw) in text.lines().enumerate() {
+        let trimmed = raw.trim();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            continue;
+        }
+        let number = index + 1;
+        let (word, rest) = trimmed.split_once(':').ok_or_else(|| format!("line {number}: no `word:`"))?;
+        lines.push(Line { number, word: word.trim().to_owned(), rest: rest.trim().to_owned() });
+    }
+    Ok(lines)
+}
+
+struct Stage {
+    town: Arc<Town>,
+    crashes: Arc<Crashes>,
+    id: RunId,
+    task: Task,
+    /// Something happened since the run was advanced.
+    due: bool,
+    last: Last,
+    inputs: u32,
+}
+
+/// How the last advance ended.
+#[derive(Debug)]
+enum Last {
+    NotYet,
+    Crashed,
+    Stands(Standing),
+    Hangs,
+    Failed(DriveError),
+}
+
+impl Stage {
+    fn set(lines: &[Line]) -> Result<Self, String> {
+        let crashes = Crashes::none();
+        let town = Town::new(1, Arc::new(WithCrashes(Arc::clone(&crashes))));
+        let mut task = task("scenario");
+        task.tools = Vec::new();
+        let mut turns: Vec<Vec<Answer>> = vec![Vec::new()];
+        for line in lines.iter().filter(|line| line.word == "model") {
+            let (answer, ends_turn) = answer(&line.rest).map_err(|what| format!("line {}: {what}", line.number))?;
+            turns.last_mut().into_iter().for_each(|turn| turn.push(answer.clone()));
+            if ends_turn {
+                turns.push(Vec::new());
+            }
+        }
+        turns.retain(|turn| !turn.is_empty());
+        town.brain.script_attempts(turns);
+        for line in lines.iter().filter(|line| line.word == "tools") {
+            task.tools.push(spec(&line.rest).map_err(|what| format!("line {}: {what}", line.number))?);
+        }
+        town.set_tools(task.tools.clone());
+        let id = RunId::new("scenario");
+        Ok(Self { town, crashes, id, task, due: true, last: Last::NotYet, inputs: 0 })
+    }
+
+    async fn play(&mut self, line: &Line) -> Result<(), String> {
+        let words: Vec<&str> = line.rest.split_whitespace().collect();
+        match line.word.as_str() {
+            "tools" | "model" => Ok(()),
+            "user" => {
+                self.task.goal.clone_from(&line.rest);
+                Ok(())
+            }
+            "gate" => {
+                let [name, say] = words[..] else { return Err("wants a tool and a ruling".to_owned()) };
+                let say = match say {
+                    "allow" => Say::Allow,
+                    "ask" => Say::Ask,
+                    "deny" => Say::Deny,
+                    other => return Err(format!("no ruling {other}")),
+                };
+                self.town.rules.set(name, say);
+                Ok(())
+            }
+            "checks" => {
+                let [name, findings @ ..] = &words[..] else { return Err("wants a name".to_owned()) };
+                self.task.acceptance.push(check(name));
+                let findings = findings.iter().map(|word| match *word {
+                    "passed" => Ok(Finding::Passed),
+                    "failed" => Ok(Finding::Failed),
+                    other => Err(format!("no verdict {other}")),
+                });
+                self.town.bench.script(name, findings.collect::<Result<Vec<_>, _>>()?);
+                Ok(())
+            }
+            "limits" => {
+                let raise = raise(&words)?;
+                let limits = &mut self.task.limits;
+                let set = |limit: &mut Limit, to: u64| {
+                    if to > 0 {
+                        *limit = Limit::At(to);
+                    }
+                };
+                set(&mut limits.turns, raise.turns);
+                set(&mut limits.model_calls, raise.model_calls);
+                set(&mut limits.tool_calls, raise.tool_calls);
+                set(&mut limits.tokens, raise.tokens);
+                set(&mut limits.time_ms, raise.time_ms);
+                Ok(())
+            }
+            "tool" => {
+                let [name, manners @ ..] = &words[..] else { return Err("wants a tool".to_owned()) };
+                let manners = manners.iter().map(|word| manner(word)).collect::<Result<Vec<_>, _>>()?;
+                self.town.world.script(name, manners);
+                Ok(())
+            }
+            "probe" => {
+                let [name, answers @ ..] = &words[..] else { return Err("wants a tool".to_owned()) };
+                let answers = answers.iter().map(|word| match *word {
+                    "pending" => Ok(ProbeAnswer::NoAnswer("pending".to_owned())),
+                    "yes" => Ok(ProbeAnswer::TookEffect(Content::Inline(receipt(ActionId(1))))),
+                    "no" => Ok(ProbeAnswer::NoEffect),
+                    other => Err(format!("no answer {other}")),
+                });
+                self.town.world.script_probes(name, answers.collect::<Result<Vec<_>, _>>()?);
+                Ok(())
+            }
+            "crash" => {
+                let CrashAt { point, nth } = line.rest.parse()?;
+                self.crashes.arm(point, nth);
+                self.due = true;
+                Ok(())
+            }
+            "power" => {
+                self.town.lose_power();
+                Ok(())
+            }
+            "resume" => {
+                self.due = true;
+                Ok(())
+            }
+            "time" => {
+                self.advance().await;
+                tokio::time::sleep(span(&line.rest)?).await;
+                Ok(())
+            }
+            "human" => self.human(&line.rest).await,
+            "expect" => {
+                self.advance().await;
+                self.expect(&line.rest)
+            }
+            other => Err(format!("no such word {other}")),
+        }
+    }
+
+    async fn advance(&mut self) {
+        if !std::mem::take(&mut self.due) {
+            return;
+        }
+        let begin = match self.town.store.run(&self.id) {
+            Some(_) => Begin::Existing { changed: Vec::new() },
+            None => Begin::New { task: Box::new(self.task.clone()), blobs: Vec::new() },
+        };
+        let process = self.town.process("h1");
+        self.last = match self.town.drive(&process, &self.id, begin, WhenAsked::Park, Stop::new()).await {
+            Drove::Died => Last::Crashed,
+            Drove::Hung => Last::Hangs,
+            Drove::Back(Ok(driven)) => Last::Stands(driven.standing),
+            Drove::Back(Err(error)) => Last::Failed(error),
+        };
+    }
+
+    async fn human(&mut self, rest: &str) -> Result<(), String> {
+        self.inputs += 1;
+        let name = format!("human{}", self.inputs);
+        if let Some(later) = rest.strip_prefix("after ") {
+            let (wait, what) = later.split_once(' ').ok_or("wants a time and an act")?;
+            let (wait, body) = (span(wait)?, self.act(what)?);
+            let (town, id) = (Arc::clone(&self.town), self.id.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                town.store.post(&id, &name, body).await;
+            });
+            return Ok(());
+        }
+        self.advance().await;
+        let body = self.act(rest)?;
+        self.town.store.post(&self.id, &name, body).await.ok_or("there is no run yet")?;
+        self.due = true;
+        Ok(())
+    }
+
+    fn act(&self, what: &str) -> Result<InputBody, String> {
+        let words: Vec<&str> = what.split_whitespace().collect();
+        let action = || -> Result<ActionId, String> {
+            words.get(1).ok_or("wants an action")?.parse().map_err(|error: longrein_core::ids::BadId| error.to_string())
+        };
+        match words.first().copied() {
+            Some("message") => Ok(InputBody::Message(quoted(what)?)),
+            Some("cancel") => Ok(InputBody::Cancel),
+            Some("raise") => Ok(InputBody::Raise(raise(&words[1..])?)),
+            Some("approve" | "deny") => {
+                let run = self.town.store.run(&self.id).ok_or("there is no run yet")?;
+                let yes = words[0] == "approve";
+                let body = self.town.verdict(&run, action()?, yes).ok_or("it is not held")?;
+                Ok(match body {
+                    InputBody::Deny(mut deny) => {
+                        deny.reason = quoted(what).ok();
+                        InputBody::Deny(deny)
+                    }
+                    body => body,
+                })
+            }
+            Some("settle") => {
+                let action = action()?;
+                let truth = match words.get(2).copied() {
+                    Some("done") => Truth::Done(Content::Inline(receipt(action))),
+                    Some("not-done") => Truth::NotDone,
+                    other => return Err(format!("settle as done or not-done, not {other:?}")),
+                };
+                Ok(InputBody::Settle(Settle { action, truth, by: "ann".to_owned() }))
+            }
+            other => Err(format!("a human cannot {other:?}")),
+        }
+    }
+
+    fn expect(&self, what: &str) -> Result<(), String> {
+        let words: Vec<&str> = what.split_whitespace().collect();
+        let sees = |text: &str| self.town.brain.last_sent().iter().any(|item| shown(item).contains(text));
+        match words[..] {
+            ["model", "sees", ..] => expect(sees(&quoted(what)?), "the model does not see it"),
+            ["model", "does", "not", "see", ..] => expect(!sees(&quoted(what)?), "the model sees it"),
+            ["model", "was", "asked", times] => same(times, self.town.brain.sends()),
+            [tool, "happened", times] => same(times, self.town.world.happened_by_tool(tool) as u64),
+            [tool, "ran", times] => same(times, self.town.world.attempts_of(tool) as u64),
+            ["crashed"] => expect(matches!(self.last, Last::Crashed), &format!("{:?}", self.last)),
+            _ => self.expect_standing(&words, what),
+        }
+    }
+
+    fn expect_standing(&self, words: &[&str], what: &str) -> Result<(), String> {
+        let standing = match &self.last {
+            Last::Stands(standing) => standing,
+            Last::Failed(error) => return Err(error.to_string()),
+            Last::NotYet | Last::Crashed | Last::Hangs => return Err(format!("{:?}", self.last)),
+        };
+        let end = match standing {
+            Standing::Rested(rest) => Some(&rest.end),
+            Standing::Parked(_) | Standing::Suspended(..) => None,
+        };
+        let holds = match (words, standing) {
+            (["suspended"], standing) => matches!(standing, Standing::Suspended(..)),
+            (["waiting", actions @ ..], Standing::Parked(waits)) => {
+                let waits: Vec<_> = waits
+                    .iter()
+                    .map(|wait| match wait {
+                        Wait::Approval(action) | Wait::Unknown(action) => action.to_string(),
+                    })
+                    .collect();
+                waits == actions
+            }
+            (["done"], _) => matches!(end, Some(End::Done(_))),
+            (["answer", ..], _) => {
+                let text = quoted(what)?;
+                matches!(end, Some(End::Done(done)) if done.accepted.rendered == text)
+            }
+            (["cancelled"], _) => matches!(end, Some(End::Cancelled)),
+            (["context_exhausted"], _) => matches!(end, Some(End::ContextExhausted)),
+            (["exhausted", budget], _) => matches!(end, Some(End::Exhausted(kind)) if kind.to_string() == *budget),
+            (["failed", why], _) => {
+                matches!(end, Some(End::Failed(failure)) if format!("{failure:?}").eq_ignore_ascii_case(why))
+            }
+            _ => return Err("nothing like it can be expected".to_owned()),
+        };
+        expect(holds, &format!("{standing:?}"))
+    }
+}
+
+fn expect(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+}
+
+fn same(times: &str, found: u64) -> Result<(), String> {
+    expect(times.parse() == Ok(found), &format!("it is {found}"))
+}
+
+fn shown(item: &Item) -> &str {
+    match item {
+        Item::User(text) | Item::Harness(text) | Item::Assistant { text, .. } | Item::Observation { text, .. } => text,
+    }
+}
+
+/// The text between the first and the last quote.
+fn quoted(text: &str) -> Result<String, String> {
+    let (_, rest) = text.split_once('"').ok_or("wants words in quotes")?;
+    let (inner, _) = rest.rsplit_once('"').ok_or("wants words in quotes")?;
+    Ok(inner.to_owned())
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no time"))?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "h" => Ok(Duration::from_secs(number * 3600)),
+        other => Err(format!("{other} is no unit of time")),
+    }
+}
+
+fn raise(words: &[&str]) -> Result<Raise, String> {
+    let mut raise = Raise::default();
+    for word in words {
+        let (name, amount) = word.split_once('=').ok_or_else(|| format!("{word} is no name=amount"))?;
+        let amount = amount.parse().map_err(|_| format!("{amount} is no amount"))?;
+        match name {
+            "turns" => raise.turns = amount,
+            "model_calls" => raise.model_calls = amount,
+            "tool_calls" => raise.tool_calls = amount,
+            "tokens" => raise.tokens = amount,
+            "time_ms" => raise.time_ms = amount,
+            other => return Err(format!("no budget {other}")),
+        }
+    }
+    Ok(raise)
+}
+
+fn manner(word: &str) -> Result<Manner, String> {
+    match word {
+        "done" => Ok(Manner::done()),
+        "fails" => Ok(Manner::fails(false)),
+        "lands-and-fails" => Ok(Manner::fails(true)),
+        "not-done" => Ok(Manner::not_done()),
+        "hangs" => Ok(Manner::hangs(false)),
+        "slow" => Ok(Manner::slow(5_000, 10_000)),
+        other => Err(format!("a tool cannot end {other}")),
+    }
+}
+
+/// One tool from `NAME CLASS option…`.
+fn spec(rest: &str) -> Result<ToolSpec, String> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let [name, class, options @ ..] = &words[..] else { return Err("wants a name and a class".to_owned()) };
+    let effect = match *class {
+        "read" => EffectClass::Read,
+        "workspace" => EffectClass::Workspace,
+        "external" => EffectClass::External,
+        other => return Err(format!("no class {other}")),
+    };
+    let mut spec = tool(name, effect);
+    for option in options {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("idempotent", _) => spec.idempotent = Some(Duration::from_secs(24 * 60 * 60)),
+            ("reconcile", _) => spec.reconcile = vec!["ask".to_owned()],
+            ("tell", _) => spec.on_unknown = OnUnknown::Tell,
+            ("key", argument) => spec.key = Some(KeySpec { args: vec![argument.to_owned()], scope: KeyScope::Run }),
+            ("provides", fact) => spec.provides.push(FactName::new(fact)),
+            ("requires", fact) => spec.requires.push(FactName::new(fact)),
+            ("depends", tool) => spec.depends_on.push(ToolName::new(tool)),
+            ("max", times) => spec.max_calls = times.parse().ok(),
+            (other, _) => return Err(format!("no option {other}")),
+        }
+    }
+    Ok(spec)
+}
+
+/// One reply, and whether it ends the turn's attempts.
+fn answer(rest: &str) -> Result<(Answer, bool), String> {
+    if rest.starts_with('"') {
+        return Ok((Answer::say(&quoted(rest)?), true));
+    }
+    if let Some(class) = rest.strip_prefix("fails ") {
+        let class = match class.trim() {
+            "transient" => ModelErrorClass::Transient,
+            "rate_limited" => ModelErrorClass::RateLimited,
+            "overloaded" => ModelErrorClass::Overloaded,
+            "quota" => ModelErrorClass::Quota,
+            "bad_request" => ModelErrorClass::BadRequest,
+            "context" => ModelErrorClass::ContextExhausted,
+            "refused" => ModelErrorClass::ContentRefused,
+            other => return Err(format!("a model cannot fail {other}")),
+        };
+        return Ok((Answer::fail(class), false));
+    }
+    let reply = |finish| Reply { text: String::new(), calls: Vec::new(), finish, usage: None };
+    match rest {
+        "cut" => return Ok((Answer::of(reply(Finish::Length)), false)),
+        "empty" => return Ok((Answer::of(reply(Finish::Stop)), false)),
+        _ => {}
+    }
+    let mut calls = Vec::new();
+    for call in rest.split("; ") {
+        let (name, arguments) = call.trim().split_once(' ').ok_or("a call is NAME {json}")?;
+        Payload::parse(arguments).map_err(|error| format!("{arguments}: {error}"))?;
+        calls.push((name, arguments));
+    }
+    Ok((Answer::call(&calls), true))
+}

@@ -1,6 +1,8 @@
 //! The journal with faults in front, and a shadow beside it: what was acknowledged, what was synced, who may write. The
 //! laws are checked against the shadow, never against the journal's own word.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,9 +164,11 @@ impl Store {
     async fn post_input(&self, run: &RunId, input: &Input) -> Result<Posted, ClaimError> {
         let posted = self.memory().post_input(run, input).await;
         self.record.note("--", &format!("post {run} {} {} = {posted:?}", input.id, body_in_words(&input.body)));
-        if let Ok(Posted::Accepted) = posted {
+        if let Ok(answer) = posted {
             let mut shadow = self.shadow();
-            shadow.runs.entry(run.clone()).or_default().posted.insert(input.id.clone(), input.clone());
+            if answer == Posted::Accepted {
+                shadow.runs.entry(run.clone()).or_default().posted.insert(input.id.clone(), input.clone());
+            }
             // One log for the whole store: what is synced takes everything before it along.
             shadow.runs.values_mut().for_each(|run| run.synced = run.events.len());
         }

@@ -66,6 +66,7 @@ pub struct Town {
     pub brain: Arc<Brain>,
     pub layers: Arc<dyn Layers>,
     seed: u64,
+    tools: Mutex<Vec<ToolSpec>>,
     processes: Mutex<Vec<Arc<Process>>>,
 }
 
@@ -92,11 +93,6 @@ impl Town {
         let record = Record::new();
         let store = Store::new(&record, Chance::new(seed, "store"));
         let rules = Arc::new(Rules::default());
-        for spec in toolbox() {
-            if spec.idempotent.is_some() {
-                rules.set_honours_keys(&spec.name);
-            }
-        }
         let world = World::new(&store, &rules);
         let town = Arc::new(Self {
             brain: Brain::new(&store),
@@ -107,10 +103,20 @@ impl Town {
             bench: Arc::default(),
             layers,
             seed,
+            tools: Mutex::default(),
             processes: Mutex::default(),
         });
+        town.set_tools(toolbox());
         town.layers.town(&town);
         town
+    }
+
+    /// The tools there are from now on; the receivers of those that are idempotent recognise keys.
+    pub fn set_tools(&self, tools: Vec<ToolSpec>) {
+        for spec in tools.iter().filter(|spec| spec.idempotent.is_some()) {
+            self.rules.set_honours_keys(&spec.name);
+        }
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     }
 
     /// A new worker process on a host.
@@ -157,7 +163,8 @@ impl Town {
             Begin::Existing { changed } => Begin::Existing { changed },
         };
         let options = Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked };
-        let driver = Driver::new(self.ports(process, &toolbox()), options, Arc::new(Silent));
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let driver = Driver::new(self.ports(process, &tools), options, Arc::new(Silent));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
         let drove = match lived {
             None => {
@@ -205,9 +212,11 @@ impl Town {
             DriveError::Claim(longrein_ports::ClaimError::Journal(_))
             | DriveError::Fold(_)
             | DriveError::Journal(_)
+            | DriveError::OtherTask { .. }
             | DriveError::Conflict { .. } => {
                 self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
             }
+            DriveError::Stuck { .. } => self.record.breach("law_11", format!("a drive of {id} failed: {error}")),
         }
     }
 
@@ -333,8 +342,8 @@ pub fn task(name: &str) -> Task {
         constraints: Vec::new(),
         program: Program::React,
         model: ModelSpec { name: ModelName::new("sim/model"), max_output: 1000, price: None },
-        workspace: format!("/work/{name}"),
-        folder: format!("/work/{name}"),
+        workspace: format!("/town/{name}"),
+        folder: format!("/town/{name}"),
         principal: Payload::null(),
         limits: Limits::default(),
         inputs: BTreeMap::new(),

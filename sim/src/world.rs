@@ -1,6 +1,8 @@
 //! The world outside: children that run, effects that are on the wire and land, receivers that book them. It knows what
 //! really happened, whatever anybody was told.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -323,11 +325,17 @@ impl World {
         }
     }
 
-    fn spawn(self: &Arc<Self>, process: &Process, attempt: &Attempt, manner: &Manner) -> (u64, oneshot::Receiver<()>) {
+    fn spawn(
+        self: &Arc<Self>,
+        process: &Process,
+        spec: &ToolSpec,
+        attempt: &Attempt,
+        manner: &Manner,
+    ) -> (u64, oneshot::Receiver<()>) {
         let (end, ended) = oneshot::channel();
         let mut inner = self.inner();
         let id = inner.children.len() as u64;
-        let (world, meant, manner) = (Arc::clone(self), attempt.clone(), manner.clone());
+        let (world, meant, manner, timeout) = (Arc::clone(self), attempt.clone(), manner.clone(), spec.timeout);
         inner.children.insert(
             id,
             Child {
@@ -347,15 +355,24 @@ impl World {
                 world.send(&meant, manner.wire);
             }
             let rest = manner.ends.saturating_sub(manner.sends.unwrap_or_default());
-            match manner.says {
-                Says::Hangs => std::future::pending::<()>().await,
-                Says::Done | Says::Fails | Says::NotDone => tokio::time::sleep(rest).await,
-            }
+            let ends_itself = match manner.says {
+                // Somebody kills it at its timeout, if not its worker.
+                Says::Hangs => {
+                    tokio::time::sleep(timeout).await;
+                    false
+                }
+                Says::Done | Says::Fails | Says::NotDone => {
+                    tokio::time::sleep(rest).await;
+                    true
+                }
+            };
             if let Some(child) = world.inner().children.get_mut(&id) {
                 child.alive = false;
             }
             // Nobody waits for a child whose worker is dead.
-            let _ = end.send(());
+            if ends_itself {
+                let _ = end.send(());
+            }
         });
         if let Some(child) = self.inner().children.get_mut(&id) {
             child.task = Some(task.abort_handle());
@@ -484,7 +501,7 @@ impl Tools for Hands {
             let Some(spec) = self.spec(&attempt.tool).cloned() else { std::future::pending().await };
             self.world.check_start(&self.process, &spec, &attempt);
             let manner = self.world.manner(&spec);
-            let (child, ended) = self.world.spawn(&self.process, &attempt, &manner);
+            let (child, ended) = self.world.spawn(&self.process, &spec, &attempt, &manner);
             let leash = Leash { world: Arc::clone(&self.world), process: Arc::clone(&self.process), child };
             let end = tokio::time::timeout(spec.timeout, ended).await;
             self.process.pass().await;
@@ -492,8 +509,8 @@ impl Tools for Hands {
             let outcome = match end {
                 Ok(Ok(())) => outcome(spec.effect, attempt.action, manner.says),
                 // Killed by somebody else, or out of its time.
-                Ok(Err(_)) => cut(spec.effect, class::EXIT, "ended by signal 9"),
-                Err(_) => cut(spec.effect, class::TIMEOUT, "ran out of its time"),
+                Ok(Err(_)) => cut(spec.effect, "ended by signal 9"),
+                Err(_) => cut(spec.effect, "ran out of its time"),
             };
             self.process.call(&format!("ran {} {}", attempt.tool, attempt.action)).await;
             Ran { outcome, blobs: Vec::new() }
@@ -566,14 +583,16 @@ fn outcome(effect: EffectClass, action: ActionId, says: Says) -> Outcome {
         (Says::Fails | Says::NotDone | Says::Hangs, EffectClass::Read | EffectClass::Workspace) => {
             Outcome::Error(ToolError::new(class::EXIT, "exit 1"))
         }
-        (Says::Fails | Says::Hangs, EffectClass::External) => Outcome::Unknown(ToolError::new(class::EXIT, "exit 75")),
+        (Says::Fails | Says::Hangs, EffectClass::External) => {
+            Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, "exit 75"))
+        }
     }
 }
 
-fn cut(effect: EffectClass, class: &str, what: &str) -> Outcome {
+fn cut(effect: EffectClass, what: &str) -> Outcome {
     match effect {
-        EffectClass::Read => Outcome::Error(ToolError::new(class, what)),
+        EffectClass::Read => Outcome::Error(ToolError::new(class::TIMEOUT, what)),
         EffectClass::Workspace => Outcome::Error(ToolError::new(class::UNKNOWN_OUTCOME, what)),
-        EffectClass::External => Outcome::Unknown(ToolError::new(class, what)),
+        EffectClass::External => Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, what)),
     }
 }

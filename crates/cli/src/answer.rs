@@ -17,6 +17,7 @@ use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, Sett
 use crate::ask::{GRANT, operator};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -40,10 +41,10 @@ pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
 /// What a person sees next: the worker takes it at once, or the run has to be resumed.
 async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<(), Failure> {
     match runs.listed(id).await? {
-        Some((_, Some(holder))) => eprintln!("recorded; {holder} takes it"),
+        Some((_, Some(holder))) => tell!("recorded; {holder} takes it"),
         Some((_, None)) | None => {
-            eprintln!("recorded; nobody drives the run now");
-            eprintln!("{}", store.command(&format!("resume {id}")));
+            tell!("recorded; nobody drives the run now");
+            tell!("{}", store.command(&format!("resume {id}")));
         }
     }
     Ok(())
@@ -51,12 +52,19 @@ async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<()
 
 pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
+    let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
     posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
+    if matches!(state.as_str(), "done" | "failed" | "exhausted" | "context_exhausted") {
+        tell!(
+            "{id} has ended ({}); going on reopens it, and what it had answered no longer counts",
+            state.replace('_', " ")
+        );
+    }
     say_what_follows(&store, &runs, &id).await?;
     Ok(Status::Done)
 }
@@ -97,7 +105,7 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<longrein::
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
@@ -115,7 +123,7 @@ pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Statu
 
 pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
@@ -133,6 +141,13 @@ pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Fai
 
 pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
+    if !store.exists() {
+        if globals.json {
+            print_line(&json!([]));
+        }
+        tell!("nothing waits: there is no store at {} yet", store.url);
+        return Ok(Status::Done);
+    }
     let runs = store.open()?;
     let mut lines = Vec::new();
     for (row, _) in runs.list().await? {
@@ -173,19 +188,19 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     if lines.is_empty() {
-        eprintln!("nothing waits for a person");
+        tell!("nothing waits for a person");
     }
     for (run, action, what, kind, reason, _, answered) in lines {
-        println!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
-        println!("    {}", words::short(&reason, 200));
+        say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
+        say!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             _ => format!("settle {run} {} --as done", action.id),
         };
         if answered {
-            println!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
+            say!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
         } else {
-            println!("    {}", store.command(&command));
+            say!("    {}", store.command(&command));
         }
     }
     Ok(Status::Done)
@@ -193,7 +208,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
 
 pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let action: ActionId = args.action.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))?;
     let result = match (&args.result, args.truth) {
@@ -224,7 +239,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
     let rests = matches!(run.stage, Stage::Rest(_));
     if rests && runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_none()) {
         runs.tend(&id, context::environment()).await?;
-        eprintln!("settled");
+        tell!("settled");
         return Ok(Status::Done);
     }
     say_what_follows(&store, &runs, &id).await?;
@@ -233,7 +248,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
 
 pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     if let Stage::Rest(ended) = &run.stage {
@@ -259,21 +274,21 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     let (done, undone, unknown) = match &run.stage {
         Stage::Rest(ended) => (ended.done.clone(), ended.undone.clone(), ended.unknown.clone()),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            eprintln!("asked; its worker lets running calls end first (at most 30 s)");
+            tell!("asked; its worker lets running calls end first (at most 30 s)");
             owed::effects(&run)
         }
     };
     let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for (word, ids) in [("done", &done), ("not done", &undone), ("unknown", &unknown)] {
         if !ids.is_empty() && !globals.json {
-            println!("{word}: {}", list(ids));
+            say!("{word}: {}", list(ids));
         }
     }
     if done.is_empty() && unknown.is_empty() && !globals.json {
-        println!("nothing was changed");
+        say!("nothing was changed");
     }
     if let Some(action) = unknown.first() {
-        eprintln!("{}", store.command(&format!("settle {id} {action} --as done")));
+        tell!("{}", store.command(&format!("settle {id} {action} --as done")));
     }
     Ok(Status::Done)
 }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Status};
 
 /// Runs a language model's work so that it survives crashes, keeps its budget and asks before it acts.
 #[derive(Debug, Parser)]
-#[command(name = "longrein", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "longrein", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true, after_help = STATUSES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -17,16 +17,32 @@ pub(crate) struct Cli {
     pub(crate) globals: Globals,
 }
 
+/// The statuses of the command line, for `--help`.
+const STATUSES: &str = "\
+Statuses: 0 done · 2 a budget ran out · 3 waits for a person · 4 failed · 5 model not reachable · 6 conversation too long · \
+7 cancelled · 64 usage · 65 bad task or data · 66 no such run or action · 69 held or store unavailable · 70 internal · \
+75 --crash-at · 78 configuration · 130 interrupted · 143 terminated. Where a run can go on, the last line on stderr is the \
+command that does it.
+
+Try: longrein run --task examples/checkout/task.toml";
+
 #[derive(Debug, Args, Clone)]
 pub(crate) struct Globals {
     /// Where runs are kept: sqlite:PATH, or memory: for a run nobody needs again [default: in LONGREIN_HOME]
-    #[arg(long, global = true, value_name = "URL", env = "LONGREIN_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        value_name = "URL",
+        env = "LONGREIN_STORE",
+        hide_env_values = true
+    )]
     pub(crate) store: Option<String>,
     /// Print machine-readable JSON on stdout (one event a line for runs)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     pub(crate) json: bool,
     /// No progress on stderr
-    #[arg(long, short = 'q', global = true)]
+    #[arg(long, short = 'q', global = true, display_order = 902)]
     pub(crate) quiet: bool,
 }
 
@@ -169,14 +185,19 @@ pub(crate) struct ResumeArgs {
     /// Raise the budget of turns by N
     #[arg(long, value_name = "N")]
     pub(crate) add_turns: Option<String>,
+    /// Raise the budget of model calls by N
     #[arg(long, value_name = "N")]
     pub(crate) add_model_calls: Option<String>,
+    /// Raise the budget of tool calls by N
     #[arg(long, value_name = "N")]
     pub(crate) add_tool_calls: Option<String>,
+    /// Raise the budget of tokens by N
     #[arg(long, value_name = "N")]
     pub(crate) add_tokens: Option<String>,
+    /// Raise the budget of dollars by USD
     #[arg(long, value_name = "USD")]
     pub(crate) add_usd: Option<String>,
+    /// Raise the budget of working time, for example by 10m
     #[arg(long, value_name = "TIME")]
     pub(crate) add_time: Option<String>,
     /// Go on with another model
@@ -191,7 +212,9 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
+    /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
+    /// What to tell the model
     pub(crate) text: String,
 }
 
@@ -204,6 +227,7 @@ pub(crate) struct RunsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
+    /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
     /// Go on printing until the run rests or waits
     #[arg(long, short = 'f')]
@@ -212,6 +236,7 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
+    /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
     /// Actions, for example a7
     #[arg(required = true, value_name = "ACTION")]
@@ -220,6 +245,7 @@ pub(crate) struct ApproveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DenyArgs {
+    /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
     /// Actions, for example a7
     #[arg(required = true, value_name = "ACTION")]
@@ -231,6 +257,7 @@ pub(crate) struct DenyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SettleArgs {
+    /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
     /// The action whose outcome is unknown, for example a4
     pub(crate) action: String,

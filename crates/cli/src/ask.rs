@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longrein::core::action::Life;
+use longrein::core::event::Suspension;
 use longrein::core::ids::RunId;
 use longrein::core::input::{Approve, Deny, Door, InputBody};
-use longrein::{Runs, Target};
+use longrein::{Runs, Stop, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use crate::out::tell;
 use crate::progress::Question;
 
 /// How long a yes is good for before the action starts (`semantics.md` E4).
@@ -25,14 +27,23 @@ pub(crate) fn operator() -> String {
     std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "operator".to_owned())
 }
 
-/// Asks each question in turn and posts the answers. Ends when nobody sends questions any more.
-pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut questions: UnboundedReceiver<Question>) {
+/// Asks each question in turn and posts the answers. Ends when nobody sends questions any more, or answers them.
+pub(crate) async fn answer_questions(
+    runs: Arc<Runs>,
+    run: RunId,
+    mut questions: UnboundedReceiver<Question>,
+    stop: Stop,
+) {
     while let Some(question) = questions.recv().await {
         let prompt = format!(
             "\n{} wants to run:\n  {}\nbecause it needs a yes: {}\n[y] once  [n] no  [n REASON] no, and why: ",
             question.action, question.what, question.reason
         );
-        let Ok(Some(answer)) = tokio::task::spawn_blocking(move || read_answer(&prompt)).await else { return };
+        let Ok(Some(answer)) = tokio::task::spawn_blocking(move || read_answer(&prompt)).await else {
+            // The terminal is closed: the run stops here, and the question goes on waiting.
+            stop.now(Suspension::Dropped);
+            return;
+        };
         let (by, door) = (operator(), Door::Terminal);
         let body = match answer {
             Answer::Yes => InputBody::Approve(Approve {
@@ -47,7 +58,7 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut questions:
             }
         };
         if let Err(error) = runs.post(&run, body).await {
-            eprintln!("longrein: the answer could not be recorded: {error}");
+            tell!("longrein: the answer could not be recorded: {error}");
         }
     }
 }
@@ -85,7 +96,7 @@ fn read_answer(prompt: &str) -> Option<Answer> {
                 let reason = reason.trim();
                 return Some(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
             }
-            _ => eprintln!("Please answer y or n."),
+            _ => tell!("Please answer y or n."),
         }
     }
 }

@@ -26,9 +26,7 @@ pub(crate) struct StoreAt {
 impl StoreAt {
     pub(crate) fn of(globals: &Globals) -> Result<Self, Failure> {
         if let Some(url) = &globals.store {
-            let from_environment = std::env::var("LONGREIN_STORE").is_ok_and(|env| env == *url);
-            let flag = if from_environment { String::new() } else { format!(" --store {}", quoted(url)) };
-            return Ok(Self { url: url.clone(), home: None, flag });
+            return Ok(Self { url: url.clone(), home: None, flag: store_flag(globals) });
         }
         let home = home()?;
         let url = format!("sqlite:{}", home.join("longrein.db").display());
@@ -37,6 +35,24 @@ impl StoreAt {
 
     pub(crate) fn open(&self) -> Result<Runs, Failure> {
         Ok(Runs::open(&self.url, BINARY)?)
+    }
+
+    /// Opens a store that must be there: looking makes none.
+    pub(crate) fn open_existing(&self) -> Result<Runs, Failure> {
+        self.must_exist()?;
+        self.open()
+    }
+
+    pub(crate) fn must_exist(&self) -> Result<(), Failure> {
+        if self.exists() {
+            return Ok(());
+        }
+        let problem = format!("there is no store at {} yet", self.url);
+        Err(Failure::new(Status::NotFound, problem).way_out("longrein run --help"))
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.url.strip_prefix("sqlite:").is_none_or(|path| Path::new(path).exists())
     }
 
     /// A command that reaches this store, for hints.
@@ -58,6 +74,15 @@ impl StoreAt {
             return Err(Failure::new(Status::Configuration, problem));
         }
         Ok(())
+    }
+}
+
+/// What a printed command must repeat to reach the store of this one; empty, or with a blank before it.
+pub(crate) fn store_flag(globals: &Globals) -> String {
+    match &globals.store {
+        Some(url) if std::env::var("LONGREIN_STORE").is_ok_and(|env| env == *url) => String::new(),
+        Some(url) => format!(" --store {}", quoted(url)),
+        None => String::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Exit statuses and errors for people: what happened, to what, and the way out.
 
+use crate::out::tell;
 use std::process::ExitCode;
 
 use longrein::ports::{ClaimError, JournalError};
@@ -78,10 +79,18 @@ impl Failure {
         self
     }
 
+    /// The way out reaches the store that the failed command was about.
+    pub(crate) fn in_store(mut self, flag: &str) -> Self {
+        if let Some(way_out) = self.way_out.as_mut().filter(|way_out| !way_out.contains(" --store ")) {
+            way_out.push_str(flag);
+        }
+        self
+    }
+
     pub(crate) fn print(&self) -> ExitCode {
-        eprintln!("longrein: {}", self.problem);
+        tell!("longrein: {}", self.problem);
         if let Some(way_out) = &self.way_out {
-            eprintln!("{way_out}");
+            tell!("{way_out}");
         }
         self.status.into()
     }
@@ -125,7 +134,8 @@ impl From<DriveError> for Failure {
             }
             DriveError::Fold(error) => error.into(),
             DriveError::Journal(error) => error.into(),
-            DriveError::Conflict { .. } => Failure::new(Status::Internal, problem),
+            DriveError::OtherTask { .. } => Failure::new(Status::Data, problem),
+            DriveError::Conflict { .. } | DriveError::Stuck { .. } => Failure::new(Status::Internal, problem),
             DriveError::Unanswered => Failure::new(Status::Unavailable, problem),
         }
     }

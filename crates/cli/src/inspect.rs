@@ -18,6 +18,7 @@ use crate::answer::commands;
 use crate::args::{Globals, LogArgs, OneRun, RunsArgs};
 use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -29,6 +30,13 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Err(Failure::new(Status::Usage, "not yet: --stats comes with a later version"));
     }
     let store = StoreAt::of(&globals)?;
+    if !store.exists() {
+        if globals.json {
+            print_line(&json!([]));
+        }
+        tell!("no runs: there is no store at {} yet", store.url);
+        return Ok(Status::Done);
+    }
     let runs = store.open()?;
     let now = runs.clock().now();
     let rows = runs.list().await?;
@@ -49,17 +57,17 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Ok(Status::Done);
     }
     if rows.is_empty() {
-        eprintln!("no runs in {}", store.url);
+        tell!("no runs in {}", store.url);
         return Ok(Status::Done);
     }
-    println!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
+    say!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
     for (row, holder) in rows {
         let mut state = shown_state(&row.state, holder.is_some()).replace('_', " ");
         if is_stalled(row.updated, now, holder.is_some()) {
             state.push_str(" stalled");
         }
         let cost = if row.micros == 0 { "-".to_owned() } else { format!("${:.4}", projection::usd(row.micros)) };
-        println!(
+        say!(
             "{:<14} {:<18} {:>5} {:>9} {:>5}  {}",
             words::safe(row.run.as_str()),
             state,
@@ -69,7 +77,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
             words::short(&row.goal, 60)
         );
         if !row.reason.is_empty() && row.state != "done" {
-            println!("{:<14} {}", "", words::short(&row.reason, 100));
+            say!("{:<14} {}", "", words::short(&row.reason, 100));
         }
     }
     Ok(Status::Done)
@@ -131,6 +139,8 @@ impl Ledger {
             if let Some(entry) = self.0.get_mut(&e.action) {
                 entry.attempts = e.attempt;
             }
+        } else if let Event::ActionRequeued(e) = event {
+            set(e.action, "queued");
         } else if let Event::ActionFinished(e) = event {
             let state = match (&e.outcome, &e.how) {
                 (Outcome::Done(_), How::Replayed { .. }) => "done (replayed)",
@@ -150,6 +160,19 @@ impl Ledger {
                 longrein::core::input::Truth::NotDone => "not done (settled)",
             };
             set(e.action, state);
+        } else if let Event::RunEnded(e) = event {
+            // What still waited will never run; of what was lost, only the world can still be asked about. What had ended
+            // keeps its word.
+            for action in e.undone.iter().chain(&e.unknown) {
+                let Some(entry) = self.0.get_mut(action) else { continue };
+                let word = match (entry.state.as_str(), entry.effect) {
+                    ("queued", _) => "not run",
+                    ("running", EffectClass::Read | EffectClass::Workspace) => "error",
+                    ("running", EffectClass::External) => "unknown",
+                    _ => continue,
+                };
+                entry.state = word.to_owned();
+            }
         }
     }
 
@@ -165,7 +188,7 @@ impl Ledger {
 
 pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let mut ledger = Ledger::default();
     let run = runs.fold(&id, |record| ledger.see(record)).await?;
@@ -208,20 +231,20 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         print_line(&Value::Object(object));
         return Ok(Status::Done);
     }
-    println!("run        {id}");
-    println!("state      {}", shown_state(&row.state, holder.is_some()).replace('_', " "));
+    say!("run        {id}");
+    say!("state      {}", shown_state(&row.state, holder.is_some()).replace('_', " "));
     if !row.reason.is_empty() {
-        println!("reason     {}", words::safe(&row.reason));
+        say!("reason     {}", words::safe(&row.reason));
     }
     if let Some(holder) = &holder {
-        println!("worker     {holder}");
+        say!("worker     {holder}");
     }
-    println!("goal       {}", words::safe(&run.task.goal));
+    say!("goal       {}", words::safe(&run.task.goal));
     for constraint in &run.task.constraints {
-        println!("constraint {}", words::safe(constraint));
+        say!("constraint {}", words::safe(constraint));
     }
-    println!("model      {}", run.model.name);
-    println!("workspace  {}", run.task.workspace);
+    say!("model      {}", run.model.name);
+    say!("workspace  {}", run.task.workspace);
     print_budget(&run);
     if let Some(answer) = projection::answer(&run) {
         let verified = match answer.verified {
@@ -229,15 +252,15 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             Some(false) => "passed on changed checks",
             None => "not verified: nothing was asked for but the answer",
         };
-        println!("answer     {}", words::safe(&answer.accepted.rendered));
-        println!("proof      {verified}");
+        say!("answer     {}", words::safe(&answer.accepted.rendered));
+        say!("proof      {verified}");
     }
     if !ledger.0.is_empty() {
-        println!("actions");
+        say!("actions");
     }
     for (action, entry) in &ledger.0 {
         let tries = if entry.attempts > 1 { format!(", {} attempts", entry.attempts) } else { String::new() };
-        println!(
+        say!(
             "  {action:<5} {:<22} {:<10} {}{tries}  {}",
             words::short(&entry.tool, 22),
             entry.effect.to_string(),
@@ -246,20 +269,20 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         );
     }
     for (action, tool, state) in &uncertain {
-        println!("unknown    {action} {tool}: {state}");
+        say!("unknown    {action} {tool}: {state}");
     }
     if !run.surroundings.is_empty() {
         let changed: Vec<_> = run.surroundings.iter().cloned().collect();
-        println!("changed    {}", words::safe(&changed.join(", ")));
+        say!("changed    {}", words::safe(&changed.join(", ")));
     }
     if !waits.is_empty() {
-        println!("waits for  {}", words::waits(&waits));
+        say!("waits for  {}", words::waits(&waits));
         for command in commands(&id, &waits) {
-            println!("           {}", store.command(&command));
+            say!("           {}", store.command(&command));
         }
     }
     if let Some(resume) = resume.filter(|_| holder.is_none()) {
-        println!("go on      {resume}");
+        say!("go on      {resume}");
     }
     Ok(Status::Done)
 }
@@ -293,7 +316,7 @@ fn print_budget(run: &Run) {
         Limit::At(limit) => format!("{used} of {limit}"),
         Limit::Unlimited => format!("{used}"),
     };
-    println!(
+    say!(
         "used       {} turns, {} model calls, {} tool calls, {} tokens",
         of(spent.turns, limits.turns),
         of(spent.model_calls, limits.model_calls),
@@ -311,12 +334,12 @@ fn print_budget(run: &Run) {
     if run.recoveries > 0 {
         more.push(format!("{} recoveries", run.recoveries));
     }
-    println!("           {}", more.join(", "));
+    say!("           {}", more.join(", "));
 }
 
 pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let mut after = Seq(0);
     let mut run: Option<Run> = None;
@@ -353,12 +376,7 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
             match (globals.json, &*run) {
                 (true, Some(run)) => print_line(&projection::line(run, Some(record.seq), record.at, event)),
                 (_, run) => {
-                    println!(
-                        "{:>6}  {}  {}",
-                        record.seq,
-                        words::clock(record.at),
-                        words::describe(run.as_ref(), event)
-                    );
+                    say!("{:>6}  {}  {}", record.seq, words::clock(record.at), words::describe(run.as_ref(), event));
                 }
             }
         }
@@ -366,7 +384,7 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
             if globals.json {
                 print_line(&json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": kind }));
             } else {
-                println!(
+                say!(
                     "{:>6}  {}  {} (of a kind this version does not know)",
                     record.seq,
                     words::clock(record.at),
@@ -379,7 +397,7 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
                 let line = json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": "damaged", "what": what });
                 print_line(&line);
             } else {
-                println!("{:>6}  {}  DAMAGED: {}", record.seq, words::clock(record.at), words::safe(what));
+                say!("{:>6}  {}  DAMAGED: {}", record.seq, words::clock(record.at), words::safe(what));
             }
         }
     }
@@ -387,7 +405,7 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
 
 pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    let runs = store.open()?;
+    let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
     let Some(report) = runs.verify(&id).await? else {
         return Err(Failure::new(Status::NotFound, format!("no run {id} in this store")));
@@ -411,7 +429,7 @@ pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Fai
             "findings": findings.iter().map(|(record, fault)| json!({ "record": record, "fault": fault })).collect::<Vec<_>>(),
         }));
     } else {
-        println!(
+        say!(
             "{} events, {} inputs, {} keys, {} blobs checked: {}",
             report.events,
             report.inputs,
@@ -420,7 +438,7 @@ pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Fai
             if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} faults", findings.len()) }
         );
         for (record, fault) in &findings {
-            println!("{}: {}", words::safe(record), words::safe(fault));
+            say!("{}: {}", words::safe(record), words::safe(fault));
         }
     }
     if findings.is_empty() {

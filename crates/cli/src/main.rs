@@ -2,7 +2,6 @@
 //!
 //! Results go to stdout, everything else to stderr. Decides nothing about runs: that is core's business, through the
 //! facade.
-#![expect(clippy::print_stdout, reason = "this is the crate that prints")]
 
 mod answer;
 mod args;
@@ -11,6 +10,7 @@ mod config;
 mod context;
 mod failure;
 mod inspect;
+mod out;
 mod progress;
 mod run;
 mod words;
@@ -38,13 +38,26 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
     };
-    let outcome = runtime.block_on(dispatch(cli));
+    let store_flag = context::store_flag(&cli.globals);
+    let outcome = runtime.block_on(async {
+        let _survived = outlive_a_file_size_limit();
+        let outcome = dispatch(cli).await;
+        longrein::commands_are_gone().await;
+        outcome
+    });
     // A prompt that nobody answered may still be reading the terminal: do not wait for it.
     runtime.shutdown_background();
     match outcome {
         Ok(status) => status.into(),
-        Err(failure) => failure.print(),
+        Err(failure) => failure.in_store(&store_flag).print(),
     }
+}
+
+/// A write beyond a file size limit (`ulimit -f`) ends a process that takes no notice of the signal. Noticed, the write
+/// fails as on a full disk: what ran is ended and the status says that the store is unavailable (`semantics.md` A4).
+fn outlive_a_file_size_limit() -> std::io::Result<tokio::signal::unix::Signal> {
+    let beyond_limit = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    tokio::signal::unix::signal(beyond_limit)
 }
 
 async fn dispatch(cli: Cli) -> Result<Status, Failure> {

@@ -1,7 +1,5 @@
 //! What is printed while a run goes on: JSON lines on stdout, or plain lines on stderr.
 
-use std::io::Write;
-
 use longrein::core::action::Action;
 use longrein::core::event::{Event, EventKind};
 use longrein::core::ids::{ActionId, Digest, Seq};
@@ -10,6 +8,7 @@ use longrein::ports::NewEvent;
 use longrein::{Observer, projection};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::out::{say, tell};
 use crate::words;
 
 /// A question that waits for somebody at the terminal.
@@ -52,7 +51,7 @@ impl Observer for Progress {
                 Style::Json => print_line(&projection::line(run, Some(*seq), new.at, &new.event)),
                 Style::Plain => {
                     if is_progress(new.event.kind()) {
-                        eprintln!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
+                        tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
                     }
                 }
                 Style::Quiet => {}
@@ -67,10 +66,9 @@ impl Observer for Progress {
     }
 }
 
-/// One line of JSON on stdout. A reader that went away ends the printing, not the run.
+/// One line of JSON on stdout.
 pub(crate) fn print_line(value: &serde_json::Value) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+    say!("{value}");
 }
 
 /// Kinds worth a line while a run goes on; the log has them all.
@@ -80,7 +78,11 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ActionProposed
         | EventKind::FactSet
         | EventKind::FactVoided
-        | EventKind::ModelRequested => false,
+        | EventKind::ModelRequested
+        // Said at the end, with the command that goes on.
+        | EventKind::RunParked
+        | EventKind::RunSuspended
+        | EventKind::RunEnded => false,
         EventKind::RunStarted
         | EventKind::InputReceived
         | EventKind::InputRefused
@@ -101,9 +103,6 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
-        | EventKind::SurroundingsChanged
-        | EventKind::RunParked
-        | EventKind::RunSuspended
-        | EventKind::RunEnded => true,
+        | EventKind::SurroundingsChanged => true,
     }
 }

@@ -18,6 +18,7 @@ use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
+use crate::out::{say, tell};
 use crate::progress::{Progress, Style, print_line};
 use crate::{ask, words};
 
@@ -54,6 +55,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
+    refuse_file_as_prompt(&args)?;
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Status::Usage, format!("--id: {error}")))?;
     let session = Session::open(globals)?;
@@ -74,7 +76,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             if session.is_over(&run).await? {
                 return session.print_stored(&run, &args.drive);
             }
-            let (id, model) = (run.id.clone(), run.model.name.clone());
+            let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
             session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
         }
         None => {
@@ -94,6 +96,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
+    StoreAt::of(&globals)?.must_exist()?;
     let session = Session::open(globals)?;
     let id = match (&args.id, args.last) {
         (Some(id), _) => session.runs.find(id).await?,
@@ -110,7 +113,16 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     let run = session.runs.fold(&id, |_| {}).await?;
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
-        inputs.push(InputBody::SwitchModel(another_model(&session.config, name, &run)?));
+        let model = another_model(&session.config, name, &run)?;
+        longrein::connectable(
+            &model.name,
+            &context::model_config(&session.config, &model.name, &context::environment())?,
+        )?;
+        // A worker that has the run is connected to the model it began with.
+        if let Some((_, Some(holder))) = session.runs.listed(&id).await? {
+            return Err(longrein::ports::ClaimError::Held(holder).into());
+        }
+        inputs.push(InputBody::SwitchModel(model));
     }
     if !raise.is_nothing() {
         inputs.push(InputBody::Raise(raise));
@@ -121,14 +133,10 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     for body in inputs {
         crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
     }
-    let model = args.model.as_deref().map(|name| switched_name(name, &run));
-    let model = match model {
-        Some(name) => name?,
-        None => run.model.name.clone(),
-    };
     if session.is_over(&run).await? {
         return session.print_stored(&run, &args.drive);
     }
+    let model = session.runs.model_of(&run).await?.name;
     session.drive(&id, Target::Existing(id.clone()), &model, None, &args.drive).await
 }
 
@@ -169,22 +177,22 @@ impl Session {
             Some(OnAsk::Wait) => WhenAsked::Park,
             Some(OnAsk::Deny) => WhenAsked::Deny,
             None if somebody => WhenAsked::Stay,
-            None => WhenAsked::Deny,
+            None => WhenAsked::DenyNew,
         };
         let style = match (self.globals.json, self.globals.quiet) {
             (true, _) => Style::Json,
             (false, true) => Style::Quiet,
             (false, false) => Style::Plain,
         };
+        let stop = Stop::new();
         let questions = (asked == WhenAsked::Stay).then(|| {
             let (send, receive) = tokio::sync::mpsc::unbounded_channel();
-            tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive));
+            tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive, stop.clone()));
             send
         });
         if let Some(questions) = &questions {
             ask::ask_again(&self.runs, &target, questions).await;
         }
-        let stop = Stop::new();
         let around = Surroundings {
             model,
             environment,
@@ -214,8 +222,11 @@ impl Session {
         let status = status(standing);
         if status == Status::Done {
             let answer = projection::answer_text(run).unwrap_or_default();
+            if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
+                tell!("done: {}", words::safe(&ended.reason));
+            }
             if !self.globals.json {
-                println!("{answer}");
+                say!("{answer}");
             }
             if let Some(file) = &args.output_last_message {
                 std::fs::write(file, format!("{answer}\n")).map_err(|error| {
@@ -228,27 +239,30 @@ impl Session {
         let id = &run.id;
         match standing {
             Standing::Rested(ended) => {
-                eprintln!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
                 if let Some(remark) = &ended.remark {
-                    eprintln!("The model's last words, unverified: {}", words::safe(remark));
+                    tell!("The model's last words, unverified: {}", words::safe(remark));
                 }
                 if !ended.unknown.is_empty() {
                     let unknown: Vec<_> = ended.unknown.iter().map(ToString::to_string).collect();
-                    eprintln!("Nobody knows what became of {}.", unknown.join(", "));
+                    tell!("Nobody knows what became of {}.", unknown.join(", "));
                 }
             }
             Standing::Parked(waits) => {
-                eprintln!("waits for {}", words::waits(waits));
+                tell!("waits for {}", words::waits(waits));
+                if waits.iter().any(|wait| matches!(wait, Wait::Unknown(_))) {
+                    tell!("find out what is true, then settle it --as done or --as not-done");
+                }
                 for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
-                    eprintln!("{}", self.store.command(&command));
+                    tell!("{}", self.store.command(&command));
                 }
             }
             Standing::Suspended(..) => {
                 let row = longrein::run_row(run);
-                eprintln!("suspended: {}", words::safe(&row.reason));
+                tell!("suspended: {}", words::safe(&row.reason));
             }
         }
-        eprintln!("{}", self.store.command(&next_command(id, standing)));
+        tell!("{}", self.store.command(&next_command(id, standing)));
         Ok(status)
     }
 }
@@ -265,7 +279,8 @@ fn status(standing: &Standing) -> Status {
         Standing::Parked(_) => Status::Waiting,
         Standing::Suspended(cause, _) => match cause {
             Suspension::Interrupted => Status::Interrupted,
-            Suspension::Terminated | Suspension::Dropped => Status::Terminated,
+            Suspension::Terminated => Status::Terminated,
+            Suspension::Dropped => Status::Waiting,
             Suspension::Model => Status::Model,
         },
     }
@@ -303,8 +318,21 @@ fn next_command(id: &RunId, standing: &Standing) -> String {
             Some(wait) => answer_command(id, wait),
             None => format!("resume {id}"),
         },
+        Standing::Suspended(Suspension::Dropped, _) => "approvals".to_owned(),
         Standing::Suspended(..) => format!("resume {id}"),
     }
+}
+
+/// A prompt that names a task file was meant to be one.
+fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
+    let Some(prompt) = args.prompt.as_deref().filter(|_| args.task.is_none()) else { return Ok(()) };
+    if prompt.ends_with(".toml") && !prompt.contains(char::is_whitespace) {
+        let problem = format!("the prompt is \"{}\"; a task file goes with --task", words::safe(prompt));
+        return Err(
+            Failure::new(Status::Usage, problem).way_out(format!("longrein run --task {}", context::quoted(prompt)))
+        );
+    }
+    Ok(())
 }
 
 // ---- what the flags ask for ----
@@ -454,10 +482,10 @@ async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
     let rows = unfinished(&session.runs).await?;
     if rows.is_empty() {
-        eprintln!("no run is unfinished");
+        tell!("no run is unfinished");
     }
     for row in rows {
-        println!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+        say!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
     }
     Ok(Status::Done)
 }
@@ -491,7 +519,7 @@ fn heed_signals(stop: Stop) -> Result<(), Failure> {
 fn prints_points(args: &DriveArgs) -> bool {
     let asked = args.crash_at.as_deref() == Some("list");
     if asked {
-        CrashPoint::all().iter().for_each(|point| println!("{point}"));
+        CrashPoint::all().iter().for_each(|point| say!("{point}"));
     }
     asked
 }
@@ -518,7 +546,7 @@ impl Faults for Crash {
         let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *left = left.saturating_sub(1);
         if *left == 0 {
-            eprintln!("longrein: stopped by --crash-at {point}");
+            tell!("longrein: stopped by --crash-at {point}");
             longrein::exit_now(CRASHED);
         }
     }

@@ -1,9 +1,9 @@
 //! Text for people: events in one line each, and content made safe to print.
 
 use longrein::core::action::Life;
-use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, SettledBy, Wait};
+use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, Settled, SettledBy, Wait};
 use longrein::core::input::Truth;
-use longrein::core::outcome::{Outcome, ProbeAnswer};
+use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::Content;
 use longrein::core::run::Run;
 use longrein::core::time::Timestamp;
@@ -77,20 +77,21 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::ModelReplied(e) => {
             let calls: Vec<_> = e.reply.calls.iter().map(|call| short(&call.name, 40)).collect();
             let what = if calls.is_empty() { short(&e.reply.text, 90) } else { format!("calls {}", calls.join(", ")) };
-            format!(
-                "{} replied ({} tokens in, {} out): {what}",
-                e.attempt,
-                e.usage.tokens() - e.usage.output,
-                e.usage.output
-            )
+            let (input, output) = (e.usage.tokens() - e.usage.output, e.usage.output);
+            let tokens = match e.settled {
+                Settled::Reported => format!("{input} tokens in, {output} out"),
+                Settled::Estimated => format!("no usage reported; counted as {input} in, {output} out at most"),
+            };
+            format!("{} replied ({tokens}): {what}", e.attempt)
         }
         Event::ModelFailed(e) => {
             let next = match e.next {
-                AfterFailure::Retry { at } => format!("next try at {}", clock(at)),
-                AfterFailure::Suspend => "giving up for now".to_owned(),
-                AfterFailure::Fail(_) | AfterFailure::ContextExhausted => "giving up".to_owned(),
+                AfterFailure::Retry { .. } if e.class == ModelErrorClass::Lost => String::new(),
+                AfterFailure::Retry { at } => format!("; next try at {}", clock(at)),
+                AfterFailure::Suspend => "; giving up for now".to_owned(),
+                AfterFailure::Fail(_) | AfterFailure::ContextExhausted => "; giving up".to_owned(),
             };
-            format!("{} failed: {}; {next}", e.attempt, short(&e.message, 160))
+            format!("{} failed: {}{next}", e.attempt, short(e.message.trim_end_matches('.'), 160))
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
@@ -105,7 +106,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         }
         Event::ActionStarted(e) => {
             let again = if e.attempt > 1 { format!(", attempt {}", e.attempt) } else { String::new() };
-            format!("{} started ({}{again})", named(e.action), short(&e.rule, 60))
+            format!("{} started (by {}{again})", named(e.action), short(&e.rule, 60))
         }
         Event::ActionRequeued(e) => {
             let why = match e.why {
@@ -125,7 +126,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::ActionFinished(e) => {
             let how = match &e.how {
                 How::Observed => String::new(),
-                How::Recovered => " (after a loss)".to_owned(),
+                How::Recovered => match &e.outcome {
+                    Outcome::Unknown(_) => " (nothing more can be found out)".to_owned(),
+                    Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) => " (after a loss)".to_owned(),
+                },
                 How::Reconciled => " (found out by its reconcile command)".to_owned(),
                 How::Replayed { action, .. } => format!(" (result of {action}, not run again)"),
             };
@@ -146,7 +150,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
             };
             format!("{} settled as {truth} by {by}", named(e.action))
         }
-        Event::AnswerAccepted(e) => format!("answer accepted: {}", short(&e.accepted.rendered, 120)),
+        Event::AnswerAccepted(e) => format!("answer accepted in form: {}", short(&e.accepted.rendered, 120)),
         Event::AnswerRefused(e) => format!("answer refused: {}", short(&e.reason, 160)),
         Event::CheckFinished(e) => {
             let verdict = match e.verdict.finding {
@@ -161,7 +165,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::BudgetRaised(_) => "budget raised".to_owned(),
         Event::SurroundingsChanged(e) => format!("changed since the start: {}", e.changed.join(", ")),
         Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
-        Event::RunSuspended(e) => format!("suspended ({:?}) {}", e.cause, short(&e.detail, 160)).to_lowercase(),
+        Event::RunSuspended(e) => {
+            let detail = if e.detail.is_empty() { String::new() } else { format!(": {}", short(&e.detail, 160)) };
+            format!("suspended, {}{detail}", longrein::suspension_in_words(e.cause))
+        }
         Event::RunEnded(e) => format!("{}: {}", end(&e.end), short(&e.reason, 200)),
     }
 }

@@ -606,6 +606,8 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
     let mut rulings = Vec::new();
     let mut taken = BTreeSet::new();
     let mut by_tool: BTreeMap<ToolName, Vec<ActionId>> = BTreeMap::new();
+    // What each call of the reply waits for, as far as they are seen: never in a circle.
+    let mut waiting: BTreeMap<ActionId, BTreeSet<ActionId>> = BTreeMap::new();
     for (index, proposal) in proposals.iter().enumerate() {
         let id = ActionId(run.next_action().0 + u32::try_from(index).unwrap_or(u32::MAX));
         by_tool.entry(proposal.tool.clone()).or_default().push(id);
@@ -624,6 +626,9 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             .filter(|other| *other != action)
             .chain(cited)
             .collect();
+        let circle = after.iter().copied().find(|before| waits_for(&waiting, *before, action));
+        let after = if circle.is_some() { BTreeSet::new() } else { after };
+        waiting.insert(action, after.clone());
         let builds_on_others = !after.is_empty();
         events.push(Event::ActionProposed(ActionProposed {
             action,
@@ -637,6 +642,12 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             after: after.into_iter().collect(),
         }));
         let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
+        if let Some(before) = circle {
+            let message = format!("Not run: it builds on {before}, which itself waits for this call.");
+            rulings
+                .push(refused(ToolError::new(class::DEPENDENCY, message).hint("Make the two calls in two replies.")));
+            continue;
+        }
         match proposal.readiness {
             Readiness::Refused(error) => rulings.push(refused(error)),
             Readiness::Later => {}
@@ -656,6 +667,21 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
     }
     events.extend(rulings);
     events
+}
+
+/// Whether `one` waits for `other`, directly or through others.
+fn waits_for(waiting: &BTreeMap<ActionId, BTreeSet<ActionId>>, one: ActionId, other: ActionId) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut ahead = vec![one];
+    while let Some(id) = ahead.pop() {
+        if id == other {
+            return true;
+        }
+        if seen.insert(id) {
+            ahead.extend(waiting.get(&id).into_iter().flatten());
+        }
+    }
+    false
 }
 
 /// Why a tool may not be called now: a fact it needs does not hold, or its calls are used up.
@@ -967,7 +993,11 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec
             let cost = run.task.tool(&action.tool).map_or(0, |tool| tool.cost_micros);
             // That this attempt did nothing says nothing about the one before.
             let outcome = match outcome {
-                Outcome::NotDone(error) if action.in_doubt => Outcome::Unknown(error),
+                Outcome::NotDone(error) if action.in_doubt => Outcome::Unknown(ToolError {
+                    class: class::UNKNOWN_OUTCOME.to_owned(),
+                    message: format!("An earlier attempt may have happened; the last one: {}", error.message),
+                    ..error
+                }),
                 Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => outcome,
             };
             Ok(finish_events(run, action, outcome, How::Observed, cost))
@@ -1095,7 +1125,7 @@ fn conclude(run: &Run, end: End) -> Event {
             Some(true) => "every check passed".to_owned(),
             Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
         },
-        End::Exhausted(budget) => format!("the budget of {budget} is used up"),
+        End::Exhausted(budget) => exhausted_reason(run, *budget),
         End::Failed(failure) => failure_reason(run, *failure),
         End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
         End::Cancelled => "cancelled by the operator".to_owned(),
@@ -1105,6 +1135,21 @@ fn conclude(run: &Run, end: End) -> Event {
         Closing::NotYet | Closing::Owed(_) => None,
     };
     ended(run, end, reason, remark)
+}
+
+fn exhausted_reason(run: &Run, budget: BudgetKind) -> String {
+    let of = |used: u64, limit: Limit, unit: &str| match limit {
+        Limit::At(limit) => format!("{used} of {limit} {unit} are used, and the next call does not fit what is left"),
+        Limit::Unlimited => format!("{used} {unit} are used"),
+    };
+    match budget {
+        BudgetKind::Deadline => "the deadline has passed".to_owned(),
+        BudgetKind::Tokens => of(run.spent.usage.tokens(), run.limits.tokens, "tokens"),
+        BudgetKind::Usd => of(run.spent.micros, run.limits.micros, "micro-dollars"),
+        BudgetKind::Turns | BudgetKind::ModelCalls | BudgetKind::ToolCalls | BudgetKind::Time => {
+            format!("the budget of {budget} is used up")
+        }
+    }
 }
 
 fn detail(run: &Run) -> &str {

@@ -2,7 +2,7 @@
 //!
 //! A duty that is owed and not in flight is to be performed; what is in flight and no longer owed is to be given up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::action::{Action, Ended, Life};
@@ -214,19 +214,25 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
 /// Call order, but with what an action depends on before it. Holds are taken along this one line, so that waiting for a
 /// hold and waiting for a dependency can never go in a circle.
 fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
-    fn visit(id: ActionId, actions: &BTreeMap<ActionId, Action>, line: &mut Vec<ActionId>) {
+    fn visit(
+        id: ActionId,
+        actions: &BTreeMap<ActionId, Action>,
+        seen: &mut BTreeSet<ActionId>,
+        line: &mut Vec<ActionId>,
+    ) {
         let Some(action) = actions.get(&id) else { return };
-        if line.contains(&id) {
+        if !seen.insert(id) {
             return;
         }
         for before in &action.after {
-            visit(*before, actions, line);
+            visit(*before, actions, seen, line);
         }
         line.push(id);
     }
     let mut line = Vec::with_capacity(actions.len());
+    let mut seen = BTreeSet::new();
     for id in actions.keys() {
-        visit(*id, actions, &mut line);
+        visit(*id, actions, &mut seen, &mut line);
     }
     line
 }
@@ -342,6 +348,7 @@ pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
             Life::Queued | Life::Held { .. } => undone.push(action.id),
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
             Life::Ended(Ended::Done { .. }) => {}
+            Life::Started { .. } | Life::Lost(_) if action.effect == EffectClass::Read => undone.push(action.id),
             Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) => unknown.push(action.id),
         }
     }

@@ -923,7 +923,11 @@ impl Run {
                 } else if !matches!(action.life, Life::Ended(_) | Life::Unknown(_)) {
                     let error =
                         ToolError::new(class::UNKNOWN_OUTCOME, "The run was brought to rest before it was known.");
-                    action.life = Life::Unknown(error);
+                    // A person is asked about the world only: the files can be looked at (`semantics.md` D7).
+                    action.life = match action.effect {
+                        EffectClass::Read | EffectClass::Workspace => Life::Ended(Ended::Error(error)),
+                        EffectClass::External => Life::Unknown(error),
+                    };
                 }
             }
             self.close_turn();

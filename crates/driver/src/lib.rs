@@ -3,16 +3,20 @@
 //!
 //! Read [`Driver::drive`] first. The driver decides nothing: every decision is core's, every fact is the journal's.
 
+mod batch;
+mod claimed;
 mod drive;
 mod edge;
 mod fault;
 mod fold;
 mod jobs;
+mod lease;
 mod ports;
 mod row;
+mod waiting;
 
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;
-pub use row::run_row;
+pub use row::{run_row, suspension_in_words};

@@ -46,11 +46,12 @@ fn wait_in_words(wait: &Wait) -> String {
     }
 }
 
-fn suspension_in_words(cause: Suspension) -> &'static str {
+/// Why a run was suspended, for people.
+pub fn suspension_in_words(cause: Suspension) -> &'static str {
     match cause {
         Suspension::Interrupted => "interrupted",
         Suspension::Terminated => "terminated",
         Suspension::Model => "the model cannot be reached or refuses",
-        Suspension::Dropped => "let go of by the program that drove it",
+        Suspension::Dropped => "nobody attends to it any more",
     }
 }

@@ -10,7 +10,9 @@ mod runs;
 pub mod taskfile;
 
 pub use longrein_core as core;
-pub use longrein_driver::{DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row};
+pub use longrein_driver::{
+    DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
+};
 pub use longrein_models::{ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts};
 pub use longrein_ports as ports;
-pub use runs::{Runs, RunsError, Surroundings, Target, exit_now, pin};
+pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};

@@ -12,7 +12,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::run::Run;
-use longrein_core::task::{PolicyRules, Task};
+use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, Stop, WhenAsked, fold,
@@ -33,6 +33,8 @@ pub struct Runs {
     journal: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
     worker: Worker,
+    /// Tells its processes apart from those of other stores on this host.
+    identity: String,
     binary: String,
 }
 
@@ -87,7 +89,8 @@ impl Runs {
         let clock: Arc<dyn Clock> = Arc::new(longrein_store::SystemClock::default());
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
-        Ok(Self { journal, clock, worker, binary: binary.to_owned() })
+        let identity = longrein_store::identity(store)?;
+        Ok(Self { journal, clock, worker, identity, binary: binary.to_owned() })
     }
 
     pub fn clock(&self) -> &dyn Clock {
@@ -134,6 +137,21 @@ impl Runs {
         Ok(self.journal.read(id, after, 512).await?)
     }
 
+    /// The model a run goes on with: the last one it was told to switch to, whether it has taken that yet or not.
+    pub async fn model_of(&self, run: &Run) -> Result<ModelSpec, RunsError> {
+        let asked = self.inbox(&run.id).await?.into_iter().rev().find_map(|input| match input.body {
+            InputBody::SwitchModel(model) => Some(model),
+            InputBody::Message(_)
+            | InputBody::Approve(_)
+            | InputBody::Deny(_)
+            | InputBody::Settle(_)
+            | InputBody::Cancel
+            | InputBody::LateOutcome(_)
+            | InputBody::Raise(_) => None,
+        });
+        Ok(asked.unwrap_or_else(|| run.model.clone()))
+    }
+
     pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
         Ok(self.journal.inbox(id).await?)
     }
@@ -173,7 +191,7 @@ impl Runs {
                 if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                     changed.push("policy".to_owned());
                 }
-                let task = Task { model: run.model.clone(), ..run.task.as_ref().clone() };
+                let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed }, task)
             }
         };
@@ -223,7 +241,8 @@ impl Runs {
         faults: Option<Arc<dyn Faults>>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
-        let toolbox = Arc::new(Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?);
+        let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();
@@ -267,6 +286,12 @@ impl Gate for Strictest {
     }
 }
 
+/// Whether a model could be connected to, as far as can be told without calling it.
+pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+    longrein_models::connect(model, config)?;
+    Ok(())
+}
+
 /// Where no model may be called.
 struct NoModel;
 
@@ -300,6 +325,12 @@ impl Observer for Nobody {
 /// Ends the process at once, as a crash would: nothing is flushed, nothing is cleaned up.
 pub fn exit_now(status: i32) -> ! {
     longrein_sandbox::exit_now(status)
+}
+
+/// Waits until nothing is left of any tool's or check's processes. To be called before the process ends.
+pub async fn commands_are_gone() {
+    // What does not go within seconds is stuck in the kernel: waiting longer would not help.
+    longrein_sandbox::all_gone().await;
 }
 
 /// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.

@@ -164,6 +164,14 @@ pub enum KeyChange {
     Free { id: KeyId },
 }
 
+impl KeyChange {
+    pub fn id(&self) -> &KeyId {
+        match self {
+            KeyChange::Take { id, .. } | KeyChange::Finish { id, .. } | KeyChange::Free { id } => id,
+        }
+    }
+}
+
 /// A record as read back: its envelope, and its event if this binary knows the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {

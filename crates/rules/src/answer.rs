@@ -209,7 +209,9 @@ fn follow(binding: &Binding, answer: &Json, cited: &BTreeMap<EvidenceId, Cited>)
         return Err(format!("{id} came from {}, not from {tool}. {way_out}.", evidence.tool));
     }
     if let Some(since) = evidence.void_since {
-        return Err(format!("{id} is void since #{since}: what it read was changed. Call {tool} again and cite that."));
+        return Err(format!(
+            "{id} is void since #{since}: something was written or done after it, and it may be stale. Call {tool} again and cite that."
+        ));
     }
     let data = evidence.data.read().map_err(|error| format!("the data of {id} cannot be read: {error}"))?;
     Ok(Bound { id, data })

@@ -35,3 +35,4 @@ pub use exit::exit_now;
 pub use reap::{Reaped, reap_marked};
 pub use spec::{Ended, How, INSIDE, Keep, Marker, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};
+pub use tree::all_gone;

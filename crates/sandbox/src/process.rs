@@ -52,17 +52,32 @@ pub(crate) fn look(pid: Pid) -> Option<Seen> {
     Some(Seen { pid, session, start, state })
 }
 
-pub(crate) fn mark(pid: Pid) -> Mark {
-    let mut environ = Vec::new();
-    let read = fs::File::open(format!("/proc/{pid}/environ"))
-        .and_then(|file| file.take(ENVIRON_MAX_BYTES).read_to_end(&mut environ));
-    match read {
-        Ok(0) | Err(_) => Mark::Unreadable,
-        Ok(_) => environ
-            .split(|byte| *byte == 0)
-            .find_map(|entry| entry.strip_prefix(INSIDE.as_bytes())?.strip_prefix(b"="))
-            .map_or(Mark::Absent, |value| Mark::Inside(String::from_utf8_lossy(value).into_owned())),
+/// How often an empty environment is read again, and after how long: a process that is becoming another program has none
+/// for a moment, a few microseconds on an idle machine.
+const EMPTY_READS: u32 = 20;
+const EMPTY_PAUSE: Duration = Duration::from_millis(1);
+
+pub(crate) fn mark(seen: &Seen) -> Mark {
+    for _ in 0..EMPTY_READS {
+        let mut environ = Vec::new();
+        let read = fs::File::open(format!("/proc/{}/environ", seen.pid))
+            .and_then(|file| file.take(ENVIRON_MAX_BYTES).read_to_end(&mut environ));
+        match read {
+            Err(_) => return Mark::Unreadable,
+            // session 0 has the kernel's own threads, which never have one
+            Ok(0) if seen.session != 0 && look(seen.pid).is_some_and(|now| now.state == State::Alive) => {
+                std::thread::sleep(EMPTY_PAUSE);
+            }
+            Ok(0) => return Mark::Unreadable,
+            Ok(_) => {
+                return environ
+                    .split(|byte| *byte == 0)
+                    .find_map(|entry| entry.strip_prefix(INSIDE.as_bytes())?.strip_prefix(b"="))
+                    .map_or(Mark::Absent, |value| Mark::Inside(String::from_utf8_lossy(value).into_owned()));
+            }
+        }
     }
+    Mark::Unreadable
 }
 
 /// Whether a process may never leave a core dump. Ours inherit that from the moment they are started and cannot undo it

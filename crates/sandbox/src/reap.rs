@@ -64,7 +64,7 @@ fn marked(prefix: &str, fence: u64) -> Option<Vec<Seen>> {
     let mut unmarked = Vec::new();
     let mut found = Vec::new();
     for seen in alive {
-        match process::mark(seen.pid) {
+        match process::mark(&seen) {
             Mark::Inside(marker) if is_older(&marker) => {
                 sessions.insert(seen.session);
                 found.push(seen);

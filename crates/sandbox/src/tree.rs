@@ -97,6 +97,24 @@ impl Drop for Tree {
     }
 }
 
+/// How often [`all_gone`] looks. Killed processes are gone within a millisecond or two.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Waits until nothing is left of any command, as long as ended processes may take to be gone. False: not by then.
+///
+/// To be called when no command is wanted any more and before this process ends: dropping a command only sends the signals,
+/// and nobody but us ends an orphan that was born while they were sent.
+pub async fn all_gone() -> bool {
+    let by = Instant::now() + GONE_WITHIN;
+    while PLACES.available_permits() < ALIVE_MAX {
+        if Instant::now() >= by {
+            return false;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    true
+}
+
 impl Remains {
     fn kill(&self) {
         // seen before the first signal: afterwards the lines of descent are broken
@@ -144,7 +162,7 @@ impl Remains {
     }
 
     fn owns(&self, seen: &Seen) -> bool {
-        match process::mark(seen.pid) {
+        match process::mark(seen) {
             Mark::Inside(marker) => marker == self.marker,
             // a zombie has no environment any more, and a program may wipe its own or write its title over it; the session
             // stays. Who left that too is some command's orphan, and ours if no other command runs

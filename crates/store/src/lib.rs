@@ -13,6 +13,8 @@ mod verify;
 mod wakeups;
 
 use std::cmp::Ordering;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,18 @@ pub fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Journal>, Journa
             "stores on PostgreSQL are not supported yet; use --store sqlite:PATH".to_owned(),
         )),
         _ => Err(JournalError::Unusable(format!("\"{url}\" names no store; use sqlite:PATH or memory:"))),
+    }
+}
+
+/// What tells the store at this URL, once opened, apart from every other on this host: where its file lies on which
+/// device, or the process that holds it in memory.
+pub fn identity(url: &str) -> io::Result<String> {
+    match url.strip_prefix("sqlite:") {
+        Some(path) => {
+            let file = std::fs::metadata(path)?;
+            Ok(format!("{:x}-{:x}", file.dev(), file.ino()))
+        }
+        None => Ok(format!("memory-{}", std::process::id())),
     }
 }
 

@@ -28,7 +28,7 @@ impl Toolbox {
     pub async fn run_check(&self, task: &Task, check: &CheckRun) -> Checked {
         let CheckRun { run: run_id, spec } = check;
         // checks have no fence: a run checks one thing at a time, so whatever carries this mark is of a dead worker
-        let marker = Marker { run: run_id.to_string(), action: format!("check-{}", spec.name), fence: 0 };
+        let marker = Marker { run: self.mark(run_id), action: format!("check-{}", spec.name), fence: 0 };
         reap_marked(&marker.run, &marker.action, u64::MAX).await;
         let ended = run(Spec {
             argv: spec.command.clone(),

@@ -37,6 +37,8 @@ pub struct Toolbox {
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
+    /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
+    store: String,
 }
 
 struct Tool {
@@ -79,10 +81,20 @@ impl Toolbox {
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
         let base_env = environment::base(operator);
-        let toolbox = Self { tools, order, checks, base_env, secrets, hashes: Hashes::default() };
+        let toolbox = Self { tools, order, checks, base_env, secrets, hashes: Hashes::default(), store: String::new() };
         toolbox.check_names()?;
         toolbox.check_cycles()?;
         Ok(toolbox)
+    }
+
+    /// Tells this run's processes apart from those of a run with the same id in another store.
+    pub fn in_store(self, store: String) -> Self {
+        Self { store, ..self }
+    }
+
+    /// What processes of a run carry as their run.
+    pub(crate) fn mark(&self, run: &RunId) -> String {
+        if self.store.is_empty() { run.to_string() } else { format!("{run}@{}", self.store) }
     }
 
     /// What the model is offered, in the order of the task.
@@ -214,7 +226,7 @@ impl Toolbox {
             stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
             stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES }),
             timeout: tool.spec.timeout,
-            marker: Marker { run: attempt.run.to_string(), action: attempt.action.to_string(), fence: attempt.fence.0 },
+            marker: Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 },
         })
         .await
     }
@@ -251,7 +263,7 @@ impl Tools for Toolbox {
 
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
         Box::pin(async move {
-            match reap_marked(run.as_str(), &action.to_string(), current.0).await {
+            match reap_marked(&self.mark(run), &action.to_string(), current.0).await {
                 longrein_sandbox::Reaped::Gone { .. } => Reaped::Gone,
                 longrein_sandbox::Reaped::Unverified => Reaped::Unverified,
             }

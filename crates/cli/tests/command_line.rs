@@ -1,0 +1,708 @@
+//! What people and scripts rely on: commands, flags, statuses, streams, and the last line that says how to go on.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::server::{Server, calls as wire_calls, text};
+use crate::support::task::{booked, books, calls, says, task, tool, wire_task};
+use crate::support::{Done, Running, World, of_type};
+
+/// A world with one external tool `act`, which nobody has allowed, and a script that calls it once.
+fn asking() -> World {
+    let world = World::new();
+    task(&world, &tool("act", "external", &books("act"), ""), &(calls("act", "{}") + &says("done")));
+    world
+}
+
+/// A world whose tool `act` books and then fails, so that nobody knows.
+fn doubtful() -> World {
+    let world = World::new();
+    let more = format!("[policy]\nallow = [\"act\"]\n{}", tool("act", "external", "echo act >> ledger; exit 1", ""));
+    task(&world, &more, &(calls("act", "{}") + &says("done")));
+    world
+}
+
+/// A world whose tool `act` of this class says that it runs and then takes its time.
+fn slow(effect: &str, seconds: u32) -> World {
+    let world = World::new();
+    let shell = format!("echo begun >> ledger; sleep {seconds}; echo ended >> ledger");
+    let more = format!("[policy]\nallow = [\"act\"]\n{}", tool("act", effect, &shell, ""));
+    task(&world, &more, &(calls("act", "{}") + &says("done")));
+    world
+}
+
+/// Starts the task as `r` and waits until its tool runs.
+fn begun(world: &World) -> Running {
+    let running = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the tool to run", || (booked(world, "begun") == 1).then_some(()));
+    running
+}
+
+/// The command on the last line works as it stands.
+#[track_caller]
+fn go_on(world: &World, done: &Done) -> Done {
+    world.typed(done.last_line()).done()
+}
+
+// ---- starting ----
+
+#[test]
+fn a_prompt_is_enough() {
+    let world = World::new();
+    world.write("s.toml", &says("Hello."));
+    for line in ["run Hi -m script/s.toml", "exec Hi --model script/s.toml"] {
+        let done = world.run(line).is(0);
+        assert_eq!(done.stdout, "Hello.\n");
+    }
+    let by_default = world.longrein(["run", "Hi"]).env("LONGREIN_MODEL", "script/s.toml").done().is(0);
+    assert_eq!(by_default.answer(), "Hello.");
+    assert_eq!(world.run("runs --json").is(0).last_json().as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_prompt_may_be_piped_and_so_may_context() {
+    let world = World::new();
+    world.write("s.toml", "[[reply]]\nwhen = \"count the beans\"\ntext = \"Three.\"\n");
+    world.typed("longrein run - -m script/s.toml").stdin("Please count the beans.\n").done().is(0);
+    world.typed("longrein run - -m script/s.toml").stdin(" \n").done().is(64);
+    world.write("s.toml", "[[reply]]\nwhen = [\"How many?\", \"bean bean bean\"]\ntext = \"Three.\"\n");
+    let piped = world.typed("longrein run 'How many?' -m script/s.toml --id p").stdin("bean bean bean\n").done().is(0);
+    assert_eq!(piped.answer(), "Three.");
+}
+
+#[test]
+fn the_answer_goes_to_stdout_and_to_a_file_only_when_done() {
+    let world = World::new();
+    world.write("s.toml", &says("Forty-two."));
+    let done = world.run("run Hi -m script/s.toml -o out.txt --quiet").is(0);
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("Forty-two.\n", ""));
+    assert_eq!(world.read("out.txt"), "Forty-two.\n");
+
+    let world = asking();
+    world.run("run --task task.toml --id w --on-ask wait -o out.txt").is(3);
+    assert!(!world.path("out.txt").exists());
+}
+
+#[test]
+fn json_lines_are_events_and_end_in_a_summary() {
+    let world = World::new();
+    world.example("checkout");
+    let lines = world.run("run --task checkout/task.toml --id j --json").is(0).json();
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!((&line["v"], &line["run"]), (&1.into(), &"j".into()), "{line}");
+        assert_eq!(line["seq"], number + 1, "{line}");
+        assert!(line["at"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert!(line["type"].as_str().unwrap().contains('.'), "{line}");
+    }
+    assert_eq!(lines, world.log("j"), "the log says the same");
+    let last = lines.last().unwrap();
+    assert_eq!(last["type"], "run.ended");
+    for field in [
+        "state",
+        "reason",
+        "answer",
+        "verified",
+        "evidence",
+        "usage",
+        "turns",
+        "model_calls",
+        "tool_calls",
+        "failed_calls",
+    ] {
+        assert!(last.get(field).is_some(), "{field}: {last}");
+    }
+    assert_eq!((&last["recoveries"], &last["unknown"]), (&0.into(), &Value::Array(vec![])));
+    for field in ["input", "cached", "cache_write", "output", "reasoning", "usd"] {
+        assert!(last["usage"][field].is_number(), "{field}: {last}");
+    }
+}
+
+#[test]
+fn parked_and_suspended_runs_end_in_a_summary_too() {
+    let world = asking();
+    let last = world.run("run --task task.toml --id w --on-ask wait --json").is(3).last_json();
+    assert_eq!(
+        (&last["type"], &last["state"], &last["answer"]),
+        (&"run.parked".into(), &"waiting".into(), &Value::Null)
+    );
+    let world = World::new();
+    task(&world, "", "[[reply]]\nerror = { status = 401, body = \"no\" }\n");
+    let last = world.run("run --task task.toml --id s --json").is(5).last_json();
+    assert_eq!((&last["type"], &last["state"]), (&"run.suspended".into(), &"suspended".into()));
+}
+
+// ---- what is refused ----
+
+#[test]
+fn wrong_usage_is_64() {
+    let world = World::new();
+    world.write("s.toml", &says("x"));
+    for line in [
+        "",
+        "run",
+        "run --nonsense",
+        "frobnicate",
+        "run Hi -m script/s.toml --id 'no spaces'",
+        "run Hi -m script/s.toml --id ''",
+        "run Hi -m script/s.toml --max-turns 1e6",
+        "run Hi -m script/s.toml --max-turns -1",
+        "run Hi -m script/s.toml --max-turns ''",
+        "run Hi -m script/s.toml --max-time soon",
+        "run Hi -m script/s.toml --var nonsense",
+        "run Hi -m script/s.toml --on-ask maybe",
+        "run Hi -m script/s.toml --on-ask prompt",
+        "run Hi -m script/s.toml --crash-at nowhere",
+        "run Hi -m script/s.toml --crash-at run.ended:0",
+        "resume x --last",
+        "approve x",
+        "settle x a1",
+        "settle x a1 --as perhaps",
+        "show",
+    ] {
+        world.run(line).is(64);
+    }
+    assert_eq!(world.run("runs --json").is(0).last_json(), Value::Array(vec![]), "none of them left a run");
+    world.run("--version").is(0);
+    world.run("--help").is(0);
+    world.run("run --help").is(0);
+}
+
+#[test]
+fn what_is_to_come_says_so() {
+    let world = World::new();
+    world.write("s.toml", &says("x"));
+    for word in [
+        "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models",
+        "tools", "doctor", "mcp", "serve", "worker", "acp", "eval",
+    ] {
+        world.run(&format!("{word} something")).is(64).says("not yet").says(word);
+    }
+    for flag in ["--program plan", "--permission-mode plan", "--sandbox best", "--output-schema s.json"] {
+        world.run(&format!("run Hi -m script/s.toml {flag}")).is(64).says("not yet");
+    }
+    world.run("runs --stats").is(64).says("not yet");
+    world.run("fork-bomb").is(64).says("there is no command");
+}
+
+#[test]
+fn a_wrong_task_names_file_key_and_line() {
+    let world = World::new();
+    world.write("s.toml", &says("x"));
+    let head = "goal = \"g\"\nmodel = \"script/s.toml\"\n";
+    for (text, places) in [
+        ("goal = \"g\"\nmodel = ", &["task.toml", "line 2"][..]),
+        (&format!("{head}[budget]\nturns = -3\n"), &["task.toml", "line 4", "budget.turns"]),
+        (&format!("{head}[budget]\nturn = 3\n"), &["task.toml", "line 4", "turn"]),
+        (&format!("{head}[[tools]]\nname = \"a\"\ncommand = []\neffect = \"read\"\n"), &["task.toml", "command"]),
+        (&format!("{head}[[tools]]\nname = \"a b\"\ncommand = [\"x\"]\neffect = \"read\"\n"), &["line 4", "name"]),
+        (&format!("{head}[inputs]\nx = \"nowhere.json\"\n"), &["task.toml", "nowhere.json"]),
+        (&format!("{head}[policy]\nallow = [\"pay\"]\n"), &["pay"]),
+        (&format!("{head}[answer]\ncheck = \"1 +\"\n"), &["answer"]),
+    ] {
+        world.write("task.toml", text);
+        let done = world.run("run --task task.toml --id t").is(65);
+        for place in places {
+            assert!(done.stderr.contains(place), "{place} is not in: {}", done.stderr);
+        }
+        world.run("show t").is(66);
+    }
+    world.run("run --task nowhere.toml").is(65).says("nowhere.toml");
+    world.write("s.toml", "[[reply]]\nnonsense = 1\n");
+    world.write("task.toml", head);
+    let done = world.run("run --task task.toml");
+    assert!([65, 78].contains(&done.status()), "{}", done.stderr);
+    assert!(done.stderr.contains("nonsense"), "{}", done.stderr);
+}
+
+#[test]
+fn a_wrong_configuration_is_78() {
+    let world = World::new();
+    world.write("s.toml", &says("x"));
+    let config = world.user().join(".config/longrein/config.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    for (text, word) in [("model = ", "line 1"), ("modle = \"script/s.toml\"\n", "modle"), ("model = 3\n", "model")] {
+        std::fs::write(&config, text).unwrap();
+        world.run("run Hi -m script/s.toml").is(78).says("config.toml").says(word);
+    }
+    let model = format!("model = \"script/{}\"\n", world.path("s.toml").display());
+    std::fs::write(&config, model).unwrap();
+    world.run("run Hi").is(0);
+    std::fs::remove_file(&config).unwrap();
+    world.run("run Hi").is(78).says("no model is named");
+    world.run("run Hi -m nobody/knows").is(78);
+    world.run("run Hi -m openai/x").is(78);
+    world.run("run Hi -m script/s.toml --max-budget-usd 1").is(0);
+    world.longrein(["run", "Hi", "-m", "openai/x", "--max-budget-usd", "1"]).env("OPENAI_API_KEY", "k").done().is(78);
+}
+
+#[test]
+fn the_door_does_not_open_from_inside() {
+    let world = asking();
+    for line in ["run --task task.toml", "runs", "approve w a1", "frobnicate"] {
+        let done = world.typed(&format!("longrein {line}")).env("LONGREIN_INSIDE", "w/a1/1").done();
+        assert!([64, 78].contains(&done.status()), "{line}: {}", done.stderr);
+        assert!(done.stdout.is_empty());
+    }
+    for line in ["--version", "--help"] {
+        world.typed(&format!("longrein {line}")).env("LONGREIN_INSIDE", "w/a1/1").done().is(0);
+    }
+    // A tool that tries is inside.
+    let binary = env!("CARGO_BIN_EXE_longrein");
+    let more = tool("escape", "read", &format!("LONGREIN_HOME={} {binary} runs 2>&1", world.home().display()), "");
+    task(&world, &more, &(calls("escape", "{}") + &says("done")));
+    world.run("run --task task.toml --id e").is(0);
+    let log = world.log("e");
+    assert!(of_type(&log, "action.finished")[0].to_string().contains("cannot operate Longrein"));
+}
+
+#[test]
+fn a_workspace_around_the_home_is_refused() {
+    let world = asking();
+    let root = world.work().parent().unwrap().to_owned();
+    let done = world.run(&format!("run --task task.toml -C {}", root.display())).is(78);
+    assert!(done.stderr.contains("workspace"), "{}", done.stderr);
+    world.run("run --task task.toml --cd nowhere").is(65);
+}
+
+#[test]
+fn no_such_run_is_66() {
+    let world = asking();
+    for line in [
+        "show x",
+        "log x",
+        "verify x",
+        "resume x",
+        "send x hi",
+        "approve x a1",
+        "deny x a1",
+        "cancel x",
+        "settle x a1 --as done",
+    ] {
+        world.run(line).is(66).says("x");
+    }
+    world.run("resume --last").is(66);
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    world.run("approve w a9").is(66);
+    world.run("settle w a9 --as done").is(66);
+    world.run("approve w nonsense").is(64);
+}
+
+// ---- looking ----
+
+#[test]
+fn ids_may_be_shortened_while_they_are_unique() {
+    let world = asking();
+    for id in ["alpha-1", "alpha-2", "beta"] {
+        world.run(&format!("run --task task.toml --id {id} --on-ask wait")).is(3);
+    }
+    assert!(world.run("show b").is(0).stdout.contains("beta"));
+    world.run("show alpha").is(66).says("alpha-1").says("alpha-2");
+    world.run("approve alpha-1 a1").is(0);
+    world.run("show alpha-1").is(0);
+}
+
+#[test]
+fn listings_show_every_run() {
+    let world = asking();
+    let none = world.run("runs").is(0);
+    assert!(none.stdout.is_empty());
+    world.run("approvals").is(0).says("nothing waits");
+    world.run("resume").is(0).says("no run is unfinished");
+
+    world.run("run --task task.toml --id waits --on-ask wait").is(3);
+    world.run("run --task task.toml --id done --allow act").is(0);
+    let listed = world.run("runs").is(0).stdout;
+    assert!(listed.contains("waits") && listed.contains("waiting") && listed.contains("Do it."), "{listed}");
+    let rows = world.run("runs --json").is(0).last_json();
+    let states: Vec<_> = rows.as_array().unwrap().iter().map(|row| (&row["run"], &row["state"])).collect();
+    assert!(states.contains(&(&"waits".into(), &"waiting".into())), "{states:?}");
+    assert!(states.contains(&(&"done".into(), &"done".into())), "{states:?}");
+    let unfinished = world.run("resume").is(0).stdout;
+    assert!(unfinished.contains("waits") && !unfinished.contains("done"), "{unfinished}");
+    let waiting = world.run("approvals --json").is(0).last_json();
+    assert_eq!((&waiting[0]["run"], &waiting[0]["action"]), (&"waits".into(), &"a1".into()));
+    assert!(world.run("approvals").is(0).stdout.contains("longrein approve waits a1"));
+    let shown = world.run("show waits").is(0).stdout;
+    assert!(shown.contains("longrein approve waits a1"), "{shown}");
+}
+
+#[test]
+fn the_log_is_followed_to_its_end() {
+    let world = slow("read", 1);
+    let mut run = begun(&world);
+    let follow = world.typed("longrein log r --follow").start();
+    assert!(run.is_running());
+    run.end().is(0);
+    let log = follow.end().is(0).stdout;
+    assert!(log.contains("act") && log.contains("done"), "{log}");
+    assert!(world.run("log r").is(0).stdout.lines().count() >= log.lines().count());
+}
+
+#[test]
+fn what_a_tool_prints_cannot_touch_the_terminal() {
+    let world = World::new();
+    let loud = r#"printf '\033]0;owned\007 \033[31mred \342\200\256rtl'; exit 3"#;
+    task(&world, &tool("loud", "read", loud, ""), &(calls("loud", "{}") + "[[reply]]\ntext = \"a\\u001b[2Jb\"\n"));
+    let run = world.run("run --task task.toml --id l").is(0);
+    let human = [run.stderr, world.run("log l").stdout, world.run("show l").stdout, world.run("runs").stdout].concat();
+    for bad in ['\u{1b}', '\u{7}', '\u{202e}'] {
+        assert!(!human.contains(bad), "{bad:?} in {human:?}");
+    }
+    assert!(human.contains("\\u{1b}"), "made visible: {human}");
+}
+
+#[test]
+fn no_colour_and_quiet() {
+    let world = asking();
+    let done = world.typed("longrein run --task task.toml --id q --quiet").env("NO_COLOR", "1").done().is(0);
+    assert_eq!(done.stderr, "");
+    assert!(!world.run("log q").stdout.contains('\u{1b}'));
+    let quiet = world.run("run --task task.toml --id qw -q --on-ask wait").is(3);
+    assert_eq!(quiet.last_line(), "longrein approve qw a1", "what goes on is said all the same");
+}
+
+#[test]
+fn damage_is_found_and_the_run_left_alone() {
+    let world = asking();
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    world.verify("w");
+    let store = rusqlite::Connection::open(world.home().join("longrein.db")).unwrap();
+    let change =
+        "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'act', 'axt') AS BLOB) WHERE run = 'w' AND seq = 4";
+    assert_eq!(store.execute(change, ()).unwrap(), 1);
+    store.close().unwrap();
+    world.run("verify w").is(65);
+    world.run("runs").is(0);
+    world.run("log w").is(0);
+    world.run("resume w").is(65);
+    assert_eq!(booked(&world, "act"), 0);
+}
+
+#[test]
+fn the_store_is_private_and_can_be_elsewhere() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = asking();
+    world.run("run --task task.toml --id w").is(0);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&world.home()), 0o700);
+    assert_eq!(mode(&world.home().join("longrein.db")), 0o600);
+
+    let elsewhere = world.user().join("other.db");
+    let store = format!("--store sqlite:{}", elsewhere.display());
+    let parked = world.run(&format!("run --task task.toml --id e --on-ask wait {store}")).is(3);
+    world.run("show e").is(66);
+    go_on(&world, &parked).is(0);
+    // Every way out reaches the same store.
+    let refused = world.run(&format!("run --task task.toml --id e --max-turns 3 {store}")).is(65);
+    go_on(&world, &refused).is(0);
+    world.run(&format!("show nobody {store}")).is(66).says("--store");
+    world.run("run --task task.toml --store memory: --allow act").is(0);
+    world.run("runs --store nonsense:x").is(69);
+}
+
+// ---- people ----
+
+#[test]
+fn a_yes_from_another_process_runs_it_once() {
+    let world = asking();
+    let parked = world.run("run --task task.toml --id w --on-ask wait").is(3);
+    assert_eq!(parked.last_line(), "longrein approve w a1");
+    assert_eq!(booked(&world, "act"), 0);
+    let approved = go_on(&world, &parked).is(0);
+    world.run("approve w a1").is(65).says("answered already");
+    let done = go_on(&world, &approved).is(0);
+    assert_eq!(done.answer(), "done");
+    world.run("approve w a1").is(65);
+    world.run("resume w").is(0);
+    assert_eq!(booked(&world, "act"), 1);
+    world.verify("w");
+}
+
+#[test]
+fn a_no_reaches_the_model_with_its_reason() {
+    let world = World::new();
+    wire_task(&world, &tool("act", "external", &books("act"), ""));
+    let server = Server::playing([wire_calls(&[("c", "act", "{}")]), text("fine")]);
+    server.call(&world, "run --task task.toml --id w --on-ask wait").done().is(3);
+    world.run("deny w a1 --reason 'too dear'").is(0);
+    world.run("deny w a1").is(65);
+    server.call(&world, "resume w").done().is(0);
+    let told = server.asked()[1].observations()[0].to_string();
+    assert!(told.contains("too dear") && told.contains("denied"), "{told}");
+    assert_eq!(booked(&world, "act"), 0);
+    assert_eq!(world.show("w")["failed_calls"], 1);
+}
+
+#[test]
+fn nobody_to_ask_is_a_no() {
+    for line in ["run --task task.toml --id w", "run --task task.toml --id w --on-ask deny"] {
+        let world = asking();
+        world.run(line).is(0);
+        assert_eq!(booked(&world, "act"), 0);
+        let log = world.log("w");
+        assert_eq!(of_type(&log, "action.denied").len() + of_type(&log, "action.refused").len(), 1);
+    }
+}
+
+#[test]
+fn rules_on_the_command_line() {
+    for (flag, booked_times) in [("--allow act", 1), ("--allow *", 1), ("--deny act", 0), ("--allow act --deny *", 0)] {
+        let world = asking();
+        world.run(&format!("run --task task.toml --id w {flag}")).is(0);
+        assert_eq!(booked(&world, "act"), booked_times, "{flag}");
+    }
+    let world = asking();
+    world.run("run --task task.toml --allow nobody").is(64).says("nobody");
+    world.run("run --task task.toml --ask act --allow act --on-ask wait --id w").is(3);
+}
+
+#[test]
+fn an_unknown_effect_waits_for_the_truth() {
+    for (truth, state) in [("done", "done (settled)"), ("not-done", "not done (settled)")] {
+        let world = doubtful();
+        let parked = world.run("run --task task.toml --id w").is(3);
+        assert!(parked.last_line().starts_with("longrein settle w a1 --as"), "{}", parked.stderr);
+        world.run("resume w").is(3);
+        assert_eq!(booked(&world, "act"), 1, "it is not tried again");
+        let settled = world.run(&format!("settle w a1 --as {truth}")).is(0);
+        let done = go_on(&world, &settled).is(0);
+        assert_eq!(done.answer(), "done");
+        assert_eq!(world.show("w")["ledger"][0]["state"], state);
+        world.run(&format!("settle w a1 --as {truth}")).is(65);
+        world.verify("w");
+    }
+}
+
+#[test]
+fn a_settlement_brings_its_result() {
+    let world = doubtful();
+    world.write("replies.toml", &(calls("act", "{}") + "[[reply]]\nwhen = \"receipt-7\"\ntext = \"done\"\n"));
+    world.run("run --task task.toml --id w").is(3);
+    world.run("settle w a1 --as done --result nonsense").is(64);
+    world.run("settle w a1 --as not-done --result 1").is(64);
+    world.longrein(["settle", "w", "a1", "--as", "done", "--result", r#"{"receipt":"receipt-7"}"#]).done().is(0);
+    world.run("resume w").is(0);
+}
+
+#[test]
+fn what_is_sent_reaches_resting_and_running_runs() {
+    let world = World::new();
+    let replies = says("first") + "[[reply]]\nwhen = \"And then?\"\ntext = \"second\"\n";
+    task(&world, "", &replies);
+    assert_eq!(world.run("run --task task.toml --id w").is(0).answer(), "first");
+    world.run("send w ''").is(64);
+    let sent = world.run("send w 'And then?'").is(0);
+    assert_eq!(go_on(&world, &sent).is(0).answer(), "second");
+    let done = world.run("resume w --message 'And then?'");
+    assert_eq!(done.status(), 4, "the script is over: {}", done.stderr);
+
+    let world = slow("read", 2);
+    world.write("replies.toml", &(calls("act", "{}") + "[[reply]]\nwhen = \"Hurry!\"\ntext = \"hurried\"\n"));
+    let run = begun(&world);
+    world.run("send r Hurry!").is(0).says("takes it");
+    assert_eq!(run.end().is(0).answer(), "hurried");
+}
+
+// ---- cancelling and stopping ----
+
+#[test]
+fn a_parked_run_is_cancelled_and_takes_nothing_more() {
+    let world = asking();
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    let cancelled = world.run("cancel w").is(0);
+    assert!(cancelled.stdout.contains("not done: a1"), "{}", cancelled.stdout);
+    world.run("resume w").is(7);
+    world.run("run --id w").is(7);
+    world.run("send w hello").is(65);
+    world.run("approve w a1").is(65);
+    world.run("cancel w").is(65);
+    assert_eq!(world.run("run --id w --json").is(7).last_json()["state"], "cancelled");
+    assert_eq!(booked(&world, "act"), 0);
+    world.verify("w");
+}
+
+#[test]
+fn a_run_that_is_done_is_not_cancelled() {
+    let world = asking();
+    world.run("run --task task.toml --id w --allow act").is(0);
+    world.run("cancel w").is(65).says("ended already");
+    world.run("run --id w").is(0);
+}
+
+#[test]
+fn a_running_run_is_cancelled_from_another_process() {
+    let world = slow("read", 60);
+    let run = begun(&world);
+    let began = Instant::now();
+    world.run("cancel r").is(0);
+    run.end().is(7);
+    assert!(began.elapsed() < Duration::from_secs(5), "a read is given up at once: {:?}", began.elapsed());
+    world.verify("r");
+
+    let world = slow("external", 2);
+    let run = begun(&world);
+    let cancelled = world.run("cancel r").is(0);
+    assert!(cancelled.stdout.contains("done: a1"), "{}", cancelled.stdout);
+    run.end().is(7);
+    assert_eq!((booked(&world, "begun"), booked(&world, "ended")), (1, 1), "an effect under way is let end");
+}
+
+#[test]
+fn cancelling_an_unknown_effect_says_so() {
+    let world = doubtful();
+    world.run("run --task task.toml --id w").is(3);
+    let cancelled = world.run("cancel w").is(0);
+    assert!(cancelled.stdout.contains("unknown: a1"), "{}", cancelled.stdout);
+    let done = world.run("run --id w").is(7);
+    assert!(done.last_line().starts_with("longrein settle w a1"), "{}", done.stderr);
+    go_on(&world, &done).is(0);
+    assert_eq!(world.run("run --id w --json").is(7).last_json()["unknown"], Value::Array(vec![]));
+}
+
+#[test]
+fn signals_during_a_tool() {
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
+        let world = slow("read", 60);
+        let run = begun(&world);
+        let began = Instant::now();
+        run.signal(signal);
+        let stopped = run.end().is(status);
+        assert!(began.elapsed() < Duration::from_secs(3), "{signal}: {:?}", began.elapsed());
+        assert_eq!(stopped.last_line(), "longrein resume r");
+        assert_eq!(world.show("r")["state"], "suspended");
+        world.run("cancel r").is(0);
+        world.verify("r");
+    }
+}
+
+#[test]
+fn an_effect_that_a_signal_cuts_off_is_unknown() {
+    let world = slow("external", 60);
+    let run = begun(&world);
+    let began = Instant::now();
+    run.signal("INT");
+    let stopped = run.end().is(130);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    let parked = go_on(&world, &stopped).is(3);
+    assert!(parked.last_line().starts_with("longrein settle r a1"), "{}", parked.stderr);
+    assert_eq!(booked(&world, "begun"), 1, "it was not started again");
+}
+
+#[test]
+fn signals_during_a_model_call() {
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
+        let world = World::new();
+        task(&world, "", &says("late").replace("[[reply]]", "[[reply]]\ndelay = \"60s\""));
+        let run = world.typed("longrein run --task task.toml --id r --json").start();
+        world.until("the call", || (world.run("runs --json").last_json()[0]["state"] == "running").then_some(()));
+        let began = Instant::now();
+        run.signal(signal);
+        let last = run.end().is(status).last_json();
+        assert!(began.elapsed() < Duration::from_secs(3), "{signal}: {:?}", began.elapsed());
+        assert_eq!((&last["type"], &last["model_calls"]), (&"run.suspended".into(), &1.into()));
+        world.write("quick.toml", &says("in time"));
+        assert_eq!(world.run("resume r --model script/quick.toml").is(0).answer(), "in time");
+        assert_eq!(world.show("r")["model_calls"], 2, "the call that was given up is counted");
+        assert_eq!(world.show("r")["recoveries"], 0, "an orderly stop is no death");
+    }
+}
+
+// ---- ends ----
+
+#[test]
+fn every_budget_ends_in_2_and_says_how_to_go_on() {
+    for (flag, add) in [
+        ("--max-turns 2", "--add-turns"),
+        ("--max-model-calls 2", "--add-model-calls"),
+        ("--max-tool-calls 1", "--add-tool-calls"),
+        ("--max-tokens-total 4000", "--add-tokens"),
+        ("--max-time 1s", "--add-time"),
+    ] {
+        let world = World::new();
+        let slow = tool("look", "read", "sleep 0.6; echo 1", "");
+        let look = calls("look", "{}").replace("input = 100", "input = 1000");
+        task(&world, &slow, &(look.repeat(4) + &says("done")));
+        let done = world.run(&format!("run --task task.toml --id b {flag}")).is(2);
+        assert!(done.last_line().starts_with(&format!("longrein resume b {add}")), "{flag}: {}", done.stderr);
+        let last = world.run("run --id b --json").is(2).last_json();
+        assert_eq!((&last["state"], &last["answer"]), (&"exhausted".into(), &Value::Null), "{flag}");
+        go_on(&world, &done).is(0);
+        world.verify("b");
+    }
+}
+
+#[test]
+fn checks_decide_what_done_means() {
+    let world = World::new();
+    let acceptance = "[[acceptance]]\nname = \"there\"\ncommand = [\"test\", \"-f\", \"made\"]\n";
+    let make = tool("make", "workspace", "touch made", "");
+    let replies = says("I did.") + &calls("make", "{}") + &says("Now I did.");
+    task(&world, &format!("[policy]\nallow = [\"make\"]\n{acceptance}{make}"), &replies);
+    let done = world.run("run --task task.toml --id c --json").is(0);
+    let last = done.last_json();
+    assert_eq!((&last["answer"], &last["verified"]), (&"Now I did.".into(), &true.into()));
+    assert_eq!(of_type(&done.json(), "check.finished").len(), 2);
+
+    let world = World::new();
+    task(&world, "", &says("I did.").repeat(9));
+    let failed = world.run("run --task task.toml --id c --check 'test -f made'").is(4);
+    assert!(failed.last_line().starts_with("longrein resume c --message"), "{}", failed.stderr);
+    world.write("made", "");
+    go_on(&world, &failed).is(0);
+}
+
+#[test]
+fn a_script_that_does_not_fit_is_4() {
+    let world = World::new();
+    task(&world, "", "[[reply]]\nwhen = \"the moon\"\ntext = \"x\"\n");
+    world.run("run --task task.toml --id s").is(4).says("the moon");
+}
+
+#[test]
+fn variables_fill_the_task_in() {
+    let world = World::new();
+    world.write("s.toml", "[[reply]]\nwhen = \"in Bremen\"\ntext = \"rain\"\n");
+    world.write("task.toml", "goal = \"The weather in ${CITY}?\"\nmodel = \"script/s.toml\"\nworkspace = \".\"\n");
+    world.run("run --task task.toml --id v --var CITY=Bremen").is(0);
+    world.run("run --task task.toml --id v --var CITY=Rome").is(65);
+    world.run("run --task task.toml").is(65).says("CITY");
+}
+
+// ---- secrets ----
+
+#[test]
+fn a_secret_is_given_to_its_tool_and_to_nobody_else() {
+    const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
+    let world = World::new();
+    let leaky = tool(
+        "leak",
+        "external",
+        "echo \"using $X\"; echo \"$X\" >&2; printf '%s' \"$X\" | sha256sum > proof; exit 1",
+        "env = [\"X=${secret:TOKEN}\"]",
+    );
+    task(&world, &format!("[policy]\nallow = [\"leak\"]\n{leaky}"), &(calls("leak", "{}") + &says("done")));
+    world.run("run --task task.toml --id none").is(65).says("TOKEN");
+    let json = world.typed("longrein run --task task.toml --id s --json").env("TOKEN", SECRET).done().is(3);
+    let plain = world.typed("longrein run --task task.toml --id p").env("TOKEN", SECRET).done().is(3);
+    let log = [world.run("log s").stdout, world.run("log s --json").stdout, world.run("show s --json").stdout].concat();
+    for (place, text) in [("json", &json.stdout), ("stderr", &plain.stderr), ("log", &log)] {
+        assert!(!text.contains(SECRET), "{place}: {text}");
+    }
+    assert!(log.contains("[redacted"), "{log}");
+    let secret = SECRET.as_bytes();
+    assert!(!world.store_bytes().windows(secret.len()).any(|found| found == secret));
+    assert!(!world.read("proof").is_empty(), "the tool had it");
+    world.run("settle s a1 --as done").is(0);
+}
+
+#[test]
+fn arguments_that_hold_a_secret_are_refused() {
+    const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
+    let world = World::new();
+    let knows = tool("knows", "external", &books("knows"), "env = [\"X=${secret:TOKEN}\"]");
+    let replies = calls("knows", &format!("{{ text = \"{SECRET}\" }}")) + &says("done");
+    task(&world, &format!("[policy]\nallow = [\"knows\"]\n{knows}"), &replies);
+    world.typed("longrein run --task task.toml --id s").env("TOKEN", SECRET).done().is(0);
+    assert_eq!(booked(&world, "knows"), 0);
+}

@@ -1,0 +1,241 @@
+//! A death at every crash point there is, in runs that use everything there is, and what holds afterwards: nothing is
+//! done twice, nothing is lost unsaid, every request is whole, every journal verifies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::support::server::{Play, Server, calls, status, text};
+use crate::support::task::{tool, wire_task};
+use crate::support::{World, times};
+
+/// Deaths that are played at the same time: most of each is waiting.
+const AT_ONCE: usize = 4;
+
+#[test]
+fn a_death_at_every_point_of_everything() {
+    let points = World::new().run("run --crash-at list").is(0).stdout;
+    let mut deaths: Vec<_> = points.lines().map(|point| format!("{point}:1")).collect();
+    // Which tool runs matters more than which event is written.
+    for nth in 2..=times(8, 12) {
+        let of_tools = ["tool.before_spawn", "tool.running", "tool.after_exit", "append.after.action.started"];
+        deaths.extend(of_tools.map(|point| format!("{point}:{nth}")));
+    }
+    for nth in 2..=times(1, 6) {
+        deaths.extend(points.lines().map(|point| format!("{point}:{nth}")));
+    }
+    let fired = Mutex::new(BTreeSet::new());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    if shop(death) || trouble(death) {
+                        fired.lock().unwrap().insert(death.clone());
+                    }
+                }
+            });
+        }
+    });
+    let fired = fired.into_inner().unwrap();
+    let never: Vec<_> =
+        points.lines().filter(|point| !fired.iter().any(|death| death.starts_with(&format!("{point}:")))).collect();
+    assert!(never.is_empty(), "these points never fired, so nothing is known about them: {never:?}");
+}
+
+// ---- the shop: one turn with a tool of every kind ----
+
+/// Sets `$key`, `$id` (of the attempt) and `$order` from the call.
+const READ_CALL: &str = r#"call=$(cat)
+field() { printf '%s' "$call" | sed -n 's/.*"'"$1"'" *: *"\{0,1\}\([A-Za-z0-9-]*\).*/\1/p'; }
+key=$(field idempotency_key); id=$(field action)-$(field attempt)-$(field fence); order=$(field order)
+mkdir -p bank once
+"#;
+
+fn shop_task(world: &World) {
+    let of_call = |shell: &str| format!("{READ_CALL}{shell}");
+    let string = |name: &str| {
+        format!(
+            "[tools.parameters]\ntype = \"object\"\nrequired = [\"{name}\"]\n[tools.parameters.properties.{name}]\ntype = \"string\"\n"
+        )
+    };
+    // It books, and the first time it is not sure that it has.
+    let pay = of_call(
+        "[ -n \"$key\" ] || exit 1\n: > bank/pay-$key\n[ -e once/pay ] || { : > once/pay; exit 75; }\necho '{\"paid\":120}'",
+    );
+    // It books and fails; asked, it says at first that it cannot tell yet.
+    let ship = of_call(": > bank/ship-$id\nexit 1");
+    let shipped = of_call(
+        "[ -e once/asked ] || { : > once/asked; echo '{\"took_effect\":\"pending\"}'; exit 0; }\n\
+         for f in bank/ship-*; do [ -e $f ] && { echo '{\"took_effect\":true,\"result\":{\"shipped\":1}}'; exit 0; }; done\n\
+         echo '{\"took_effect\":false}'",
+    );
+    let quick = "settle_after = \"50ms\"\n";
+    let reconcile = format!("{quick}reconcile = [\"sh\", \"-c\", '''{shipped}''']\n");
+    let idempotent = format!("{quick}key = [\"invoice\"]\nidempotent = \"24h\"\n{}", string("invoice"));
+    world.write("list.sh", "echo '[{\"invoice\":\"inv-1\",\"order\":\"o-1\"}]'\n");
+    world.write("answer.json", r#"{"type":"object","required":["receipt","paid"]}"#);
+    let plain = |name: &str, end: &str| tool(name, "external", &of_call(&format!(": > bank/{name}-$id\n{end}")), quick);
+    let task = [
+        "[policy]\nallow = [\"edit\", \"pay\", \"ship\", \"email\", \"fax\"]\n\
+         [answer]\nschema = \"answer.json\"\nevidence = { receipt = { field = \"receipt\", tool = \"pay\" } }\n\
+         check = \"receipt.paid == answer.paid\"\n\
+         [[acceptance]]\nname = \"edited\"\ncommand = [\"grep\", \"-q\", \"edited\", \"note\"]\n\
+         [[tools]]\nname = \"list\"\ndescription = \"What is due.\"\neffect = \"read\"\nprovides = [\"listed\"]\n\
+         command = [\"sh\", \"list.sh\"]\n"
+            .to_owned(),
+        tool("edit", "workspace", "echo edited > note.new; mv note.new note", ""),
+        tool("pay", "external", &pay, &idempotent),
+        tool("ship", "external", &ship, &reconcile),
+        plain("email", "echo sent"),
+        plain("fax", "exit 1"),
+        plain("deploy", "echo deployed"),
+        plain("erase", "echo erased"),
+    ];
+    wire_task(world, &task.concat());
+}
+
+fn shop_replies() -> Vec<Play> {
+    let answer = |paid: u32| text(&json!({ "receipt": "e4", "paid": paid }).to_string());
+    vec![
+        calls(&[("", "list", "{}"), ("", "nosuch", "{}")]),
+        calls(&[
+            ("", "edit", "{}"),
+            ("", "pay", r#"{"invoice":"inv-1"}"#),
+            ("", "ship", "{}"),
+            ("", "email", "{}"),
+            ("", "fax", "{}"),
+            ("", "deploy", "{}"),
+            ("", "erase", "{}"),
+        ]),
+        // Whatever became of the edit, it can be made again; a payment is only ever replayed.
+        calls(&[("", "pay", r#"{"invoice":"inv-1"}"#), ("", "edit", "{}")]),
+        answer(121),
+        answer(120),
+    ]
+}
+
+/// How often the world saw this effect.
+fn seen(world: &World, effect: &str) -> usize {
+    let bank = std::fs::read_dir(world.path("bank"));
+    bank.map_or(0, |files| {
+        files
+            .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with(&format!("{effect}-")))
+            .count()
+    })
+}
+
+/// Plays the shop with one death. Answers whether it came to it.
+fn shop(death: &str) -> bool {
+    let world = World::new();
+    shop_task(&world);
+    let server = Server::by_position(status(500, "once").header("retry-after", "0"), shop_replies());
+    let mut asked_people = false;
+    let fired = drive(&world, &server, death, "--on-ask wait", |status| match status {
+        3 => {
+            let first = !std::mem::replace(&mut asked_people, true);
+            people(&world, first);
+            let more = if first { " --model openai/other --add-turns 1" } else { "" };
+            Some(format!("resume r --on-ask wait{more}"))
+        }
+        _ => None,
+    });
+
+    let shown = world.show("r");
+    let ends: BTreeMap<_, _> = shown["ledger"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["action"].as_str().unwrap(), entry["state"].as_str().unwrap()))
+        .collect();
+    let context = format!("{death}: {ends:?}\n{}", world.run("log r").stdout);
+    assert_eq!((&shown["state"], &shown["verified"]), (&"done".into(), &true.into()), "{context}");
+    assert_eq!(shown["answer"]["paid"], 120, "{context}");
+    assert_eq!(shown["unknown"], json!([]), "{context}");
+    assert_eq!((seen(&world, "pay"), ends["a4"]), (1, "done"), "{context}");
+    assert_eq!(ends["a10"], "done (replayed)", "{context}");
+    assert_eq!((seen(&world, "ship"), ends["a5"]), (1, "done"), "{context}");
+    for (effect, action) in [("email", "a6"), ("fax", "a7"), ("deploy", "a8")] {
+        // At most once, and what the run says of it is so.
+        let truth = if seen(&world, effect) == 1 { &["done", "done (settled)"][..] } else { &["not done (settled)"] };
+        assert!(seen(&world, effect) <= 1 && truth.contains(&ends[action]), "{effect}: {context}");
+    }
+    assert_eq!((seen(&world, "erase"), ends["a9"]), (0, "denied"), "{context}");
+    assert_eq!(world.read("note"), "edited\n", "{context}");
+    world.verify("r");
+    fired
+}
+
+/// What people do about whatever waits for them: each answers to the best of their knowledge, once.
+fn people(world: &World, first: bool) {
+    let waiting = world.run("approvals --json").is(0).last_json();
+    for row in waiting.as_array().unwrap().iter().filter(|row| row["answered"] == false) {
+        let word = |key: &str| row[key].as_str().unwrap();
+        let (action, effect) = (word("action"), word("tool"));
+        if word("kind") == "approval" {
+            let line = if effect == "erase" { "deny r {} --reason 'not that'" } else { "approve r {}" };
+            world.run(&line.replace("{}", action)).is(0);
+        } else {
+            let truth = if seen(world, effect) > 0 { "done" } else { "not-done" };
+            world.run(&format!("settle r {action} --as {truth}")).is(0);
+            if first {
+                // Somebody else says it again, and is told that it is too late.
+                world.run(&format!("settle r {action} --as {truth}"));
+            }
+        }
+    }
+    if first {
+        world.run("send r 'Take your time.'").is(0);
+        world.write("list.sh", "# changed\necho '[]'\n");
+    }
+}
+
+// ---- trouble: a model that refuses, and a budget that runs out ----
+
+fn trouble(death: &str) -> bool {
+    let world = World::new();
+    wire_task(&world, &format!("[budget]\ntool_calls = 1\n{}", tool("look", "read", "echo 1", "")));
+    let look = calls(&[("", "look", "{}")]);
+    let server = Server::by_position(status(401, "no"), [look.clone(), look, text("best guess"), text("sure")]);
+    let fired = drive(&world, &server, death, "", |status| match status {
+        5 => Some("resume r".to_owned()),
+        2 => Some("resume r --add-tool-calls 5".to_owned()),
+        _ => None,
+    });
+    assert_eq!((&world.show("r")["state"], &world.show("r")["answer"]), (&"done".into(), &"sure".into()), "{death}");
+    world.verify("r");
+    fired
+}
+
+/// Drives the run `r` to its end, dying once on the way if it comes to that. `go_on`: the command that follows a status.
+fn drive(
+    world: &World,
+    server: &Server,
+    death: &str,
+    flags: &str,
+    mut go_on: impl FnMut(i32) -> Option<String>,
+) -> bool {
+    let start = format!("run --task task.toml --id r {flags}");
+    let mut line = start.clone();
+    let mut fired = false;
+    for _ in 0..12 {
+        let crash = if fired { String::new() } else { format!(" --crash-at {death}") };
+        let done = server.call(world, &format!("{line}{crash}")).done();
+        match done.status() {
+            0 => return fired,
+            75 => {
+                assert!(!fired, "{death}: it died twice");
+                fired = true;
+                let begun = world.run("show r").status() == 0;
+                line = if begun { format!("resume r {flags}") } else { start.clone() };
+            }
+            status => {
+                let log = || world.run("log r").stdout;
+                line = go_on(status).unwrap_or_else(|| panic!("{death}: longrein {line}: {done:?}\n{}", log()));
+            }
+        }
+    }
+    panic!("{death}: it does not come to an end:\n{}", world.run("log r").stdout);
+}

@@ -1,0 +1,12 @@
+//! The real binary, from outside: arguments in, streams, files and statuses out.
+//!
+//! Every test has a home, a workspace and an environment of its own. `LONGREIN_NIGHTLY=1` repeats what is long.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should stop there")]
+
+mod checkout;
+mod command_line;
+mod crash_matrix;
+mod support;
+mod wire;
+mod workers;

@@ -1,0 +1,598 @@
+//! Whatever is asked of a run, in whatever order, it stays whole: nothing panics, the fold of its events is its state,
+//! what is over stays over, and it always owes something, waits for somebody, or rests.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use longrein_core::action::{Action, Life};
+use longrein_core::budget::{Limit, Limits, Raise, Usage};
+use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, claimed, decide};
+use longrein_core::event::{Event, Suspension};
+use longrein_core::ids::{
+    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
+};
+use longrein_core::input::{Approve, Deny, Door, Input, InputBody, LateOutcome, Settle, Truth};
+use longrein_core::outcome::{
+    Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError,
+};
+use longrein_core::owed::{self, Duty};
+use longrein_core::payload::{Content, Payload};
+use longrein_core::program::Program;
+use longrein_core::prompt::{Item, Purpose};
+use longrein_core::ruling::Ruling;
+use longrein_core::run::{Activity, Run, Stage};
+use longrein_core::task::{
+    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
+    ToolSpec,
+};
+use longrein_core::time::Timestamp;
+use proptest::prelude::*;
+
+/// A run, its events, and a source of choices.
+struct Table {
+    run: Run,
+    events: Vec<(Timestamp, Event)>,
+    now: Timestamp,
+    dice: u64,
+    inputs: u32,
+}
+
+impl Table {
+    fn new(seed: u64) -> Self {
+        let mut table = Self {
+            run: Run::new(&begin(RunId::new("r"), task(0), "test"), Timestamp(0)),
+            events: Vec::new(),
+            now: Timestamp(1_000),
+            dice: seed,
+            inputs: 0,
+        };
+        let limits = table.roll(4);
+        let started = begin(RunId::new("r"), task(limits), "test");
+        table.run = Run::new(&started, table.now);
+        table.events.push((table.now, Event::RunStarted(Box::new(started))));
+        table.claim();
+        table
+    }
+
+    fn roll(&mut self, below: u64) -> u64 {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % below
+    }
+
+    fn roll32(&mut self, below: u32) -> u32 {
+        u32::try_from(self.roll(u64::from(below))).expect("it is below a u32")
+    }
+
+    /// Decides, and folds what follows. Answers whether it was accepted.
+    fn ask(&mut self, command: Command) -> bool {
+        let before = self.run.clone();
+        let Ok(events) = decide(&self.run, command, self.now) else {
+            assert_eq!(before, self.run, "a refusal changes nothing");
+            return false;
+        };
+        assert!(!events.is_empty(), "an accepted command has an effect");
+        for event in events {
+            let json = serde_json::to_string(&event).expect("events serialise");
+            let read: Event = serde_json::from_str(&json).expect("and are read back");
+            assert_eq!(read, event, "{json}");
+            self.run.apply(self.run.head.next(), self.now, &event);
+            self.events.push((self.now, event));
+            self.grows(&before);
+        }
+        self.is_whole();
+        true
+    }
+
+    fn grows(&self, before: &Run) {
+        let (old, new) = (&before.spent, &self.run.spent);
+        assert!(new.turns >= old.turns && new.model_calls >= old.model_calls && new.tool_calls >= old.tool_calls);
+        assert!(new.usage.tokens() >= old.usage.tokens() && new.micros >= old.micros && new.time_ms >= old.time_ms);
+        assert!(self.run.history.len() >= before.history.len(), "history only grows");
+        for (limit, used) in [
+            (self.run.limits.turns, new.turns),
+            (self.run.limits.model_calls, new.model_calls),
+            (self.run.limits.tool_calls, new.tool_calls),
+        ] {
+            assert!(matches!(limit, Limit::Unlimited) || matches!(limit, Limit::At(limit) if used <= limit));
+        }
+    }
+
+    fn is_whole(&self) {
+        let (first, rest) = self.events.split_first().expect("it has begun");
+        let Event::RunStarted(started) = &first.1 else { panic!("it begins with its start") };
+        let mut folded = Run::new(started, first.0);
+        for (number, (at, event)) in rest.iter().enumerate() {
+            folded.apply(Seq(number as u64 + 2), *at, event);
+        }
+        assert_eq!(folded, self.run, "the fold of the events is the state");
+        if !matches!(self.run.stage, Stage::Acting { .. }) {
+            pairing(&self.run);
+        }
+        self.is_not_stuck();
+    }
+
+    fn is_not_stuck(&self) {
+        let stopped = match self.run.activity {
+            Activity::Claimed => false,
+            Activity::Idle | Activity::Parked | Activity::Suspended { .. } => true,
+        };
+        if stopped || matches!(self.run.stage, Stage::Rest(_)) {
+            return;
+        }
+        let waits_for_retry = matches!(&self.run.stage, Stage::Ready(ready) if ready.after.is_some());
+        let moves = owed::owed(&self.run).iter().any(|duty| match duty {
+            Duty::Wake { .. } => waits_for_retry,
+            Duty::Call { .. }
+            | Duty::AwaitReply { .. }
+            | Duty::Start { .. }
+            | Duty::AwaitAction { .. }
+            | Duty::Recover { .. }
+            | Duty::Check { .. }
+            | Duty::Conclude
+            | Duty::Suspend => true,
+        });
+        // What winds down gives its calls up: the driver then reports them.
+        let winds_down = self.run.winding.is_some();
+        let is_stuck = !moves && owed::waits(&self.run).is_empty() && !winds_down;
+        assert!(!is_stuck, "it owes nothing and waits for nobody: {:?}", self.run.stage);
+    }
+
+    // ---- moves ----
+
+    fn claim(&mut self) {
+        let fence = self.run.fence.next();
+        self.ask(Command::Claim(claimed(fence, "host", "boot", 1, "test")));
+    }
+
+    /// Something a driver would do.
+    fn work(&mut self) {
+        self.give_up_what_is_not_owed();
+        let mut due = owed::retry_due(&self.run, self.now).into_iter().chain(owed::owed(&self.run)).collect::<Vec<_>>();
+        if due.iter().any(|duty| !matches!(duty, Duty::Wake { .. })) {
+            due.retain(|duty| !matches!(duty, Duty::Wake { .. }));
+        }
+        if due.is_empty() {
+            return;
+        }
+        let pick = self.roll(due.len() as u64);
+        let duty = due[usize::try_from(pick).expect("it is an index")].clone();
+        match duty {
+            Duty::Call { attempt, closing } => {
+                let purpose = if closing { Purpose::Closing } else { Purpose::Work };
+                let bytes = self.roll(5_000);
+                self.ask(Command::Request { attempt, purpose, digest: Digest::of(b"request"), bytes });
+            }
+            Duty::AwaitReply { attempt } => {
+                if self.roll(5) == 0 {
+                    let failure = self.failure();
+                    self.ask(Command::FailModel { attempt, failure, jitter: 1 });
+                } else {
+                    let reply = self.reply(attempt);
+                    self.ask(reply);
+                }
+            }
+            Duty::Start { action } => {
+                let (readiness, key) = (self.readiness(), self.key());
+                self.ask(Command::Start { action, readiness, key });
+            }
+            Duty::AwaitAction { action, attempt, .. } => {
+                let outcome = self.outcome(action);
+                let again = Command::Finish { action, attempt, outcome: outcome.clone() };
+                self.ask(Command::Finish { action, attempt, outcome });
+                assert!(!self.ask(again), "an attempt ends once");
+            }
+            Duty::Recover { action, attempt, .. } => {
+                let probe = self.probe(action);
+                self.ask(Command::Recover { action, attempt, probe, jitter: 1 });
+            }
+            Duty::Check { check, round } => {
+                let finding = if self.roll(2) == 0 { Finding::Passed } else { Finding::Failed };
+                self.ask(Command::GiveVerdict { check: check.clone(), round, verdict: verdict(finding) });
+                assert!(!self.ask(Command::GiveVerdict { check, round, verdict: verdict(finding) }));
+            }
+            Duty::Conclude => {
+                assert!(self.ask(Command::Conclude), "what is owed is accepted");
+                assert!(!self.ask(Command::Conclude), "a run ends once");
+            }
+            Duty::Suspend => {
+                self.ask(Command::Suspend { cause: Suspension::Model, detail: "down".to_owned() });
+                assert!(!owed::owed(&self.run).contains(&Duty::Suspend), "a suspension is owed once");
+            }
+            Duty::Wake { at } => {
+                self.now = self.now.max(at);
+                self.ask(Command::Tick);
+            }
+        }
+    }
+
+    /// What runs and is not owed any more is ended by the driver, which then says so.
+    fn give_up_what_is_not_owed(&mut self) {
+        if self.run.winding.is_none() {
+            return;
+        }
+        if let Stage::Thinking(thinking) = &self.run.stage {
+            let attempt = thinking.attempt;
+            let failure = ModelFailure { class: ModelErrorClass::Lost, ..self.failure() };
+            self.ask(Command::FailModel { attempt, failure, jitter: 0 });
+        }
+        let given_up: Vec<_> = self
+            .run
+            .actions()
+            .filter(|action| matches!(action.life, Life::Started { .. }) && action.effect != EffectClass::External)
+            .map(|action| (action.id, action.attempts))
+            .collect();
+        for (action, attempt) in given_up {
+            let outcome = Outcome::Error(ToolError::new("cancelled", "given up"));
+            self.ask(Command::Finish { action, attempt, outcome });
+        }
+    }
+
+    /// Something from outside, sensible or not.
+    fn meddle(&mut self) {
+        let action = ActionId(self.roll32(12) + 1);
+        let attempt = AttemptId { turn: TurnId(self.roll32(5) + 1), attempt: self.roll32(4) + 1 };
+        match self.roll(16) {
+            0 => self.claim(),
+            1..7 => {
+                let body = self.input(action);
+                self.inputs += 1;
+                let input = Input { id: InputId::new(format!("i{}", self.inputs)), at: self.now, body };
+                assert!(self.ask(Command::TakeInput(input)), "an input is always answered");
+            }
+            7 => {
+                self.ask(Command::Park);
+            }
+            8 => {
+                self.ask(Command::Suspend { cause: Suspension::Terminated, detail: String::new() });
+            }
+            9 => {
+                self.ask(Command::Tick);
+            }
+            10 => {
+                let outcome = self.outcome(action);
+                let attempt = self.roll32(4);
+                self.ask(Command::Finish { action, attempt, outcome });
+            }
+            11 => {
+                let (readiness, key) = (self.readiness(), self.key());
+                self.ask(Command::Start { action, readiness, key });
+            }
+            12 => {
+                let (attempt, probe) = (self.roll32(4), self.probe(action));
+                self.ask(Command::Recover { action, attempt, probe, jitter: 2 });
+            }
+            13 => {
+                let reply = self.reply(attempt);
+                self.ask(reply);
+            }
+            14 => {
+                self.ask(Command::DenyUnasked { action, reason: "nobody".to_owned() });
+            }
+            _ => {
+                self.ask(Command::NoteSurroundings { changed: vec![format!("file{}", action.0)] });
+            }
+        }
+    }
+
+    fn input(&mut self, action: ActionId) -> InputBody {
+        let asked = self.run.action(action).map(|action| action.life.clone());
+        let digest = match asked {
+            Some(Life::Held { digest, .. }) if self.roll(4) > 0 => digest,
+            _ => Digest::of(b"something else"),
+        };
+        let (by, door) = ("ann".to_owned(), Door::Cli);
+        match self.roll(9) {
+            0 => InputBody::Message("words".to_owned()),
+            1 | 2 => {
+                let expires = self.now.plus(Duration::from_secs(self.roll(3) * 3600));
+                InputBody::Approve(Approve { action, digest, by, door, expires })
+            }
+            3 => InputBody::Deny(Deny { action, digest, by, door, reason: None }),
+            4 | 5 => {
+                let truth = if self.roll(2) == 0 { Truth::Done(result()) } else { Truth::NotDone };
+                InputBody::Settle(Settle { action, truth, by })
+            }
+            6 => {
+                let outcome = self.outcome(action);
+                InputBody::LateOutcome(LateOutcome { action, attempt: self.roll32(3), outcome })
+            }
+            7 => InputBody::Raise(Raise { turns: self.roll(3), model_calls: self.roll(3), ..Raise::default() }),
+            _ if self.roll(6) == 0 => InputBody::Cancel,
+            _ => InputBody::SwitchModel(ModelSpec { name: ModelName::new("other"), max_output: 100, price: None }),
+        }
+    }
+
+    fn failure(&mut self) -> ModelFailure {
+        use ModelErrorClass::*;
+        let classes = [Transient, RateLimited, Overloaded, Quota, Malformed, Lost, ContentRefused, ContextExhausted];
+        let class = classes[usize::try_from(self.roll(8)).expect("it is an index")];
+        ModelFailure {
+            class,
+            message: "it failed".to_owned(),
+            status: None,
+            retry_after_s: (self.roll(2) == 0).then_some(7),
+            billing: if self.roll(2) == 0 { Billing::Nothing } else { Billing::Perhaps },
+            usage: None,
+            partial: None,
+        }
+    }
+
+    fn reply(&mut self, attempt: AttemptId) -> Command {
+        let names = ["look", "edit", "pay", "ship", "email", "book", "publish", "release", "nothing"];
+        let count = if self.roll(4) == 0 { 0 } else { self.roll(6) };
+        let calls: Vec<RawCall> = (0..count)
+            .map(|_| RawCall {
+                id: format!("c{}", self.roll(3)),
+                name: names[usize::try_from(self.roll(9)).expect("it is an index")].to_owned(),
+                arguments: "{}".to_owned(),
+            })
+            .collect();
+        let proposals = calls.iter().enumerate().map(|(index, call)| self.proposal(call, index)).collect();
+        let text = if self.roll(8) == 0 { String::new() } else { "words".to_owned() };
+        let finish = match self.roll(12) {
+            0 => Finish::Length,
+            1 => Finish::Other(String::new()),
+            _ => Finish::Stop,
+        };
+        let usage = (self.roll(2) == 0).then(|| Usage { input: 10, output: 5, ..Usage::default() });
+        let judgement = calls.is_empty().then(|| {
+            if self.roll(4) == 0 {
+                Judgement::Refused("no".to_owned())
+            } else {
+                Judgement::Accepted(Accepted {
+                    answer: Payload::string("words"),
+                    rendered: "words".to_owned(),
+                    evidence: Vec::new(),
+                    standing: Standing::Claimed,
+                })
+            }
+        });
+        let reply = Reply { text, calls, finish, usage };
+        Command::Reply { attempt, reply, proposals, judgement, jitter: 3 }
+    }
+
+    fn proposal(&mut self, call: &RawCall, index: usize) -> Proposal {
+        let args = Payload::parse("{}").expect("it is JSON");
+        let is_known = self.run.task.tool(&ToolName::new(call.name.clone())).is_some();
+        let readiness = match self.roll(6) {
+            _ if !is_known => Readiness::Refused(ToolError::new("unknown_tool", "no such tool")),
+            0 => Readiness::Refused(ToolError::new("invalid_arguments", "no")),
+            _ => self.readiness(),
+        };
+        let index = u32::try_from(index).expect("there are few calls");
+        let builds_on = if index > 0 && self.roll(5) == 0 { vec![self.roll32(index)] } else { Vec::new() };
+        Proposal {
+            tool: ToolName::new(call.name.clone()),
+            digest: args.digest(),
+            args,
+            key: (call.name == "book").then(|| Digest::of(b"order 1")),
+            builds_on,
+            readiness,
+        }
+    }
+
+    fn readiness(&mut self) -> Readiness {
+        let rule = "rule".to_owned();
+        let ruling = match self.roll(8) {
+            0 => Ruling::Deny { rule, reason: "no".to_owned() },
+            1 | 2 => Ruling::Ask { rule, reason: "hm".to_owned() },
+            _ => Ruling::Allow { rule },
+        };
+        let asks = if self.roll(5) == 0 { Asks::Deny } else { Asks::Hold };
+        Readiness::Ruled { ruling, question: Digest::of(b"question"), asks }
+    }
+
+    fn key(&mut self) -> KeyView {
+        let (run, action) = (RunId::new("other"), ActionId(1));
+        match self.roll(12) {
+            0 => KeyView::Held { run, action },
+            1 => KeyView::Done { run, action, result: result() },
+            2 => KeyView::Conflict { run, action, fields: vec!["x".to_owned()] },
+            _ => KeyView::Free { times_freed: 0 },
+        }
+    }
+
+    /// One that fits the class of the action's tool.
+    fn outcome(&mut self, action: ActionId) -> Outcome {
+        let error = ToolError::new("exit", "exit 1");
+        let is_external = self.run.action(action).is_some_and(|action| action.effect == EffectClass::External);
+        match self.roll(4) {
+            0 if is_external => Outcome::NotDone(error),
+            1 if is_external => Outcome::Unknown(error),
+            0 | 1 => Outcome::Error(error),
+            _ => Outcome::Done(result()),
+        }
+    }
+
+    fn probe(&mut self, action: ActionId) -> Option<ProbeAnswer> {
+        let asks = self
+            .run
+            .action(action)
+            .and_then(|action| self.run.task.tool(&action.tool))
+            .is_some_and(|tool| !tool.reconcile.is_empty());
+        if !asks {
+            return None;
+        }
+        Some(match self.roll(3) {
+            0 => ProbeAnswer::TookEffect(result()),
+            1 => ProbeAnswer::NoEffect,
+            _ => ProbeAnswer::NoAnswer("pending".to_owned()),
+        })
+    }
+}
+
+/// Every call has exactly one observation, in call order, before the next reply.
+fn pairing(run: &Run) {
+    let mut owed: Vec<&str> = Vec::new();
+    let mut ids = BTreeSet::new();
+    for item in &run.history {
+        match item.as_ref() {
+            Item::Observation { call, .. } => {
+                assert!(!owed.is_empty(), "the observation of {call} is an orphan");
+                assert_eq!(owed.remove(0), call, "observations come in call order");
+            }
+            Item::Assistant { calls, .. } => {
+                assert!(owed.is_empty(), "{owed:?} have no observation");
+                for call in calls {
+                    assert!(!call.id.is_empty() && ids.insert(call.id.clone()), "the id {} is not unique", call.id);
+                    owed.push(&call.id);
+                }
+            }
+            Item::User(_) | Item::Harness(_) => {
+                assert!(owed.is_empty(), "words between {owed:?} and their observations")
+            }
+        }
+    }
+    let is_thinking_about_none = owed.is_empty();
+    assert!(is_thinking_about_none, "{owed:?} have no observation");
+}
+
+fn result() -> Content {
+    Content::Inline(Payload::string("result"))
+}
+
+fn verdict(finding: Finding) -> Verdict {
+    Verdict { finding, evidence: result(), exit_status: Some(0), took_ms: 1 }
+}
+
+fn tool(name: &str, effect: EffectClass) -> ToolSpec {
+    ToolSpec {
+        name: ToolName::new(name),
+        description: String::new(),
+        parameters: Payload::null(),
+        command: vec![name.to_owned()],
+        effect,
+        timeout: Duration::from_secs(10),
+        overlap: Overlap::Parallel,
+        depends_on: Vec::new(),
+        requires: Vec::new(),
+        provides: Vec::new(),
+        holds: Holds::UntilWrite,
+        max_calls: None,
+        guard: None,
+        key: None,
+        idempotent: None,
+        reconcile: Vec::new(),
+        settle_after: Duration::from_secs(2),
+        on_unknown: OnUnknown::Wait,
+        cost_micros: 0,
+        env: Vec::new(),
+        reads: None,
+        writes: None,
+        declared: Declared::default(),
+    }
+}
+
+fn task(limits: u64) -> Task {
+    use EffectClass::{External, Read, Workspace};
+    let reconcile = || vec!["ask".to_owned()];
+    let day = Some(Duration::from_secs(86_400));
+    let tools = vec![
+        ToolSpec { provides: vec![FactName::new("seen")], ..tool("look", Read) },
+        tool("edit", Workspace),
+        ToolSpec { idempotent: day, ..tool("pay", External) },
+        ToolSpec { reconcile: reconcile(), ..tool("ship", External) },
+        ToolSpec { on_unknown: OnUnknown::Tell, ..tool("email", External) },
+        ToolSpec {
+            key: Some(KeySpec { args: Vec::new(), scope: KeyScope::Run }),
+            reconcile: reconcile(),
+            idempotent: day,
+            ..tool("book", External)
+        },
+        ToolSpec { requires: vec![FactName::new("seen")], max_calls: Some(1), ..tool("publish", External) },
+        ToolSpec { depends_on: vec![ToolName::new("edit")], overlap: Overlap::OneAtATime, ..tool("release", External) },
+    ];
+    let small = Limits {
+        turns: Limit::At(6),
+        model_calls: Limit::At(9),
+        tool_calls: Limit::At(5),
+        tokens: Limit::At(20_000),
+        ..Limits::default()
+    };
+    let check = CheckSpec {
+        name: CheckName::new("tests"),
+        command: vec!["true".to_owned()],
+        timeout: Duration::from_secs(5),
+        protect: Vec::new(),
+    };
+    Task {
+        goal: "work".to_owned(),
+        instructions: String::new(),
+        constraints: Vec::new(),
+        program: Program::React,
+        model: ModelSpec { name: ModelName::new("m"), max_output: 500, price: None },
+        workspace: "/w".to_owned(),
+        folder: "/w".to_owned(),
+        principal: Payload::null(),
+        limits: if limits == 0 { small } else { Limits::default() },
+        inputs: std::collections::BTreeMap::new(),
+        tools,
+        acceptance: if limits.is_multiple_of(2) { vec![check] } else { Vec::new() },
+        answer: None,
+        policy: PolicyRules::default(),
+        sources: std::collections::BTreeMap::new(),
+        pins: std::collections::BTreeMap::new(),
+    }
+}
+
+/// At least 400 cases; PROPTEST_CASES asks for more.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases.max(400), failure_persistence: None, ..usual }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_run_stays_whole_whatever_is_asked_of_it(
+        seed in any::<u64>(),
+        moves in prop::collection::vec((0u8..10, 0u64..20_000), 1..70),
+    ) {
+        let mut table = Table::new(seed);
+        for (kind, later) in moves {
+            table.now = table.now.plus(Duration::from_millis(later));
+            if kind < 7 { table.work() } else { table.meddle() }
+        }
+        // What is left of any action is one of the lives there are.
+        let ids: BTreeSet<_> = table.run.actions().map(|action: &Action| action.id).collect();
+        prop_assert!(ids.len() == table.run.actions().count());
+    }
+
+    /// Left to a driver for whom everything goes well, every run comes to rest or waits for a person.
+    #[test]
+    fn a_run_that_is_worked_on_comes_to_rest(seed in any::<u64>()) {
+        let mut table = Table::new(seed);
+        for _ in 0..2_000 {
+            let is_claimed = table.run.activity == Activity::Claimed;
+            if matches!(table.run.stage, Stage::Rest(_)) || !owed::waits(&table.run).is_empty() {
+                return Ok(());
+            }
+            if !is_claimed {
+                table.claim();
+            }
+            table.now = table.now.plus(Duration::from_millis(500));
+            table.work();
+        }
+        prop_assert!(false, "no end in sight: {:?}", table.run.stage);
+    }
+
+    #[test]
+    fn a_start_under_an_old_fence_clears_nothing(seed in any::<u64>()) {
+        let mut table = Table::new(seed);
+        for _ in 0..60 {
+            table.now = table.now.plus(Duration::from_millis(50));
+            table.work();
+            let started = match table.events.last() {
+                Some((_, Event::ActionStarted(started))) => started.clone(),
+                _ => continue,
+            };
+            prop_assert!(table.run.clear(&started).is_some());
+            table.claim();
+            prop_assert!(table.run.clear(&started).is_none());
+            prop_assert!(table.run.fence > Fence(1));
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! One claim on one run: gather what happened, decide, append, act; until the run rests, waits or is stopped.
+//!
+//! One append is in flight at a time; what happens meanwhile forms the next batch. State runs ahead of the journal only
+//! within one batch, and is folded anew from the journal when a batch is not taken as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use longrein_core::action::Life;
+use longrein_core::decide::{Asks, Command, begin, claimed, decide};
+use longrein_core::event::{Event, Suspension};
+use longrein_core::ids::{ActionId, RunId, Seq};
+use longrein_core::owed::{self, Duty};
+use longrein_core::payload::Payload;
+use longrein_core::prompt::Purpose;
+use longrein_core::run::{Run, Stage};
+use longrein_core::task::EffectClass;
+use longrein_core::time::Timestamp;
+use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent};
+
+use crate::batch::{Appended, Draft, in_bytes};
+use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
+use crate::edge;
+use crate::fold::{FoldError, fold};
+use crate::jobs::{self, Flight, Hangar, Recovery};
+use crate::lease::RENEW_EVERY;
+use crate::ports::Ports;
+
+/// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
+pub(crate) const STEPS_MAX: usize = 1_000;
+/// Batches in a row that were not taken as they were. Each takes an input or a key that was new, so a few are many.
+pub(crate) const REWINDS_MAX: u32 = 100;
+/// How long a call waits for another run that holds the same key.
+pub(crate) const KEY_WAIT: Duration = Duration::from_secs(30);
+
+/// One claim on one run.
+pub(crate) struct Drive<'a> {
+    pub(crate) ports: &'a Ports,
+    pub(crate) options: &'a Options,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) stop: Stop,
+    pub(crate) claim: Claim,
+    /// End of the lease in boot time.
+    pub(crate) until: Duration,
+    /// When to ask for more, in boot time.
+    pub(crate) renew_at: Duration,
+    pub(crate) run: Run,
+    /// The journal's head: `run.head` is ahead of it by the batch in the making.
+    pub(crate) head: Seq,
+    pub(crate) batches: u64,
+    pub(crate) draft: Draft,
+    pub(crate) hangar: Hangar,
+    /// Requests that go out when their event is committed.
+    pub(crate) outgoing: BTreeMap<longrein_core::ids::AttemptId, Encoded>,
+    pub(crate) inputs: BTreeMap<String, Payload>,
+    /// Since when a call waits for another run's key.
+    pub(crate) key_waits: BTreeMap<ActionId, Timestamp>,
+    /// Something owed could not begin before the batch was committed.
+    pub(crate) put_off: bool,
+    /// Set once the process was told to stop: when external calls are given up.
+    pub(crate) stopping: Option<Duration>,
+}
+
+impl<'a> Drive<'a> {
+    pub(crate) async fn claim(
+        driver: &'a Driver,
+        id: &RunId,
+        begin_with: Begin,
+        stop: Stop,
+    ) -> Result<Self, DriveError> {
+        let Driver { ports, options, observer } = driver;
+        let known = match &begin_with {
+            Begin::New { .. } => None,
+            Begin::Existing { .. } => Some(fold(ports.journal.as_ref(), id, |_| {}).await?),
+        };
+        let task = match (&begin_with, &known) {
+            (Begin::New { task, .. }, _) => task.as_ref(),
+            (Begin::Existing { .. }, Some(run)) => run.task.as_ref(),
+            (Begin::Existing { .. }, None) => return Err(FoldError::Empty(id.clone()).into()),
+        };
+        let writes = task.tools.iter().any(|tool| tool.effect == EffectClass::Workspace);
+        let workspace = writes.then(|| task.workspace.clone());
+        let create = match &begin_with {
+            Begin::New { .. } => Create::IfAbsent,
+            Begin::Existing { .. } => Create::Never,
+        };
+        let claim = ports.journal.claim(id, &options.worker, workspace.as_deref(), create).await?;
+        let now = ports.clock.now();
+        let mut draft = Draft::default();
+        // What was folded before the claim may have grown since.
+        let (run, changed) = match begin_with {
+            Begin::New { task, blobs } if claim.head == Seq(0) => {
+                draft.blobs = in_bytes(blobs).collect();
+                let started = begin(id.clone(), *task, &options.binary);
+                let run = Run::new(&started, now);
+                draft.events.push(NewEvent { at: now, event: Event::RunStarted(Box::new(started)) });
+                (run, Vec::new())
+            }
+            Begin::New { task, .. } => {
+                // Somebody was faster under the same id: go on with it only if it is the same.
+                let run = fold(ports.journal.as_ref(), id, |_| {}).await?;
+                let parts = run.task.differences(&task);
+                if !parts.is_empty() {
+                    ports.journal.release(&claim).await?;
+                    return Err(DriveError::OtherTask { run: id.clone(), parts });
+                }
+                (run, Vec::new())
+            }
+            Begin::Existing { changed } => match known {
+                Some(run) if run.head == claim.head => (run, changed),
+                Some(_) | None => (fold(ports.journal.as_ref(), id, |_| {}).await?, changed),
+            },
+        };
+        let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
+        let mut drive = Self {
+            ports,
+            options,
+            observer: observer.as_ref(),
+            stop,
+            until: claim.until,
+            renew_at: claim.until.saturating_sub(LEASE - RENEW_EVERY),
+            head: claim.head,
+            claim,
+            run,
+            batches: 0,
+            draft,
+            hangar: Hangar::new(),
+            outgoing: BTreeMap::new(),
+            inputs,
+            key_waits: BTreeMap::new(),
+            put_off: false,
+            stopping: None,
+        };
+        let worker = &options.worker;
+        let event = claimed(drive.claim.fence, &worker.host, &worker.boot, worker.pid, &options.binary);
+        let running: Vec<_> = drive.run.actions().filter(|action| action.may_run()).map(|action| action.id).collect();
+        drive.command(Command::Claim(event));
+        if matches!(drive.run.stage, Stage::Rest(_)) {
+            drive.end(running).await;
+        }
+        drive.command(Command::NoteSurroundings { changed });
+        drive.take_inbox().await?;
+        Ok(drive)
+    }
+
+    /// Ends what dead workers left of calls that nobody will recover: a claim may bring the run to its end (`semantics.md`
+    /// C5).
+    pub(crate) async fn end(&self, running: Vec<ActionId>) {
+        for action in running {
+            // What cannot be ended from here stays as unknown as it is.
+            let _ = self.ports.tools.reap(&self.run.id, action, self.run.fence).await;
+        }
+    }
+
+    /// Gives the claim back where it still is ours.
+    pub(crate) async fn leave(mut self, result: Result<Standing, DriveError>) -> Result<Driven, DriveError> {
+        match result {
+            Ok(standing) => {
+                self.hangar.abort_all().await;
+                self.ports.journal.release(&self.claim).await?;
+                Ok(Driven { run: self.run, standing })
+            }
+            Err(DriveError::ClaimLost { run, by }) => {
+                self.pass_on_what_is_known().await;
+                Err(DriveError::ClaimLost { run, by })
+            }
+            Err(error) => {
+                self.hangar.abort_all().await;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn advance(&mut self) -> Result<Standing, DriveError> {
+        self.watch_inbox();
+        let mut rewinds = 0;
+        loop {
+            self.keep_lease().await?;
+            self.perform().await?;
+            match self.append().await? {
+                Appended::Rewound if rewinds < REWINDS_MAX => {
+                    rewinds += 1;
+                    continue;
+                }
+                Appended::Rewound => return Err(DriveError::Stuck { run: self.run.id.clone() }),
+                Appended::Committed => rewinds = 0,
+            }
+            if std::mem::take(&mut self.put_off) {
+                continue;
+            }
+            self.reconcile();
+            if let Some(standing) = self.standing() {
+                return Ok(standing);
+            }
+            if self.park_or_stop().await? {
+                continue;
+            }
+            self.wait().await?;
+        }
+    }
+
+    // ---- deciding ----
+
+    /// Decides one command and folds what follows into the state and the next batch.
+    pub(crate) fn command(&mut self, command: Command) -> bool {
+        let now = self.ports.clock.now().max(self.run.at);
+        let Ok(events) = decide(&self.run, command, now) else { return false };
+        for event in events {
+            self.push(now, event);
+        }
+        true
+    }
+
+    pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
+        self.draft.keys.extend(edge::key_change(&self.run, &event));
+        self.run.apply(self.run.head.next(), at, &event);
+        self.draft.events.push(NewEvent { at, event });
+    }
+
+    pub(crate) async fn take_inbox(&mut self) -> Result<(), DriveError> {
+        for input in self.ports.journal.inbox(&self.run.id).await? {
+            if self.draft.consumed.contains(&input.id) {
+                continue;
+            }
+            let id = input.id.clone();
+            if self.command(Command::TakeInput(input)) {
+                self.draft.consumed.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins everything owed that is not in flight, until nothing more follows without waiting.
+    pub(crate) async fn perform(&mut self) -> Result<(), DriveError> {
+        self.command(Command::Tick);
+        let mut put_off = BTreeSet::new();
+        for _ in 0..STEPS_MAX {
+            let Some(duty) = self.next_duty(&put_off) else { return Ok(()) };
+            if !self.begin(&duty).await? {
+                put_off.insert(duty);
+            }
+        }
+        Err(DriveError::Stuck { run: self.run.id.clone() })
+    }
+
+    pub(crate) fn next_duty(&self, put_off: &BTreeSet<Duty>) -> Option<Duty> {
+        let now = self.ports.clock.now().max(self.run.at);
+        let due = owed::retry_due(&self.run, now).into_iter().chain(owed::owed(&self.run));
+        // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
+        let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
+        due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
+            Duty::Conclude => true,
+            Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
+            Duty::Suspend => self.stopping.is_none(),
+            Duty::Recover { action, attempt, probe, .. } => {
+                self.stopping.is_none() && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
+            }
+            Duty::Check { check, round } => {
+                self.stopping.is_none() && !self.hangar.is_flying(&Flight::Check(check.clone(), *round))
+            }
+            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::Wake { .. } => false,
+        })
+    }
+
+    /// Answers whether the state changed or something took off; if not, the duty waits for the next round.
+    pub(crate) async fn begin(&mut self, duty: &Duty) -> Result<bool, DriveError> {
+        match duty {
+            Duty::Call { attempt, closing } => {
+                let purpose = if *closing { Purpose::Closing } else { Purpose::Work };
+                let encoded = edge::encode(self.ports, &self.run, purpose);
+                let command = Command::Request {
+                    attempt: *attempt,
+                    purpose,
+                    digest: encoded.digest.clone(),
+                    bytes: encoded.bytes.len() as u64,
+                };
+                self.outgoing.insert(*attempt, encoded);
+                Ok(self.command(command))
+            }
+            Duty::Start { action } => self.start(*action).await,
+            Duty::Recover { action, attempt, probe, from } => {
+                self.recover(*action, *attempt, *probe, *from).await?;
+                Ok(true)
+            }
+            Duty::Check { check, round } => {
+                // A verdict is about the world after everything that is journaled: append first.
+                if !self.draft.events.is_empty() {
+                    self.put_off = true;
+                    return Ok(false);
+                }
+                let spec = self.run.task.acceptance.iter().find(|spec| spec.name == *check);
+                if let Some(spec) = spec {
+                    let work = jobs::check(self.ports, self.run.task.clone(), self.run.id.clone(), spec.clone());
+                    self.hangar.launch(Flight::Check(check.clone(), *round), work);
+                }
+                Ok(true)
+            }
+            Duty::Conclude => Ok(self.command(Command::Conclude)),
+            Duty::Suspend => {
+                let detail = match &self.run.stage {
+                    Stage::Ready(ready) => ready.detail.clone(),
+                    Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                        String::new()
+                    }
+                };
+                Ok(self.command(Command::Suspend { cause: Suspension::Model, detail }))
+            }
+            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::Wake { .. } => Ok(false),
+        }
+    }
+
+    pub(crate) fn asks(&self) -> Asks {
+        match self.options.asked {
+            WhenAsked::Stay | WhenAsked::Park => Asks::Hold,
+            WhenAsked::Deny | WhenAsked::DenyNew => Asks::Deny,
+        }
+    }
+
+    pub(crate) async fn start(&mut self, id: ActionId) -> Result<bool, DriveError> {
+        let Some(action) = self.run.action(id) else { return Ok(false) };
+        let Some(spec) = self.run.task.tool(&action.tool) else { return Ok(false) };
+        let readiness = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
+            Ok(valid) => edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0,
+            Err(error) => longrein_core::decide::Readiness::Refused(error),
+        };
+        // What the batch in the making says of the key is not in its row yet: append first.
+        let key_id = edge::key_id(&self.run, action);
+        if key_id.is_some() && self.draft.keys.iter().any(|change| Some(change.id()) == key_id.as_ref()) {
+            self.put_off = true;
+            return Ok(false);
+        }
+        let key = edge::key_view(self.ports, &self.run, action).await?;
+        if let longrein_core::decide::KeyView::Held { run, .. } = &key
+            && *run != self.run.id
+        {
+            let now = self.ports.clock.now();
+            let since = *self.key_waits.entry(id).or_insert(now);
+            if now.since(since) < KEY_WAIT {
+                return Ok(false);
+            }
+        }
+        self.key_waits.remove(&id);
+        Ok(self.command(Command::Start { action: id, readiness, key }))
+    }
+
+    pub(crate) async fn recover(
+        &mut self,
+        id: ActionId,
+        attempt: u32,
+        probe: u32,
+        from: Option<Timestamp>,
+    ) -> Result<(), DriveError> {
+        let Some(action) = self.run.action(id) else { return Ok(()) };
+        let Some(spec) = self.run.task.tool(&action.tool) else { return Ok(()) };
+        let now = self.ports.clock.now();
+        let started = match &action.life {
+            Life::Lost(doubt) | Life::Doubtful(doubt, _) => doubt.started,
+            Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => now,
+        };
+        let old_lease = self.claim.before.unwrap_or_default().saturating_sub(self.ports.clock.boottime());
+        let recovery = Recovery {
+            attempt: self.run.attempt(action, action.idempotency_key.clone()),
+            effect: action.effect,
+            fence: self.run.fence,
+            from: from.map(|from| from.since(now)).unwrap_or_default(),
+            settle_after: spec.settle_after,
+            unseen: old_lease.max(started.plus(spec.timeout).since(now)),
+            has_probe: !spec.reconcile.is_empty(),
+            handed: edge::handed(self.ports, &self.run, action, &self.inputs).await?,
+        };
+        let work = jobs::recover(self.ports, self.run.task.clone(), recovery);
+        self.hangar.launch(Flight::Recover(id, attempt, probe), work);
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Waiting: for what is in flight, for people, for time; and turning what landed into commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::decide::Command;
+use longrein_core::event::Wait;
+use longrein_core::input::LateOutcome;
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
+use longrein_core::owed::{self, Duty};
+use longrein_core::run::{Activity, Stage};
+
+use crate::batch::in_bytes;
+use crate::claimed::Drive;
+use crate::drive::{DriveError, Standing, WhenAsked};
+use crate::edge;
+use crate::jobs::{self, Flight, Landed};
+use crate::lease::RENEW_EVERY;
+
+/// How long external calls get to end by themselves when the process is told to stop (`semantics.md` E3).
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How often it looks.
+pub(crate) const KEY_POLL: Duration = Duration::from_millis(500);
+
+impl Drive<'_> {
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        match &self.run.stage {
+            Stage::Rest(ended) => Some(Standing::Rested(ended.clone())),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+                match &self.run.activity {
+                    Activity::Claimed | Activity::Idle => None,
+                    Activity::Parked => Some(Standing::Parked(owed::waits(&self.run))),
+                    Activity::Suspended { cause, detail } => Some(Standing::Suspended(*cause, detail.clone())),
+                }
+            }
+        }
+    }
+
+    /// Handles a run that waits for a person, and a process that was told to stop. Answers whether anything changed.
+    pub(crate) async fn park_or_stop(&mut self) -> Result<bool, DriveError> {
+        if self.stopping.is_some() {
+            if self.hangar.is_busy() {
+                return Ok(false);
+            }
+            let detail = String::new();
+            return Ok(self.command(Command::Suspend { cause: self.stop.why(), detail }));
+        }
+        let waits = owed::waits(&self.run);
+        if waits.is_empty() || self.hangar.is_busy() {
+            return Ok(false);
+        }
+        match self.options.asked {
+            WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_))) => Ok(false),
+            WhenAsked::Stay | WhenAsked::Park | WhenAsked::DenyNew => Ok(self.command(Command::Park)),
+            WhenAsked::Deny => {
+                let mut changed = false;
+                for wait in waits {
+                    changed |= match wait {
+                        Wait::Approval(action) => {
+                            let reason = "nobody can be asked (--on-ask deny)".to_owned();
+                            self.command(Command::DenyUnasked { action, reason })
+                        }
+                        Wait::Unknown(_) => false,
+                    };
+                }
+                Ok(changed || self.command(Command::Park))
+            }
+        }
+    }
+
+    /// Waits until something happens, and turns it into commands.
+    pub(crate) async fn wait(&mut self) -> Result<(), DriveError> {
+        let nap = self.nap();
+        let stop = self.stop.token.clone();
+        let landed = tokio::select! {
+            biased;
+            () = stop.cancelled(), if self.stopping.is_none() => {
+                self.stopping = Some(self.ports.clock.boottime() + STOP_GRACE);
+                self.reconcile();
+                None
+            }
+            landed = self.hangar.next() => landed,
+            () = tokio::time::sleep(nap) => None,
+        };
+        if let Some((flight, landed)) = landed {
+            self.take(flight, landed).await?;
+        }
+        while let Some((flight, landed)) = self.hangar.landed() {
+            self.take(flight, landed).await?;
+        }
+        Ok(())
+    }
+
+    /// Until the next renewal, or the first thing that is due by time.
+    pub(crate) fn nap(&self) -> Duration {
+        let now = self.ports.clock.now();
+        let boottime = self.ports.clock.boottime();
+        let renewal = self.renew_at.saturating_sub(boottime);
+        let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
+            Duty::Wake { at } => Some(at.since(now)),
+            Duty::AwaitAction { until: Some(until), .. } => Some(until.since(now)),
+            Duty::AwaitAction { until: None, .. }
+            | Duty::AwaitReply { .. }
+            | Duty::Call { .. }
+            | Duty::Start { .. }
+            | Duty::Recover { .. }
+            | Duty::Check { .. }
+            | Duty::Conclude
+            | Duty::Suspend => None,
+        });
+        let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
+        let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
+        by_time.chain(key_poll).chain(stopping).chain([renewal]).min().unwrap_or(RENEW_EVERY)
+    }
+
+    pub(crate) async fn take(&mut self, flight: Flight, landed: Landed) -> Result<(), DriveError> {
+        match (flight, landed) {
+            (Flight::Inbox, _) => {
+                self.take_inbox().await?;
+                self.watch_inbox();
+            }
+            (Flight::Send(attempt), Landed::Sent(Ok(reply))) => {
+                let jitter = self.ports.clock.jitter();
+                let too_many = reply.calls.len() > longrein_core::decide::CALLS_MAX;
+                let proposals = if too_many {
+                    Vec::new()
+                } else {
+                    edge::proposals(self.ports, &self.run, &reply.calls, self.asks()).await?
+                };
+                let judgement = if reply.calls.is_empty() {
+                    let cited = edge::cited(self.ports, &self.run, &reply.text).await?;
+                    Some(self.ports.checks.judge(self.run.task.answer.as_ref(), &reply.text, &cited))
+                } else {
+                    None
+                };
+                self.command(Command::Reply { attempt, reply, proposals, judgement, jitter });
+            }
+            (Flight::Send(attempt), Landed::Sent(Err(failure))) => {
+                let jitter = self.ports.clock.jitter();
+                self.command(Command::FailModel { attempt, failure, jitter });
+            }
+            (Flight::Send(attempt), landed) => {
+                // Given up while winding down; told to stop, the suspension settles it.
+                if self.stopping.is_none() {
+                    let failure = given_up(&landed);
+                    self.command(Command::FailModel { attempt, failure, jitter: 0 });
+                }
+            }
+            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs)) => {
+                self.keep_blobs(blobs);
+                self.draft.outcomes.push(LateOutcome { action, attempt, outcome: outcome.clone() });
+                self.command(Command::Finish { action, attempt, outcome });
+            }
+            (Flight::Run(action, attempt), landed) => {
+                // Told to stop, the suspension makes it lost, and the next claim finds out.
+                if self.stopping.is_none() {
+                    let why = match landed {
+                        Landed::Broken(panic) => format!("The tool broke down: {panic}"),
+                        Landed::Aborted
+                        | Landed::Sent(_)
+                        | Landed::Ran(..)
+                        | Landed::Recovered(..)
+                        | Landed::Checked(..)
+                        | Landed::InboxChanged => {
+                            "It was ended before it was through: the run is brought to rest.".to_owned()
+                        }
+                    };
+                    let outcome = edge::cut_off(self.effect(action), &why);
+                    self.command(Command::Finish { action, attempt, outcome });
+                }
+            }
+            (Flight::Recover(action, attempt, _), Landed::Recovered(probe, blobs)) => {
+                self.keep_blobs(blobs);
+                let jitter = self.ports.clock.jitter();
+                self.command(Command::Recover { action, attempt, probe, jitter });
+            }
+            (Flight::Check(check, round), Landed::Checked(verdict, blobs)) => {
+                self.keep_blobs(blobs);
+                self.command(Command::GiveVerdict { check, round, verdict });
+            }
+            // Given up: still owed if it is.
+            (Flight::Recover(..) | Flight::Check(..), _) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keep_blobs(&mut self, blobs: jobs::Blobs) {
+        self.draft.blobs.extend(in_bytes(blobs));
+    }
+
+    pub(crate) fn watch_inbox(&mut self) {
+        if self.hangar.is_flying(&Flight::Inbox) {
+            return;
+        }
+        let (journal, run) = (Arc::clone(&self.ports.journal), self.run.id.clone());
+        self.hangar.launch(Flight::Inbox, async move {
+            journal.inbox_changed(&run).await;
+            Landed::InboxChanged
+        });
+    }
+}
+
+/// The failure of a call that was given up or broke down here.
+pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
+    let message = match landed {
+        Landed::Broken(panic) => format!("the model client broke down: {panic}"),
+        Landed::Aborted
+        | Landed::Sent(_)
+        | Landed::Ran(..)
+        | Landed::Recovered(..)
+        | Landed::Checked(..)
+        | Landed::InboxChanged => "given up: the run is brought to rest".to_owned(),
+    };
+    let class = match landed {
+        Landed::Broken(_) => ModelErrorClass::Transient,
+        Landed::Aborted
+        | Landed::Sent(_)
+        | Landed::Ran(..)
+        | Landed::Recovered(..)
+        | Landed::Checked(..)
+        | Landed::InboxChanged => ModelErrorClass::Lost,
+    };
+    ModelFailure {
+        class,
+        message,
+        status: None,
+        retry_after_s: None,
+        billing: Billing::Perhaps,
+        usage: None,
+        partial: None,
+    }
+}

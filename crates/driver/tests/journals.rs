@@ -1,0 +1,60 @@
+//! One journal per release stays here and folds to its recorded digest for ever (`semantics.md` B2): old events keep their
+//! meaning. To add a release: copy its events into `journals/VERSION.jsonl` and record what they fold to.
+
+use longrein_core::event::Event;
+use longrein_core::ids::{Digest, Seq};
+use longrein_core::prompt::Item;
+use longrein_core::run::Run;
+use longrein_core::time::Timestamp;
+use longrein_driver::run_row;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Line {
+    seq: u64,
+    at: u64,
+    event: Event,
+}
+
+/// What a journal adds up to, in words that no change of our own structs touches.
+fn digest(journal: &str) -> String {
+    let lines: Vec<Line> =
+        journal.lines().map(|line| serde_json::from_str(line).expect("a line of the journal")).collect();
+    let mut lines = lines.into_iter();
+    let first = lines.next().expect("a first event");
+    let Event::RunStarted(started) = &first.event else { panic!("a journal begins with run.started") };
+    let mut run = Run::new(started, Timestamp(first.at));
+    for line in lines {
+        run.apply(Seq(line.seq), Timestamp(line.at), &line.event);
+    }
+    let row = run_row(&run);
+    let spent = &run.spent;
+    let mut words = vec![
+        format!("{} | {}", row.state, row.reason),
+        format!("turns {} calls {} tools {}", spent.turns, spent.model_calls, spent.tool_calls),
+        format!("tokens {} micros {} time {}", spent.usage.tokens(), spent.micros, spent.time_ms),
+        format!("recoveries {} failed {} epochs {}", run.recoveries, run.failed_calls, run.epochs.len()),
+        format!("happened {:?} open {:?}", run.happened, run.open.keys().collect::<Vec<_>>()),
+        format!("evidence {:?}", run.evidence.keys().collect::<Vec<_>>()),
+    ];
+    words.extend(run.history.iter().map(|item| match item.as_ref() {
+        Item::User(text) => format!("user: {text}"),
+        Item::Assistant { text, calls } => {
+            let calls: Vec<_> =
+                calls.iter().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect();
+            format!("assistant: {text} {}", calls.join(", "))
+        }
+        Item::Observation { call, text, .. } => format!("tool {call}: {text}"),
+        Item::Harness(text) => format!("harness: {text}"),
+    }));
+    Digest::of(words.join("\n").as_bytes()).to_string()
+}
+
+#[test]
+fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
+    assert_eq!(
+        digest(include_str!("journals/0.1.0.jsonl")),
+        "3ea98df1b97a91c0560bc6a602d7a2b29554448dd7c5a2bb2e8b1fcce8fde7c9",
+        "events have changed their meaning, or the prompt made of old ones its bytes"
+    );
+}

@@ -1,0 +1,206 @@
+//! The crash matrix: for every crash point there is, the process dies there, is started again, and every law holds; with
+//! and without the loss of power. A point that never fires fails the test.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::budget::{Limit, Raise};
+use longrein_core::check::Finding;
+use longrein_core::event::{End, Wait};
+use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
+use longrein_core::input::{Approve, Door, InputBody};
+use longrein_core::outcome::{ModelErrorClass, ProbeAnswer};
+use longrein_core::run::Stage;
+use longrein_core::task::{ModelSpec, Task};
+use longrein_driver::{Begin, Standing, Stop, WhenAsked};
+use longrein_ports::CrashPoint;
+use longrein_sim::crash::{Crashes, WithCrashes};
+use longrein_sim::laws;
+use longrein_sim::people::{Answer, Say};
+use longrein_sim::process::Breach;
+use longrein_sim::story::in_virtual_time;
+use longrein_sim::town::{Drove, Town, check, task};
+use longrein_sim::world::Manner;
+
+/// A run with a bit of everything.
+struct Play {
+    name: &'static str,
+    task: fn(&mut Task),
+    stage: fn(&Town),
+}
+
+const PLAYS: &[Play] = &[
+    Play {
+        name: "all kinds of calls",
+        task: |task| task.acceptance = vec![check("lint"), check("tests")],
+        stage: |town| {
+            town.brain.script_attempts([
+                vec![
+                    Answer::fail(ModelErrorClass::Transient),
+                    Answer::call(&[
+                        ("look", "{}"),
+                        ("edit", r#"{"n":1}"#),
+                        ("edit", r#"{"n":2}"#),
+                        ("pay", r#"{"order":1}"#),
+                        ("ship", r#"{"order":1}"#),
+                        ("email", "{}"),
+                        ("deploy", "{}"),
+                        ("no_such_tool", "{}"),
+                        ("page", "{}"),
+                    ]),
+                ],
+                vec![Answer::fail(ModelErrorClass::BadRequest), Answer::say("refuse me")],
+                vec![Answer::say("is it done?")],
+                vec![Answer::say("now it is done.")],
+            ]);
+            town.rules.set("deploy", Say::Ask);
+            town.rules.set("page", Say::Ask);
+            town.world.script("pay", [Manner::fails(true), Manner::done()]);
+            town.world.script("ship", [Manner::fails(false), Manner::done()]);
+            town.world.script("email", [Manner::fails(true)]);
+            town.world.script_probes("ship", [ProbeAnswer::NoAnswer("pending".to_owned())]);
+            town.bench.script("tests", [Finding::Failed, Finding::Passed]);
+        },
+    },
+    Play {
+        name: "keys and dependencies",
+        task: |task| task.acceptance = vec![check("tests")],
+        stage: |town| {
+            town.brain.script([
+                Answer::call(&[("look", "{}"), ("book", r#"{"order":1}"#), ("book", r#"{"order":1}"#)]),
+                Answer::call(&[("publish", "{}"), ("edit", "{}"), ("release", "{}"), ("refund", "{}")]),
+                Answer::call(&[("order", r#"{"order":1}"#), ("order", r#"{"order":1,"note":2}"#), ("build", "{}")]),
+                Answer::say("done"),
+            ]);
+            town.world.script("refund", [Manner::fails(false), Manner::done()]);
+        },
+    },
+    Play {
+        name: "a budget runs out and is raised",
+        task: |task| task.limits.tool_calls = Limit::At(1),
+        stage: |town| {
+            town.brain.script([
+                Answer::call(&[("pay", "{}"), ("email", "{}")]),
+                Answer::say("this is what I have"),
+                Answer::call(&[("email", "{}")]),
+                Answer::say("done"),
+            ]);
+        },
+    },
+];
+
+struct Played {
+    breaches: Vec<Breach>,
+    end: Option<End>,
+    trace: Vec<String>,
+    fired: bool,
+}
+
+fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
+    in_virtual_time(async {
+        let town = Town::new(1, Arc::new(WithCrashes(Arc::clone(crashes))));
+        (play.stage)(&town);
+        town.world.children_survive(100);
+        let id = RunId::new("r1");
+        let mut task = task("r1");
+        (play.task)(&mut task);
+        let mut end = None;
+        for round in 0..40 {
+            let process = town.process("h1");
+            let begin = match town.store.run(&id) {
+                Some(_) => Begin::Existing { changed: vec!["checks/tests.sh".to_owned()] },
+                None => Begin::New { task: Box::new(task.clone()), blobs: Vec::new() },
+            };
+            match town.drive(&process, &id, begin, WhenAsked::Park, Stop::new()).await {
+                Drove::Died if loses_power => town.lose_power(),
+                Drove::Died | Drove::Hung => {}
+                Drove::Back(Err(_)) => tokio::time::sleep(Duration::from_secs(5)).await,
+                Drove::Back(Ok(driven)) => match driven.standing {
+                    Standing::Rested(rest) => {
+                        if !matches!(rest.end, End::Exhausted(_)) {
+                            end = Some(rest.end);
+                            break;
+                        }
+                        let raise = Raise { tool_calls: 5, ..Raise::default() };
+                        town.store.post(&id, "raise", InputBody::Raise(raise)).await;
+                    }
+                    Standing::Parked(waits) => {
+                        for wait in waits {
+                            let yes = wait != Wait::Approval(ActionId(9));
+                            town.answer(&id, &[wait], yes, &format!("person{round}")).await;
+                        }
+                    }
+                    Standing::Suspended(..) => {}
+                },
+            }
+            // Posted anew after every return: the same id counts once.
+            town.store.post(&id, "hello", InputBody::Message("and be quick".to_owned())).await;
+            let other = ModelSpec { name: ModelName::new("sim/other"), max_output: 500, price: None };
+            town.store.post(&id, "switch", InputBody::SwitchModel(other)).await;
+            let stale = Approve {
+                action: ActionId(1),
+                digest: Digest::of(b"old"),
+                by: "ann".to_owned(),
+                door: Door::Cli,
+                expires: town.record.now().plus(Duration::from_secs(60)),
+            };
+            town.store.post(&id, "stale", InputBody::Approve(stale)).await;
+        }
+        let rests = town.store.run(&id).is_some_and(|run| matches!(run.stage, Stage::Rest(_)));
+        if !rests {
+            laws::law_11(&town, &id);
+        }
+        laws::check(&town, &id).await;
+        Played { breaches: town.record.breaches(), end, trace: town.record.trace(), fired: crashes.fired() }
+    })
+}
+
+#[test]
+fn crash_matrix() {
+    let mut seen = BTreeSet::new();
+    let mut faults = Vec::new();
+    let mut crashes_made = 0;
+    for scene in PLAYS {
+        let baseline = Crashes::none();
+        let played = play(scene, &baseline, false);
+        assert_eq!(played.breaches, [], "{} breaks a law without any crash\n{}", scene.name, played.trace.join("\n"));
+        assert!(
+            matches!(played.end, Some(End::Done(_))),
+            "{}: {:?}\n{}",
+            scene.name,
+            played.end,
+            played.trace.join("\n")
+        );
+        for (point, times) in baseline.reached() {
+            for nth in BTreeSet::from([1, times.div_ceil(2), times]) {
+                for loses_power in [false, true] {
+                    let crashes = Crashes::at(point, nth);
+                    let played = play(scene, &crashes, loses_power);
+                    crashes_made += 1;
+                    let is_wrong = !played.fired || !played.breaches.is_empty() || played.end.is_none();
+                    if is_wrong && faults.is_empty() {
+                        faults.push(played.trace.join("\n"));
+                    }
+                    let name = format!("{} at {point}:{nth}, power lost: {loses_power}", scene.name);
+                    if played.fired {
+                        seen.insert(point);
+                    } else {
+                        faults.push(format!("{name}: never fired"));
+                    }
+                    if !played.breaches.is_empty() {
+                        faults.push(format!("{name}: {:?}", played.breaches));
+                    }
+                    // A first event that was never synced leaves nothing; everything else ends.
+                    if played.end.is_none() {
+                        faults.push(format!("{name}: no end"));
+                    }
+                }
+            }
+        }
+    }
+    let never: Vec<_> =
+        CrashPoint::all().into_iter().filter(|point| !seen.contains(point)).map(|point| point.to_string()).collect();
+    assert!(faults.is_empty(), "{} of {crashes_made}:\n{}", faults.len(), faults.join("\n"));
+    assert!(never.is_empty(), "crash points that no play reaches: {}", never.join(", "));
+}

@@ -1,0 +1,397 @@
+//! The simulator shows that the laws hold; this shows that it would notice if they did not. Each case takes one
+//! protection away, outside the driver, and stories from seeds must find it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use longrein_core::action::{Attempt, Cleared, Life};
+use longrein_core::budget::Usage;
+use longrein_core::event::Event;
+use longrein_core::ids::{ActionId, Fence, RunId, Seq, ToolName};
+use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::{ModelErrorClass, ToolError};
+use longrein_core::task::Task;
+use longrein_ports::{
+    AppendError, Batch, BatchId, BoxFuture, Claim, Committed, Durability, Gate, GateCall, Handed, Journal, KeyRow,
+    Probed, Ran, Reaped, Ruling, Tools, ValidArgs,
+};
+use longrein_sim::process::Process;
+use longrein_sim::store::Store;
+use longrein_sim::story::play;
+use longrein_sim::town::{Layers, Town};
+use longrein_sim::twist::{Twist, Twisted};
+
+/// The most stories a removed protection may survive.
+const SEEDS: u64 = 500;
+
+#[track_caller]
+fn is_found(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
+    for seed in 0..SEEDS {
+        let report = play(seed, layers());
+        if let Some(breach) = report.breaches.first() {
+            eprintln!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
+            return;
+        }
+    }
+    panic!("{what}: not found in {SEEDS} stories");
+}
+
+/// A twisted journal in front of every process.
+struct Journaled<T>(Arc<T>, Arc<OnceLock<Arc<Store>>>);
+
+impl<T: Twist + 'static> Layers for Journaled<T> {
+    fn journal(&self, _: &Arc<Process>, inner: Arc<dyn Journal>) -> Arc<dyn Journal> {
+        Arc::new(Twisted { inner, twist: Arc::clone(&self.0) as Arc<dyn Twist> })
+    }
+    fn town(&self, town: &Town) {
+        // Set once: layers are made for one story.
+        let _ = self.1.set(Arc::clone(&town.store));
+    }
+}
+
+fn journaled<T: Twist + 'static>(twist: T) -> Arc<dyn Layers> {
+    Arc::new(Journaled(Arc::new(twist), Arc::default()))
+}
+
+// ---- the journal's protections ----
+
+/// The newest claim of each run speaks for everybody.
+#[derive(Default)]
+struct IgnoresFences(Mutex<BTreeMap<RunId, Claim>>);
+
+impl IgnoresFences {
+    fn newest(&self, claim: &Claim) -> Claim {
+        self.0.lock().expect("nobody panics here").get(&claim.run).cloned().unwrap_or_else(|| claim.clone())
+    }
+}
+
+impl Twist for IgnoresFences {
+    fn claimed(&self, claim: &Claim) {
+        self.0.lock().expect("nobody panics here").insert(claim.run.clone(), claim.clone());
+    }
+    fn renew<'a>(&'a self, inner: &'a dyn Journal, claim: &'a Claim) -> BoxFuture<'a, Result<Duration, AppendError>> {
+        Box::pin(async move {
+            let newest = self.newest(claim);
+            inner.renew(&newest).await
+        })
+    }
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let newest = self.newest(claim);
+            match inner.append(&newest, batch).await {
+                Err(AppendError::Conflict { found, .. }) => {
+                    let batch = Batch { expected: found, ..batch.clone() };
+                    inner.append(&newest, &batch).await
+                }
+                answer => answer,
+            }
+        })
+    }
+}
+
+#[test]
+fn a_journal_that_ignores_fences() {
+    is_found("fences", || journaled(IgnoresFences::default()));
+}
+
+/// Changes every batch on its way.
+struct Rewrites(fn(&mut Batch));
+
+impl Twist for Rewrites {
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let mut batch = batch.clone();
+            (self.0)(&mut batch);
+            inner.append(claim, &batch).await
+        })
+    }
+}
+
+#[test]
+fn starts_that_are_not_synced() {
+    is_found("syncs", || journaled(Rewrites(|batch| batch.durability = Durability::Written)));
+}
+
+#[test]
+fn an_append_that_forgets_the_inputs_it_took() {
+    is_found("consumed inputs", || journaled(Rewrites(|batch| batch.consumed.clear())));
+}
+
+#[test]
+fn a_lost_call_that_costs_nothing() {
+    is_found("lost calls", || {
+        journaled(Rewrites(|batch| {
+            for new in &mut batch.events {
+                if let Event::ModelFailed(failed) = &mut new.event
+                    && failed.class == ModelErrorClass::Lost
+                {
+                    failed.usage = Usage::default();
+                }
+            }
+        }))
+    });
+}
+
+/// Keys are neither kept nor seen.
+struct NoKeys;
+
+impl Twist for NoKeys {
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move { inner.append(claim, &Batch { keys: Vec::new(), ..batch.clone() }).await })
+    }
+    fn key(&self, _: Option<KeyRow>) -> Option<KeyRow> {
+        None
+    }
+}
+
+#[test]
+fn keys_that_are_not_unique() {
+    is_found("keys", || journaled(NoKeys));
+}
+
+/// What was not answered is sent again as something new.
+#[derive(Default)]
+struct ResendsAsNew(Mutex<BTreeSet<(RunId, String)>>);
+
+impl Twist for ResendsAsNew {
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let name = (claim.run.clone(), batch.id.0.clone());
+            let is_new = self.0.lock().expect("nobody panics here").insert(name);
+            if is_new {
+                return inner.append(claim, batch).await;
+            }
+            let again = Batch { id: BatchId(format!("{}.again", batch.id.0)), ..batch.clone() };
+            match inner.append(claim, &again).await {
+                Err(AppendError::Conflict { found, .. }) => {
+                    inner.append(claim, &Batch { expected: found, ..again }).await
+                }
+                answer => answer,
+            }
+        })
+    }
+}
+
+#[test]
+fn an_unanswered_append_that_is_sent_under_a_new_id() {
+    is_found("batch ids", || journaled(ResendsAsNew::default()));
+}
+
+/// An end takes what stands beside it along, unread.
+struct EndsOverTheInbox;
+
+impl Twist for EndsOverTheInbox {
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            match inner.append(claim, batch).await {
+                Err(AppendError::InputPending) => {
+                    let inbox = inner.inbox(&claim.run).await?;
+                    let consumed = inbox.into_iter().map(|input| input.id).collect();
+                    inner.append(claim, &Batch { consumed, ..batch.clone() }).await
+                }
+                answer => answer,
+            }
+        })
+    }
+}
+
+#[test]
+fn an_end_that_sweeps_the_inbox() {
+    is_found("input pending", || journaled(EndsOverTheInbox));
+}
+
+/// Says yes and writes nothing, now and then.
+#[derive(Default)]
+struct AcknowledgesUnwritten(Mutex<u32>);
+
+impl Twist for AcknowledgesUnwritten {
+    fn append<'a>(
+        &'a self,
+        inner: &'a dyn Journal,
+        claim: &'a Claim,
+        batch: &'a Batch,
+    ) -> BoxFuture<'a, Result<Committed, AppendError>> {
+        Box::pin(async move {
+            let nth = {
+                let mut nth = self.0.lock().expect("nobody panics here");
+                *nth += 1;
+                *nth
+            };
+            if nth.is_multiple_of(7) {
+                return Ok(Committed { head: Seq(batch.expected.0 + batch.events.len() as u64) });
+            }
+            inner.append(claim, batch).await
+        })
+    }
+}
+
+#[test]
+fn an_append_that_is_acknowledged_and_not_written() {
+    is_found("acknowledgements", || journaled(AcknowledgesUnwritten::default()));
+}
+
+/// A yes to one question passes for a yes to another.
+struct AnyYesWillDo(Arc<OnceLock<Arc<Store>>>);
+
+impl Twist for AnyYesWillDo {
+    fn inbox(&self, run: &RunId, mut inputs: Vec<Input>) -> Vec<Input> {
+        let state = self.0.get().and_then(|store| store.run(run));
+        for input in &mut inputs {
+            if let InputBody::Approve(approve) = &mut input.body
+                && let Some(action) = state.as_ref().and_then(|state| state.action(approve.action))
+                && let Life::Held { digest, .. } = &action.life
+            {
+                approve.digest = digest.clone();
+            }
+        }
+        inputs
+    }
+}
+
+#[test]
+fn an_approval_of_another_question() {
+    is_found("approval digests", || {
+        let store = Arc::default();
+        Arc::new(Journaled(Arc::new(AnyYesWillDo(Arc::clone(&store))), store))
+    });
+}
+
+// ---- the gate's protections ----
+
+#[derive(Default)]
+struct AskedOnce(Arc<Mutex<BTreeMap<ToolName, Ruling>>>);
+
+struct Remembers {
+    inner: Arc<dyn Gate>,
+    rulings: Arc<Mutex<BTreeMap<ToolName, Ruling>>>,
+}
+
+impl Gate for Remembers {
+    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+        let mut rulings = self.rulings.lock().expect("nobody panics here");
+        rulings.entry(call.tool.clone()).or_insert_with(|| self.inner.rule(call)).clone()
+    }
+}
+
+impl Layers for AskedOnce {
+    fn gate(&self, _: &Arc<Process>, inner: Arc<dyn Gate>) -> Arc<dyn Gate> {
+        Arc::new(Remembers { inner, rulings: Arc::clone(&self.0) })
+    }
+}
+
+#[test]
+fn a_gate_that_is_asked_only_once() {
+    is_found("the gate", || Arc::new(AskedOnce::default()));
+}
+
+// ---- the tools' protections ----
+
+/// Which protection of the tools is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// Processes of older claims are said to be gone, and are not.
+    Reaping,
+    /// Giving an attempt up does not end it.
+    Leash,
+}
+
+struct Loose {
+    inner: Arc<dyn Tools>,
+    gone: Gone,
+}
+
+impl Tools for Loose {
+    fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
+        self.inner.validate(tool, arguments)
+    }
+    fn changed(&self, tool: &ToolName) -> Option<String> {
+        self.inner.changed(tool)
+    }
+    fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
+        match self.gone {
+            Gone::Reaping => self.inner.run(task, call, handed),
+            Gone::Leash => Box::pin(async move {
+                let (inner, task) = (Arc::clone(&self.inner), task.clone());
+                let run = tokio::spawn(async move { inner.run(&task, call, handed).await });
+                run.await.expect("a tool does not panic")
+            }),
+        }
+    }
+    fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
+        self.inner.probe(task, attempt, handed)
+    }
+    fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
+        match self.gone {
+            Gone::Reaping => Box::pin(async { Reaped::Gone }),
+            Gone::Leash => self.inner.reap(run, action, current),
+        }
+    }
+}
+
+impl Layers for Gone {
+    fn tools(&self, _: &Arc<Process>, inner: Arc<dyn Tools>) -> Arc<dyn Tools> {
+        Arc::new(Loose { inner, gone: *self })
+    }
+}
+
+#[test]
+fn processes_that_are_not_reaped() {
+    is_found("reaping", || Arc::new(Gone::Reaping));
+}
+
+#[test]
+fn attempts_that_outlive_their_worker() {
+    is_found("the leash", || Arc::new(Gone::Leash));
+}
+
+/// Nothing is waited for that may still be on the wire.
+struct NoSettleTime;
+impl Layers for NoSettleTime {
+    fn task(&self, task: &mut Task) {
+        task.tools.iter_mut().for_each(|tool| tool.settle_after = Duration::ZERO);
+    }
+}
+
+#[test]
+fn probes_that_do_not_wait_for_the_wire() {
+    is_found("the settle time", || Arc::new(NoSettleTime));
+}
+
+/// Every attempt has an idempotency key of its own: receivers cannot recognise it.
+struct KeyPerAttempt;
+impl Layers for KeyPerAttempt {
+    fn town(&self, town: &Town) {
+        town.world.forget_keys();
+    }
+}
+
+#[test]
+fn an_idempotency_key_for_each_attempt() {
+    is_found("idempotency keys", || Arc::new(KeyPerAttempt));
+}
