@@ -37,8 +37,8 @@ pub struct Run {
     pub at: Timestamp,
     pub started: Timestamp,
     pub fence: Fence,
-    /// The conversation so far. Append-only.
-    pub history: Vec<Arc<Item>>,
+    /// The conversation so far. Append-only; shared with prompts, so that one costs the same however long it is.
+    pub history: Arc<Vec<Arc<Item>>>,
     /// Shown to the model after the observations of the present turn.
     pub pending: Vec<Item>,
     /// Actions of earlier turns whose outcome is still unknown; the model was told so.
@@ -188,7 +188,7 @@ impl Run {
             at,
             started: at,
             fence: Fence(0),
-            history: vec![Arc::new(observe::user(&task.goal))],
+            history: Arc::new(vec![Arc::new(observe::user(&task.goal))]),
             pending: Vec::new(),
             open: BTreeMap::new(),
             evidence: BTreeMap::new(),
@@ -589,7 +589,7 @@ impl Run {
     }
 
     fn tell(&mut self, item: Item) {
-        self.history.push(Arc::new(item));
+        Arc::make_mut(&mut self.history).push(Arc::new(item));
     }
 
     fn ready(&self) -> Option<&Ready> {
@@ -650,7 +650,7 @@ impl Run {
 
     /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
     fn arguments_of(&mut self, reply: &crate::outcome::Reply) {
-        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut) {
+        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut) {
             *calls = reply
                 .calls
                 .iter()
@@ -666,7 +666,7 @@ impl Run {
     fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
         self.call_ids.insert(proposed.call.clone());
-        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut)
+        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut)
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
             call.id = proposed.call.clone();
@@ -957,7 +957,7 @@ impl Run {
             return;
         };
         for (id, action) in actions {
-            self.history.push(Arc::new(observe::observation(&action, self.at)));
+            self.tell(observe::observation(&action, self.at));
             if action.is_uncertain() {
                 self.open.insert(id, action);
             }
@@ -969,7 +969,7 @@ impl Run {
         if matches!(self.stage, Stage::Acting { .. }) {
             return;
         }
-        self.history.extend(self.pending.drain(..).map(Arc::new));
+        Arc::make_mut(&mut self.history).extend(self.pending.drain(..).map(Arc::new));
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) fn encode(ports: &Ports, run: &Run, purpose: Purpose) -> Encoded {
     if allowance == 0 || allowance >= prompt.max_output {
         return encoded;
     }
+    // Its bytes can be used again if nobody holds them.
+    drop(encoded);
     prompt.max_output = allowance;
     ports.model.encode(&prompt)
 }
