@@ -639,6 +639,11 @@ impl Run {
                     self.tell(Item::Assistant { text: text.clone(), calls: Vec::new() });
                 }
                 self.show_pending();
+                let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;
+                if raised {
+                    self.tell(observe::note("The budget was raised meanwhile. Go on."));
+                    return;
+                }
                 let budget = match self.closing {
                     Closing::Owed(budget) | Closing::Over(budget, _) => budget,
                     Closing::NotYet => BudgetKind::Turns,

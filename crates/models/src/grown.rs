@@ -59,10 +59,8 @@ impl Grown {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut head = Vec::new();
         let list = spelling.head(prompt, &mut head);
-        let mut kept = slot
-            .take()
-            .filter(|kept| kept.begins(&head, &prompt.items))
-            .unwrap_or_else(|| Kept::new(head, list));
+        let mut kept =
+            slot.take().filter(|kept| kept.begins(&head, &prompt.items)).unwrap_or_else(|| Kept::new(head, list));
         let digest = kept.extend(spelling, prompt);
         let bytes = kept.body.clone();
         *slot = Some(kept);
