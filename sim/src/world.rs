@@ -1,8 +1,6 @@
 //! The world outside: children that run, effects that are on the wire and land, receivers that book them. It knows what
 //! really happened, whatever anybody was told.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
