@@ -12,7 +12,7 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::ruling::Ruling;
 use longrein_core::task::{EffectClass, Task, ToolSpec};
-use longrein_ports::{BoxFuture, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -487,9 +487,10 @@ impl Tools for Hands {
         Ok(ValidArgs { digest: args.digest(), args, cites, key })
     }
 
-    fn changed(&self, tool: &ToolName) -> Option<String> {
+    fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.process.glance();
-        self.world.inner().changed.contains(tool).then(|| format!("{tool}.sh"))
+        let is_changed = self.world.inner().changed.contains(tool);
+        is_changed.then(|| Changed { file: format!("{tool}.sh"), content: Some(Digest::of(b"changed")) })
     }
 
     fn run<'a>(&'a self, _: &'a Task, call: Cleared, _: Handed) -> BoxFuture<'a, Ran> {
