@@ -115,22 +115,22 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
     /// Answered model turns
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_turns: Option<String>,
     /// Attempts at model calls, failed and lost ones too
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_model_calls: Option<String>,
     /// Tool calls
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_tool_calls: Option<String>,
     /// Tokens in and out, over all attempts
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_tokens_total: Option<String>,
     /// Dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     pub(crate) max_budget_usd: Option<String>,
     /// Working time, for example 10m; waits for people do not count
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) max_time: Option<String>,
     /// A point in time (RFC 3339) at which the run ends
     #[arg(long, value_name = "WHEN")]
@@ -183,22 +183,22 @@ pub(crate) struct ResumeArgs {
     #[arg(long, conflicts_with = "id")]
     pub(crate) last: bool,
     /// Raise the budget of turns by N
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) add_turns: Option<String>,
     /// Raise the budget of model calls by N
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) add_model_calls: Option<String>,
     /// Raise the budget of tool calls by N
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) add_tool_calls: Option<String>,
     /// Raise the budget of tokens by N
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) add_tokens: Option<String>,
     /// Raise the budget of dollars by USD
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     pub(crate) add_usd: Option<String>,
     /// Raise the budget of working time, for example by 10m
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) add_time: Option<String>,
     /// Go on with another model
     #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]

@@ -31,6 +31,9 @@ pub(crate) struct ModelTable {
     protocol: Option<String>,
     pub(crate) temperature: Option<f64>,
     price: Option<PriceTable>,
+    /// The file it is written in.
+    #[serde(skip)]
+    pub(crate) file: PathBuf,
 }
 
 /// USD per million tokens.
@@ -75,7 +78,7 @@ impl Config {
         if let Some(model) = file.model {
             self.model = Some((model, path.display().to_string()));
         }
-        for (name, table) in file.models {
+        for (name, mut table) in file.models {
             match table.protocol.as_deref() {
                 None | Some("native") => {}
                 Some("json") => {
@@ -96,6 +99,7 @@ impl Config {
                     .micros()
                     .ok_or_else(|| wrong(path, &format!("models.\"{name}\".price: prices are positive numbers")))?;
             }
+            table.file = path.to_owned();
             self.models.insert(name, table);
         }
         Ok(())

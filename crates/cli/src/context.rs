@@ -126,7 +126,8 @@ pub(crate) fn model_config(
     let base_url = table.base_url.or_else(|| from_env("OPENAI_BASE_URL").filter(|_| is_openai));
     let key = match &table.api_key_env {
         Some(variable) => Some(from_env(variable).ok_or_else(|| {
-            let problem = format!("models.\"{name}\".api_key_env names {variable}, which is not set");
+            let file = table.file.display();
+            let problem = format!("{file}: models.\"{name}\".api_key_env names {variable}, which is not set");
             Failure::new(Status::Configuration, problem)
         })?),
         None => from_env("OPENAI_API_KEY").filter(|_| is_openai),

@@ -162,6 +162,9 @@ fn wrong_usage_is_64() {
     ] {
         world.run(line).is(64);
     }
+    world.run("run Hi -m script/s.toml --max-turns -1").says("-1 is no whole number");
+    world.run("run Hi -m s.toml").is(64).says("for a scripted one write script/s.toml");
+    world.run("run Hi -m script/no.toml").is(65).says("FILE is relative to the folder you are in");
     assert_eq!(world.run("runs --json").is(0).last_json(), Value::Array(vec![]), "none of them left a run");
     world.run("--version").is(0);
     world.run("--help").is(0);

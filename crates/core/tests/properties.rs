@@ -142,7 +142,7 @@ impl Table {
 
     fn claim(&mut self) {
         let fence = self.run.fence.next();
-        self.ask(Command::Claim(claimed(fence, "host", "boot", 1, "test")));
+        self.ask(Command::Claim(claimed(fence, "host", "boot", 1, "test", None)));
     }
 
     /// Something a driver would do.
@@ -426,7 +426,7 @@ impl Table {
 fn pairing(run: &Run) {
     let mut owed: Vec<&str> = Vec::new();
     let mut ids = BTreeSet::new();
-    for item in &run.history {
+    for item in run.history.iter() {
         match item.as_ref() {
             Item::Observation { call, .. } => {
                 assert!(!owed.is_empty(), "the observation of {call} is an orphan");

@@ -277,15 +277,25 @@ fn answer(
     let places: BTreeMap<&str, Place> =
         ["schema", "evidence", "check", "template"].map(|key| (key, table.place(key))).into();
     let schema = match table.node("schema") {
-        Some(node) => Some(schema::canonical(&schemas.read(&table, "schema", node)?)),
+        Some(node) => Some(schemas.read(&table, "schema", node)?),
         None => None,
     };
     let mut evidence = BTreeMap::new();
     if let Some(bindings) = table.section("evidence")? {
         for (name, binding) in bindings.named() {
             let mut binding = binding?;
+            let field_place = binding.place("field");
             let field =
                 binding.text("field")?.ok_or_else(|| binding.wrong("field", "which field of the answer cites it?"))?;
+            if let Some(schema) = &schema
+                && !schema::may_have(schema, &field)
+            {
+                let problem = format!(
+                    "the answer's schema has no \"{field}\" and allows nothing beside its properties; add it there, or \
+                     correct the name"
+                );
+                return Err(TaskFileError::Task { place: field_place, problem });
+            }
             let place = binding.place("tool");
             let tool = binding.text("tool")?.ok_or_else(|| binding.wrong("tool", "which tool's evidence is it?"))?;
             if !tools.iter().any(|known| known.name.as_str() == tool) {
@@ -297,6 +307,7 @@ fn answer(
             evidence.insert(name, Binding { field, tool: ToolName::new(tool) });
         }
     }
+    let schema = schema.as_ref().map(schema::canonical);
     let spec = AnswerSpec { schema, evidence, check: table.text("check")?, template: table.text("template")? };
     table.finish()?;
     Answer::compile(&spec).map_err(|mistake| {
@@ -537,24 +548,42 @@ fn model(
     let (name, price) = match written.split_once('/') {
         Some((SCRIPT, path)) if !path.is_empty() => {
             let file = base.join(path);
-            let script = file.canonicalize().map_err(|source| TaskFileError::Unreadable {
-                place,
-                file: file.clone(),
-                source,
+            let script = file.canonicalize().map_err(|source| {
+                let base = if options.model.is_none() && draft.model.is_some() {
+                    "the task file's folder"
+                } else {
+                    "the folder you are in"
+                };
+                let problem =
+                    format!("cannot read {}: {source} (script/FILE: FILE is relative to {base})", file.display());
+                TaskFileError::Task { place, problem }
             })?;
             let free = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
             (format!("{SCRIPT}/{}", utf8(&script)?), Some(settings.price.unwrap_or(free)))
         }
+        Some(_) | None if is_script(written) && !written.starts_with("openai/") => {
+            let problem = format!("\"{written}\" names no model; for a scripted one write {SCRIPT}/{written}");
+            return Err(no_model(place, problem));
+        }
         Some((provider, name)) if !provider.is_empty() && !name.is_empty() => (written.clone(), settings.price),
         Some(_) | None => {
             let problem = format!("\"{written}\" names no model; write PROVIDER/NAME, for example openai/gpt-5-mini");
-            return Err(match place {
-                Place::Flag(_) => TaskFileError::Usage { place, problem },
-                Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
-            });
+            return Err(no_model(place, problem));
         }
     };
     Ok(ModelSpec { name: ModelName::new(name), max_output: settings.max_output.unwrap_or(MAX_OUTPUT), price })
+}
+
+/// A script file named without its provider.
+fn is_script(written: &str) -> bool {
+    Path::new(written).extension().is_some_and(|extension| extension == "toml")
+}
+
+fn no_model(place: Place, problem: String) -> TaskFileError {
+    match place {
+        Place::Flag(_) => TaskFileError::Usage { place, problem },
+        Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
+    }
 }
 
 fn checks(
@@ -589,7 +618,16 @@ fn final_answer(
     let Some(path) = &options.output_schema else { return Ok(written) };
     let place = Place::Flag("--output-schema".to_owned());
     let schema = schema::schema_file(place.clone(), options.here.join(path))?;
-    Schema::compile(&schema).map_err(|mistake| TaskFileError::Task { place, problem: mistake.to_string() })?;
+    Schema::compile(&schema)
+        .map_err(|mistake| TaskFileError::Task { place: place.clone(), problem: mistake.to_string() })?;
+    let bindings = written.iter().flat_map(|written| written.evidence.values());
+    if let Some(binding) = bindings.into_iter().find(|binding| !schema::may_have(&schema, &binding.field)) {
+        let problem = format!(
+            "it has no \"{}\", which the task's answer.evidence names, and allows nothing beside its properties",
+            binding.field
+        );
+        return Err(TaskFileError::Task { place, problem });
+    }
     also(sources, "answer", "--output-schema");
     let written =
         written.unwrap_or(AnswerSpec { schema: None, evidence: BTreeMap::new(), check: None, template: None });

@@ -263,7 +263,7 @@ fn unknown_keys_and_wrong_types_are_named_with_their_place() {
         (format!("{HEAD}principal = \"x\"\n"), "principal: this must be a table"),
         (
             format!("{HEAD}{}", tool("a", "read", "timout = \"3s\"")),
-            "line 7, tools[0].timout: there is no such key; near it: timeout",
+            "line 7, tools[0] (a).timout: there is no such key; near it: timeout",
         ),
         (format!("{HEAD}[answer]\nchek = \"x\"\n"), "answer.chek: there is no such key; near it: "),
         (format!("{HEAD}[policy]\nalow = []\n"), "policy.alow: there is no such key; near it: allow"),
@@ -271,6 +271,18 @@ fn unknown_keys_and_wrong_types_are_named_with_their_place() {
         (format!("{HEAD}[context]\ntrigger = 8.0\n"), "context.trigger: this must be"),
         (format!("{HEAD}[[acceptance]]\ncommand = [\"a\"]\nnam = \"x\"\n"), "acceptance[0].nam"),
         (format!("{HEAD}x = ["), "task.toml, line 3: this is not TOML"),
+        (format!("{HEAD}instructions = slowly"), "line 3: this is not TOML: text needs quotes: write \"slowly\""),
+        (format!("{HEAD}instructions = for you"), "line 3: this is not TOML: text needs quotes: write \"for you\""),
+        (format!("{HEAD}[budget]\ntime = 10m # so\n"), "line 4: this is not TOML: text needs quotes: write \"10m\""),
+        (format!("{HEAD}goal = \"h\""), "task.toml, line 3: this is not TOML: the key goal is there twice"),
+        (
+            "goal = \"g\"\nmodel = \"m.script.toml\"".to_owned(),
+            "names no model; for a scripted one write script/m.script.toml",
+        ),
+        (
+            "goal = \"g\"\nmodel = \"script/no.toml\"".to_owned(),
+            "(script/FILE: FILE is relative to the task file's folder)",
+        ),
         ("model = \"script/m.script.toml\"".to_owned(), "task.toml: there is no goal"),
         ("goal = \"\"\nmodel = \"script/m.script.toml\"".to_owned(), "there is no goal"),
     ] {
@@ -285,50 +297,75 @@ fn mistakes_in_tools_are_found_at_once() {
     let schema = "parameters = { type = \"object\", properties = { id = { type = \"string\" } } }";
     for (tools, said) in [
         (tool("a", "read", ""), "fine"),
-        (tool("a b", "read", ""), "tools[0].name: \"a b\" cannot be a tool's name"),
+        (tool("a b", "read", ""), "tools[0] (a b).name: \"a b\" cannot be a tool's name"),
         (tool("", "read", ""), "cannot be a tool's name"),
-        (tool("a", "write", ""), "tools[0].effect: \"write\" must be one of: read, workspace, external"),
+        (tool("a", "write", ""), "tools[0] (a).effect: \"write\" must be one of: read, workspace, external"),
         ("[[tools]]\nname = \"a\"\ncommand = [\"a\"]\n".to_owned(), "a must say what it does"),
         ("[[tools]]\neffect = \"read\"\ncommand = [\"a\"]\n".to_owned(), "the tool needs a name"),
         (
             "[[tools]]\nname = \"a\"\neffect = \"read\"\ncommand = []\n".to_owned(),
-            "tools[0].command: a command is needed",
+            "tools[0] (a).command: a command is needed",
         ),
         ("[[tools]]\nname = \"a\"\neffect = \"read\"\ncommand = \"a\"\n".to_owned(), "must be a list of strings"),
-        (tool("a", "read", "") + &tool("a", "read", ""), "tools[1].name: a second tool named \"a\""),
-        (tool("a", "read", "depends_on = [\"b\"]"), "tools[0].depends_on: there is no tool \"b\"; there are: a"),
+        (tool("a", "read", "") + &tool("a", "read", ""), "tools[1] (a).name: a second tool named \"a\""),
+        (tool("a", "read", "depends_on = [\"b\"]"), "tools[0] (a).depends_on: there is no tool \"b\"; there are: a"),
         (tool("a", "read", "depends_on = [\"a\"]"), "these wait for each other for ever: a → a"),
         (
             tool("a", "read", "depends_on = [\"b\"]")
                 + &tool("b", "read", "depends_on = [\"c\"]")
                 + &tool("c", "read", "depends_on = [\"b\"]"),
-            "tools[1].depends_on: these wait for each other for ever: b → c → b",
+            "tools[1] (b).depends_on: these wait for each other for ever: b → c → b",
         ),
         (tool("a", "read", "depends_on = [\"b\"]") + &tool("b", "read", ""), "fine"),
         (tool("a", "external", &format!("key = [\"id\"]\n{schema}")), "fine"),
-        (tool("a", "external", &format!("key = [\"no\"]\n{schema}")), "tools[0].key: \"no\" is no property"),
-        (tool("a", "read", &format!("key = [\"id\"]\n{schema}")), "tools[0].key: this is for external tools"),
-        (tool("a", "workspace", "idempotent = \"1h\""), "tools[0].idempotent: this is for external tools"),
-        (tool("a", "read", "reconcile = [\"x\"]"), "tools[0].reconcile: this is for external tools"),
-        (tool("a", "read", "compensate = \"a\""), "tools[0].compensate: this is for external tools"),
+        (tool("a", "external", &format!("key = [\"no\"]\n{schema}")), "tools[0] (a).key: \"no\" is no property"),
+        (tool("a", "read", &format!("key = [\"id\"]\n{schema}")), "tools[0] (a).key: this is for external tools"),
+        (tool("a", "workspace", "idempotent = \"1h\""), "tools[0] (a).idempotent: this is for external tools"),
+        (tool("a", "read", "reconcile = [\"x\"]"), "tools[0] (a).reconcile: this is for external tools"),
+        (tool("a", "read", "compensate = \"a\""), "tools[0] (a).compensate: this is for external tools"),
         (tool("a", "read", "key = []\nidempotent = \"\"\nreconcile = []\ncompensate = \"\""), "fine"),
-        (tool("a", "external", "cache = true"), "tools[0].cache: this is for read tools"),
+        (tool("a", "external", "cache = true"), "tools[0] (a).cache: this is for read tools"),
         (tool("a", "external", "compensate = \"undo\""), "compensate: there is no tool \"undo\""),
-        (tool("a", "external", "idempotent = \"soon\""), "tools[0].idempotent: \"soon\" is no span of time"),
+        (tool("a", "external", "idempotent = \"soon\""), "tools[0] (a).idempotent: \"soon\" is no span of time"),
         (
             tool("a", "read", "guard = \"arg.x > 1.0\""),
-            "tools[0].guard: \"arg\" is not defined here; there are: args, ev",
+            "tools[0] (a).guard: \"arg\" is not defined here; there are: args, ev",
         ),
-        (tool("a", "read", "guard = \"args.x >\""), "tools[0].guard: it does not parse"),
+        (tool("a", "read", "guard = \"args.x >\""), "tools[0] (a).guard: it does not parse"),
+        (tool("a", "read", "guard = \"args.x = 1.0\""), "; compare with =="),
+        (tool("a", "external", "idempotent = true"), "it must be a span of time such as \"24h\""),
+        (tool("a", "read", "requires = [\"b\"]"), "tools[0] (a).requires: no tool provides the fact \"b\""),
+        (
+            tool("a", "read", "requires = [\"metric\"]") + &tool("b", "read", "provides = [\"metrics\"]"),
+            "no tool provides the fact \"metric\"; near it: metrics",
+        ),
+        (tool("a", "read", "requires = [\"f\"]") + &tool("b", "read", "provides = [\"f\"]"), "fine"),
+        (
+            tool("a", "read", "parameters = { type = \"object\", required = [\"x\"], additionalProperties = false }"),
+            "tools[0] (a).parameters: required names \"x\", which is no property",
+        ),
+        (tool("a", "read", "parameters = { type = \"object\", required = [\"x\"] }"), "fine"),
+        (
+            tool(
+                "a",
+                "read",
+                "parameters = { type = \"object\", required = [\"x1\"], additionalProperties = false, \
+                 patternProperties = { \"^x\" = {} } }",
+            ),
+            "fine",
+        ),
         (tool("a", "read", "guard_message = \"x\""), "guard_message: there is no guard"),
-        (tool("a", "read", "timeout = \"0s\""), "tools[0].timeout: no time at all"),
-        (tool("a", "read", "max_calls = -1"), "tools[0].max_calls"),
-        (tool("a", "read", "cost_usd = -1"), "tools[0].cost_usd"),
+        (tool("a", "read", "timeout = \"0s\""), "tools[0] (a).timeout: no time at all"),
+        (tool("a", "read", "max_calls = -1"), "tools[0] (a).max_calls"),
+        (tool("a", "read", "cost_usd = -1"), "tools[0] (a).cost_usd"),
         (tool("a", "read", "holds = \"ever\""), "must be one of: until_write, run"),
-        (tool("a", "read", "env = [\"TOKEN=abc\"]"), "tools[0].env: \"TOKEN=abc\" is no variable by name"),
+        (tool("a", "read", "env = [\"TOKEN=abc\"]"), "tools[0] (a).env: \"TOKEN=abc\" is no variable by name"),
         (tool("a", "read", "parameters = { type = \"string\" }"), "arguments are an object"),
-        (tool("a", "read", "parameters = { type = \"nonsense\" }"), "tools[0].parameters: it is no usable JSON Schema"),
-        (tool("a", "read", "parameters = \"no.json\""), "tools[0].parameters: cannot read"),
+        (
+            tool("a", "read", "parameters = { type = \"nonsense\" }"),
+            "tools[0] (a).parameters: it is no usable JSON Schema",
+        ),
+        (tool("a", "read", "parameters = \"no.json\""), "tools[0] (a).parameters: cannot read"),
         (tool("a", "read", "parameters = \"m.script.toml\""), "is no JSON"),
         (
             tool(
@@ -336,7 +373,7 @@ fn mistakes_in_tools_are_found_at_once() {
                 "read",
                 "parameters = { type = \"object\", properties = { x = { type = \"string\", evidence = \"b\" } } }",
             ),
-            "tools[0].parameters: there is no tool \"b\"",
+            "tools[0] (a).parameters: there is no tool \"b\"",
         ),
         (
             tool(
@@ -377,6 +414,15 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
         ),
         (format!("{a}[answer]\n{bind}template = \"{{{{ y }}}}\"\n"), "answer.template: \"y\" is not defined here"),
         (format!("{a}[answer]\ntemplate = \"{{{{ x\"\n"), "answer.template: syntax error"),
+        (
+            format!("{a}[answer]\n{bind}schema = {{ properties = {{ ib = {{}} }}, additionalProperties = false }}\n"),
+            "answer.evidence.x.field: the answer's schema has no \"id\"",
+        ),
+        (format!("{a}[answer]\n{bind}schema = {{ properties = {{ ib = {{}} }} }}\n"), "fine"),
+        (
+            format!("{a}[answer]\n{bind}schema = {{ properties = {{ id = {{}} }}, additionalProperties = false }}\n"),
+            "fine",
+        ),
         (format!("{a}[answer]\nschema = {{ type = 3 }}\n"), "answer.schema: it is no usable JSON Schema"),
         (
             format!("{a}[answer]\nevidence = {{ x = {{ field = \"id\", tool = \"b\" }} }}\n"),
@@ -395,7 +441,7 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
             "[[acceptance]]\ncommand = [\"a\"]\n[[acceptance]]\ncommand = [\"a\"]\n".to_owned(),
             "acceptance[1].name: a second check named \"a\"",
         ),
-        ("[[acceptance]]\nname = \"n\"\n".to_owned(), "acceptance[0].command: a command is needed"),
+        ("[[acceptance]]\nname = \"n\"\n".to_owned(), "acceptance[0] (n).command: a command is needed"),
         (
             format!("{a}[policy]\nallow = [\"b\"]\n"),
             "policy: the allow rule \"b\" names a tool this run does not have; near it: a",
@@ -441,7 +487,7 @@ fn variables_are_replaced_everywhere_but_in_secrets() {
 
     let missing = folder.load(text, options(&[("invoice", "7")])).unwrap_err().to_string();
     assert!(
-        missing.contains("tools[0].parameters.description: the variable ${what} has no value; pass --var what=…"),
+        missing.contains("tools[0] (a).parameters.description: the variable ${what} has no value; pass --var what=…"),
         "{missing}"
     );
     let unused = folder.load(text, options(&[("invoice", "7"), ("what", "w"), ("wat", "w")])).unwrap_err();

@@ -68,7 +68,8 @@ impl Condition {
                 Some(error) => format!("line {}, column {}: {}", error.pos.0, error.pos.1, error.msg),
                 None => "no reason given".to_owned(),
             };
-            ConditionMistake::Syntax { problem }
+            let hint = if lone_equals(source) { "; compare with ==" } else { "" };
+            ConditionMistake::Syntax { problem: format!("{problem}{hint}") }
         })?;
         let shape = Shape::of(program.expression()).ok_or(ConditionMistake::TooDeep)?;
         let mut names = BTreeSet::new();
@@ -314,6 +315,27 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
     format!("{}…", &text[..end])
 }
 
+/// Whether a text has a `=` that is no part of `==`, `!=`, `<=` or `>=`, outside its strings.
+fn lone_equals(source: &str) -> bool {
+    let mut quote = None;
+    let mut before = ' ';
+    let mut letters = source.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(_), '\\') => {
+                letters.next();
+            }
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '=') if !"=!<>".contains(before) && letters.peek() != Some(&'=') => return true,
+            (None, _) => {}
+        }
+        before = letter;
+    }
+    false
+}
+
 /// Operators have names such as `_+_`; what a person calls has a word.
 fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !name.starts_with('_')
@@ -425,6 +447,7 @@ mod tests {
             ("frob(args)", json!({}), "mistake: there is no function \"frob\""),
             ("args.n >", json!({}), "mistake: it does not parse"),
             ("", json!({}), "mistake: it does not parse"),
+            ("args.n = 1.0", json!({}), "; compare with =="),
             ("args.n == 'a", json!({}), "mistake: it does not parse"),
         ] {
             let found = check(condition, &value);

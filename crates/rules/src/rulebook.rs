@@ -10,7 +10,7 @@ use longrein_ports::{Cited, GuardInput};
 use serde_json::{Map, Value as Json};
 
 use crate::answer::{self, Answer, AnswerMistake};
-use crate::condition::{Condition, ConditionMistake};
+use crate::condition::{Condition, ConditionMistake, Unmet};
 
 /// What a guard may look at.
 pub const GUARD_NAMES: [&str; 4] = ["args", "facts", "ev", "principal"];
@@ -67,9 +67,13 @@ impl Rulebook {
             ("principal", read(input.principal)?),
         ];
         let values: BTreeMap<&str, &Json> = values.iter().map(|(name, value)| (*name, value)).collect();
-        condition.hold(&values).map_err(|unmet| match &guard.message {
-            Some(message) => format!("{message} ({unmet})"),
-            None => format!("The guard of this tool does not hold: {unmet}."),
+        condition.hold(&values).map_err(|unmet| match (&unmet, &guard.message) {
+            (Unmet::False { .. }, Some(message)) => format!("{message} ({unmet})"),
+            (Unmet::False { .. }, None) => format!("The guard of this tool does not hold: {unmet}."),
+            // the task's message is the reason of a guard that is false, and this is another one
+            (Unmet::NoBool { .. } | Unmet::Failed { .. }, _) => {
+                format!("The call was refused because the guard of this tool gives no verdict: {unmet}.")
+            }
         })
     }
 
@@ -133,6 +137,12 @@ mod tests {
             "Split payments above the limit. (`args.amount <= facts.limit` is false)"
         );
         assert!(check("facts.missing > 1.0", None).contains("there is no \"missing\""));
+        assert_eq!(
+            check("args.amount <= facts.missing", Some("Split payments above the limit.")),
+            "The call was refused because the guard of this tool gives no verdict: `args.amount <= facts.missing` could \
+             not be evaluated: there is no \"missing\" in the value it is looked up in."
+        );
+        assert!(check("args.amount", Some("Split.")).ends_with("`args.amount` gives a number, not true or false."));
         assert!(check("answer.x", None).contains("broken"));
     }
 

@@ -38,6 +38,35 @@ pub(super) fn schema_file(place: Place, file: PathBuf) -> Result<Json, TaskFileE
     }
 }
 
+/// Whether an object of this schema may have the property: `false` only where that is certain.
+fn allows(schema: &Json, property: &str) -> bool {
+    let closed = schema.get("additionalProperties") == Some(&Json::Bool(false));
+    let patterns = schema.get("patternProperties").and_then(Json::as_object).is_some_and(|all| !all.is_empty());
+    !closed || patterns || schema.get("properties").is_some_and(|all| all.get(property).is_some())
+}
+
+/// A property that this schema, or that of a property in it, requires and forbids.
+pub(super) fn never_allowed(schema: &Json) -> Option<&str> {
+    let required = schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    let mut inner = schema.get("properties").and_then(Json::as_object).into_iter().flat_map(|all| all.values());
+    required.into_iter().find(|name| !allows(schema, name)).or_else(|| inner.find_map(never_allowed))
+}
+
+/// Whether an answer of this schema may have the field at a dotted path: `false` only where that is certain.
+pub(super) fn may_have(schema: &Json, field: &str) -> bool {
+    let mut schema = schema;
+    for step in field.split('.') {
+        if !allows(schema, step) {
+            return false;
+        }
+        match schema.get("properties").and_then(|all| all.get(step)) {
+            Some(inner) => schema = inner,
+            None => return true,
+        }
+    }
+    true
+}
+
 /// An input by content: JSON if it parses, else a JSON string.
 pub(super) fn input(place: &Place, file: &Path) -> Result<Payload, TaskFileError> {
     let text = read_text(place, file, INPUT_MAX_BYTES)?;

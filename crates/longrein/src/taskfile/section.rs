@@ -70,7 +70,7 @@ impl Section {
                 file: file.to_owned(),
                 line: error.span().map_or(1, |span| line_of(text, span.start)),
             },
-            problem: format!("this is not TOML: {}", error.message()),
+            problem: no_toml(text, &error),
         })?;
         let mut reader = Reader { file, text, variables, used: BTreeSet::new() };
         let fields = reader.table("", document.get_ref())?;
@@ -185,7 +185,7 @@ impl Section {
         let Value::List(items) = node.value else {
             return Err(self.unfit(key, node.line, &node.value, "a list of tables: [[…]]"));
         };
-        items.into_iter().enumerate().map(|(at, item)| self.inner(&format!("{key}[{at}]"), item)).collect()
+        items.into_iter().enumerate().map(|(at, item)| self.inner(&numbered(key, at, name_of(&item)), item)).collect()
     }
 
     /// All that is in this table, whatever the keys: names are the writer's.
@@ -311,7 +311,8 @@ impl Reader<'_> {
             DeValue::Array(items) => {
                 let mut nodes = Vec::new();
                 for (at, item) in items.iter().enumerate() {
-                    nodes.push(self.node(&format!("{path}[{at}]"), item)?);
+                    let name = item.get_ref().get("name").and_then(|name| name.get_ref().as_str());
+                    nodes.push(self.node(&numbered(path, at, name), item)?);
                 }
                 Value::List(nodes)
             }
@@ -349,6 +350,52 @@ fn replace(text: &str, variables: &BTreeMap<String, String>, used: &mut BTreeSet
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// Why a text is no TOML, in words for people who do not know TOML.
+fn no_toml(text: &str, error: &toml::de::Error) -> String {
+    let found = error.span().and_then(|span| text.get(span)).unwrap_or_default().trim();
+    let message = error.message();
+    if message == "duplicate key" && !found.is_empty() {
+        return format!("this is not TOML: the key {found} is there twice; leave one out");
+    }
+    if let Some(value) = error.span().and_then(|span| bare_text(text, span.start)) {
+        return format!("this is not TOML: text needs quotes: write \"{value}\"");
+    }
+    format!("this is not TOML: {message}")
+}
+
+/// The value on the line of `offset`, if it is one word or more without quotes: `name = page`, `timeout = 30s`.
+fn bare_text(text: &str, offset: usize) -> Option<&str> {
+    let line = text.lines().nth(line_of(text, offset) - 1)?;
+    let (_, value) = line.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let bare = value.starts_with(|first: char| first.is_alphanumeric())
+        && value.chars().any(char::is_alphabetic)
+        && !value.contains(['"', '\'', '=', '[', '{'])
+        && !["true", "false", "inf", "nan"].contains(&value);
+    bare.then_some(value)
+}
+
+/// An element of a list, with its name where it has a readable one: `tools[3] (page)`.
+fn numbered(key: &str, at: usize, name: Option<&str>) -> String {
+    match name.filter(|name| (1..=64).contains(&name.len()) && !name.chars().any(char::is_control)) {
+        Some(name) => format!("{key}[{at}] ({name})"),
+        None => format!("{key}[{at}]"),
+    }
+}
+
+fn name_of(item: &Node) -> Option<&str> {
+    let Value::Table(fields) = &item.value else { return None };
+    match &fields.get("name")?.value {
+        Value::Text(name) => Some(name),
+        Value::Whole(_)
+        | Value::Fraction(_)
+        | Value::Truth(_)
+        | Value::Moment(_)
+        | Value::List(_)
+        | Value::Table(_) => None,
+    }
 }
 
 /// Lines are counted from 1.

@@ -1,6 +1,6 @@
 //! `[[tools]]`: one declared tool, and what its keys mean together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longrein_core::ids::{FactName, ToolName};
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::error::{Place, TaskFileError};
 use super::schema::Schemas;
-use super::section::Section;
+use super::section::{Section, Value};
 
 /// A tool with the places of its keys, for checks that need all tools.
 pub(super) struct Read {
@@ -87,6 +87,8 @@ pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, Ta
 /// What can only be said of all tools together: names are unique, references lead somewhere, dependencies end.
 pub(super) fn together(tools: &[Read]) -> Result<(), TaskFileError> {
     let known: Vec<&str> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
+    let provided: BTreeSet<&str> =
+        tools.iter().flat_map(|tool| &tool.spec.provides).map(|fact| fact.as_str()).collect();
     for (at, tool) in tools.iter().enumerate() {
         let unknown = |key: &'static str, name: &str| {
             fault(&tool.places, key, format!("there is no tool \"{name}\"; there are: {}", known.join(", ")))
@@ -97,6 +99,15 @@ pub(super) fn together(tools: &[Read]) -> Result<(), TaskFileError> {
         }
         if let Some(name) = tool.spec.depends_on.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(unknown("depends_on", name.as_str()));
+        }
+        if let Some(fact) = tool.spec.requires.iter().find(|fact| !provided.contains(&fact.as_str())) {
+            let near = longrein_policy::near(fact.as_str(), provided.iter().copied());
+            let hint = match (provided.is_empty(), near.is_empty()) {
+                (true, _) => "no tool says provides = […]".to_owned(),
+                (false, true) => format!("there are: {}", provided.iter().copied().collect::<Vec<_>>().join(", ")),
+                (false, false) => format!("near it: {}", near.join(", ")),
+            };
+            return Err(fault(&tool.places, "requires", format!("no tool provides the fact \"{fact}\"; {hint}")));
         }
         if let Some(name) = tool.cites.values().find(|name| !known.contains(&name.as_str())) {
             return Err(unknown("parameters", name));
@@ -156,6 +167,11 @@ fn parameters(table: &mut Section, schemas: &Schemas<'_>) -> Result<(Json, BTree
     Schema::compile(&schema).map_err(|mistake| wrong(mistake.to_string()))?;
     if schema.get("type") != Some(&json!("object")) {
         return Err(wrong("arguments are an object: say type = \"object\"".to_owned()));
+    }
+    if let Some(name) = super::schema::never_allowed(&schema) {
+        return Err(wrong(format!(
+            "required names \"{name}\", which is no property, and no others are allowed; no call could ever fit"
+        )));
     }
     let mut cites = BTreeMap::new();
     for (property, inner) in schema.get("properties").and_then(Json::as_object).into_iter().flatten() {
@@ -219,9 +235,14 @@ fn key(table: &mut Section, parameters: &Json) -> Result<Option<KeySpec>, TaskFi
 
 fn idempotent(table: &mut Section) -> Result<Option<Duration>, TaskFileError> {
     let place = table.place("idempotent");
-    match table.text("idempotent")?.as_deref() {
-        None | Some("") => Ok(None),
-        Some(text) => match super::values::span(text) {
+    let Some(node) = table.node("idempotent") else { return Ok(None) };
+    let Value::Text(text) = node.value else {
+        let wanted = "a span of time such as \"24h\": how long the receiver remembers a key";
+        return Err(table.unfit("idempotent", node.line, &node.value, wanted));
+    };
+    match text.as_str() {
+        "" => Ok(None),
+        text => match super::values::span(text) {
             Ok(span) if !span.is_zero() => Ok(Some(span)),
             Ok(_) => Ok(None),
             Err(problem) => Err(TaskFileError::Task { place, problem }),
@@ -348,7 +369,7 @@ pub(super) fn object(table: &Section, key: &str, node: super::section::Node) -> 
     Err(table.at(key, line, "this must be a table".to_owned()))
 }
 
-const CHECKED_LATER: [&str; 4] = ["name", "depends_on", "parameters", "compensate"];
+const CHECKED_LATER: [&str; 5] = ["name", "depends_on", "requires", "parameters", "compensate"];
 const EFFECTS: [(&str, EffectClass); 3] =
     [("read", EffectClass::Read), ("workspace", EffectClass::Workspace), ("external", EffectClass::External)];
 const HOLDS: [(&str, Holds); 2] = [("until_write", Holds::UntilWrite), ("run", Holds::Run)];

@@ -196,9 +196,13 @@ const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
 fn endpoint(base: &str) -> Result<Url, ConfigError> {
     let bad = |problem: &str| ConfigError::BaseUrl { url: base.to_owned(), problem: problem.to_owned() };
+    const FORM: &str = "it must begin with http:// or https://: write http://HOST:PORT/v1";
+    if !base.contains("://") {
+        return Err(bad(FORM));
+    }
     let mut url = Url::parse(base.trim()).map_err(|error| bad(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad("it must begin with http:// or https://"));
+        return Err(bad(FORM));
     }
     let path = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
     url.set_path(&format!("{path}/chat/completions"));
