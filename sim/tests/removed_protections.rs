@@ -330,7 +330,7 @@ impl Tools for Loose {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         self.inner.validate(tool, arguments)
     }
-    fn changed(&self, tool: &ToolName) -> Option<String> {
+    fn changed(&self, tool: &ToolName) -> Option<longrein_ports::Changed> {
         self.inner.changed(tool)
     }
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
