@@ -1,8 +1,6 @@
 //! The laws, checked against what really happened: the journal's events, the shadow's word on what was durable, and the
 //! world's count of effects. Run after every simulated run.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};

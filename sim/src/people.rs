@@ -245,7 +245,7 @@ struct BrainInner {
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
     wild: Option<(Chance, Vec<String>)>,
-    prompts: BTreeMap<Digest, (Vec<Arc<Item>>, String)>,
+    prompts: BTreeMap<Digest, (Arc<Vec<Arc<Item>>>, String)>,
     /// The longest conversation sent so far, by system text: one run, one conversation.
     sent: BTreeMap<String, Vec<Arc<Item>>>,
     sends: u64,
@@ -337,15 +337,15 @@ impl Model for Line {
                 let inner = &mut *guard;
                 if let Some((items, system)) = inner.prompts.get(&request.digest) {
                     let before = inner.sent.entry(system.clone()).or_default();
-                    let is_longer = before.len() <= items.len() && before.iter().zip(items).all(|(a, b)| a == b);
+                    let is_longer = before.len() <= items.len() && before.iter().zip(items.iter()).all(|(a, b)| a == b);
                     if !is_longer {
                         record.breach(
                             "law_4",
                             "what was sent before is not the beginning of what is sent now".to_owned(),
                         );
                     }
-                    *before = items.clone();
-                    inner.last = items.clone();
+                    *before = items.to_vec();
+                    inner.last = items.to_vec();
                 }
             }
             let answer = self.brain.answer(request.position, request.bytes.len() as u64);

@@ -28,8 +28,6 @@
 //! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
 //! ```
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

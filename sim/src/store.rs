@@ -1,8 +1,6 @@
 //! The journal with faults in front, and a shadow beside it: what was acknowledged, what was synced, who may write. The
 //! laws are checked against the shadow, never against the journal's own word.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

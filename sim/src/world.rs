@@ -1,8 +1,6 @@
 //! The world outside: children that run, effects that are on the wire and land, receivers that book them. It knows what
 //! really happened, whatever anybody was told.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +12,7 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::ruling::Ruling;
 use longrein_core::task::{EffectClass, Task, ToolSpec};
-use longrein_ports::{BoxFuture, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -489,9 +487,10 @@ impl Tools for Hands {
         Ok(ValidArgs { digest: args.digest(), args, cites, key })
     }
 
-    fn changed(&self, tool: &ToolName) -> Option<String> {
+    fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.process.glance();
-        self.world.inner().changed.contains(tool).then(|| format!("{tool}.sh"))
+        let is_changed = self.world.inner().changed.contains(tool);
+        is_changed.then(|| Changed { file: format!("{tool}.sh"), content: Some(Digest::of(b"changed")) })
     }
 
     fn run<'a>(&'a self, _: &'a Task, call: Cleared, _: Handed) -> BoxFuture<'a, Ran> {

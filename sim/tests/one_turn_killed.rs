@@ -2,7 +2,7 @@
 //!
 //! The turn: a1 `look` (read), a2 and a3 `edit` of one file, a4 `pay` (idempotent), a5 `ship` (reconcile), a6 `email`
 //! (plain), a7 `deploy` (held).
-#![expect(clippy::wildcard_enum_match_arm, reason = "they look for one kind among all and pass over the rest")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each test looks for the events it is about")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use longrein::Runs;
 use longrein::core::action::{Action, Life};
 use longrein::core::event::Wait;
 use longrein::core::ids::{ActionId, RunId};
@@ -10,7 +11,6 @@ use longrein::core::input::{Approve, Deny, Door, InputBody, Settle, Truth};
 use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
 use longrein::ports::Posted;
-use longrein::{Runs, core::owed};
 use serde_json::json;
 
 use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
@@ -271,15 +271,18 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     if globals.json {
         print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));
     }
-    let (done, undone, unknown) = match &run.stage {
-        Stage::Rest(ended) => (ended.done.clone(), ended.undone.clone(), ended.unknown.clone()),
-        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            tell!("asked; its worker lets running calls end first (at most 30 s)");
-            owed::effects(&run)
-        }
-    };
     let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    for (word, ids) in [("done", &done), ("not done", &undone), ("unknown", &unknown)] {
+    let Stage::Rest(ended) = &run.stage else {
+        let running: Vec<_> = run.actions().filter(|action| action.may_run()).map(|action| action.id).collect();
+        tell!("asked; its worker lets running calls end first (at most 30 s)");
+        if !running.is_empty() {
+            tell!("still running: {}", list(&running));
+        }
+        tell!("{}", store.command(&format!("show {id}")));
+        return Ok(Status::Done);
+    };
+    let (done, undone, unknown) = (&ended.done, &ended.undone, &ended.unknown);
+    for (word, ids) in [("done", done), ("not done", undone), ("unknown", unknown)] {
         if !ids.is_empty() && !globals.json {
             say!("{word}: {}", list(ids));
         }

@@ -83,6 +83,8 @@ enum Answer {
 /// None: nobody is there any more.
 fn read_answer(prompt: &str) -> Option<Answer> {
     loop {
+        // What was typed before the question was read is no answer to it.
+        let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
         eprint!("{prompt}");
         let _ = std::io::stderr().flush();
         let mut line = String::new();

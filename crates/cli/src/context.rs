@@ -64,7 +64,9 @@ impl StoreAt {
     pub(crate) fn refuse_inside(&self, workspace: &Path) -> Result<(), Failure> {
         let Some(home) = &self.home else { return Ok(()) };
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if real(home).starts_with(real(workspace)) {
+        let written = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        // As written too: a link inside the workspace can be pointed elsewhere from there.
+        if real(home).starts_with(real(workspace)) || written(home).starts_with(written(workspace)) {
             let problem = format!(
                 "the workspace {} contains {}, where Longrein keeps its own records; name a narrower workspace with -C, or \
                  another LONGREIN_HOME",

@@ -48,6 +48,10 @@ fn main() -> ExitCode {
     // A prompt that nobody answered may still be reading the terminal: do not wait for it.
     runtime.shutdown_background();
     match outcome {
+        Ok(Status::Done) if out::lost() => {
+            let problem = "what was to be printed could not be written to stdout; nothing else went wrong";
+            Failure::new(Status::Internal, problem).print()
+        }
         Ok(status) => status.into(),
         Err(failure) => failure.in_store(&store_flag).print(),
     }

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
 use longrein::core::event::{End, Failure as RunFailure, Suspension, Wait};
 use longrein::core::ids::{ModelName, RunId};
@@ -58,6 +59,9 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     refuse_file_as_prompt(&args)?;
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Status::Usage, format!("--id: {error}")))?;
+    if let Some(id) = id.as_ref().filter(|id| id.as_str().starts_with('-')) {
+        return Err(Failure::new(Status::Usage, format!("--id {id}: an id that begins with - looks like a flag")));
+    }
     let session = Session::open(globals)?;
     let known = match &id {
         Some(id) if session.runs.listed(id).await?.is_some() => Some(session.runs.fold(id, |_| {}).await?),
@@ -130,8 +134,13 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if let Some(text) = &args.message {
         inputs.push(InputBody::Message(text.clone()));
     }
+    let says_something = !inputs.is_empty();
     for body in inputs {
         crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
+    }
+    if says_something && let Some((_, Some(holder))) = session.runs.listed(&id).await? {
+        tell!("recorded; {holder} takes it");
+        return Ok(Status::Done);
     }
     if session.is_over(&run).await? {
         return session.print_stored(&run, &args.drive);
@@ -177,7 +186,9 @@ impl Session {
             Some(OnAsk::Wait) => WhenAsked::Park,
             Some(OnAsk::Deny) => WhenAsked::Deny,
             None if somebody => WhenAsked::Stay,
-            None => WhenAsked::DenyNew,
+            // What waits already goes on waiting: only an explicit no throws a question away.
+            None if self.has_questions(&target).await => WhenAsked::Park,
+            None => WhenAsked::Deny,
         };
         let style = match (self.globals.json, self.globals.quiet) {
             (true, _) => Style::Json,
@@ -208,6 +219,13 @@ impl Session {
         self.finish(&run, &standing, args)
     }
 
+    /// Whether the run waits for answers from an earlier session.
+    async fn has_questions(&self, target: &Target) -> bool {
+        let Target::Existing(id) = target else { return false };
+        let run = self.runs.fold(id, |_| {}).await;
+        run.is_ok_and(|run| run.actions().any(|action| matches!(action.life, Life::Held { .. })))
+    }
+
     fn explain(&self, error: longrein::RunsError, id: &RunId) -> Failure {
         let failure = Failure::from(error);
         if failure.status == Status::Unavailable && failure.way_out.is_none() {
@@ -225,14 +243,14 @@ impl Session {
             if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
                 tell!("done: {}", words::safe(&ended.reason));
             }
-            if !self.globals.json {
-                say!("{answer}");
-            }
             if let Some(file) = &args.output_last_message {
                 std::fs::write(file, format!("{answer}\n")).map_err(|error| {
                     let problem = format!("the run is done, but {} cannot be written: {error}", file.display());
                     Failure::new(Status::Data, problem).way_out(self.store.command(&format!("run --id {}", run.id)))
                 })?;
+            }
+            if !self.globals.json {
+                say!("{answer}");
             }
             return Ok(status);
         }
@@ -498,12 +516,15 @@ fn heed_signals(stop: Stop) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(Status::Internal, format!("signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    // A closed terminal ends the run orderly, unless it was started to outlive it (nohup).
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
     tokio::spawn(async move {
         let mut told = false;
         loop {
             let (why, code) = tokio::select! {
                 _ = interrupt.recv() => (Suspension::Interrupted, Status::Interrupted),
                 _ = terminate.recv() => (Suspension::Terminated, Status::Terminated),
+                Some(_) = next(&mut hangup) => (Suspension::Terminated, Status::Terminated),
             };
             if told {
                 std::process::exit(code.code().into());
@@ -513,6 +534,20 @@ fn heed_signals(stop: Stop) -> Result<(), Failure> {
         }
     });
     Ok(())
+}
+
+async fn next(hangup: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+    match hangup {
+        Some(hangup) => hangup.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process was told to ignore SIGHUP, by the mask of ignored signals in /proc.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
+    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
 /// `--crash-at list` prints the points and does nothing else.

@@ -81,6 +81,8 @@ struct Tally {
     /// How lost and doubtful calls were resolved.
     resolved: BTreeMap<String, u64>,
     recoveries: u64,
+    /// Kills of tools alone.
+    tools: u64,
 }
 
 impl Storm {
@@ -105,7 +107,8 @@ impl Storm {
                 println!("  {count:>5}  {what}");
             }
         }
-        println!("recoveries: {}", tally.recoveries);
+        println!("recoveries: {}; tools killed alone: {}", tally.recoveries, tally.tools);
+        assert!(tally.tools > 0, "no process of any run could be found: the search for those left over finds nothing");
         assert!(landed >= self.kills, "{landed} of {} kills", self.kills);
         assert!(tally.places.len() >= PLACES_MIN, "kills landed in {} places only", tally.places.len());
     }
@@ -258,8 +261,8 @@ impl<'a> Life<'a> {
             if running.is_over() {
                 break false;
             }
-            if tool_killed_after.take_if(|after| now >= *after).is_some() {
-                kill_a_tool_of(&self.world.run);
+            if tool_killed_after.take_if(|after| now >= *after).is_some() && kill_a_tool_of(&self.world.run) {
+                self.storm.tally(|tally| tally.tools += 1);
             }
             while let Some(aside) = asides.pop_if(|aside| aside.at <= now) {
                 let words: Vec<&str> = aside.words.iter().map(String::as_str).collect();

@@ -1181,6 +1181,13 @@ pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
 }
 
 /// The claim of a worker, as an event.
-pub fn claimed(fence: Fence, host: &str, boot: &str, pid: u32, binary: &str) -> RunClaimed {
-    RunClaimed { fence, host: host.to_owned(), boot: boot.to_owned(), pid, binary: binary.to_owned() }
+pub fn claimed(
+    fence: Fence,
+    host: &str,
+    boot: &str,
+    pid: u32,
+    binary: &str,
+    worked_until: Option<Timestamp>,
+) -> RunClaimed {
+    RunClaimed { fence, host: host.to_owned(), boot: boot.to_owned(), pid, binary: binary.to_owned(), worked_until }
 }

@@ -198,6 +198,10 @@ pub struct RunClaimed {
     pub boot: String,
     pub pid: u32,
     pub binary: String,
+    /// Until when a worker that died before is held to have worked: its last sign of life and a renewal's time on top, an
+    /// upper estimate, so that the budget of time does not refill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

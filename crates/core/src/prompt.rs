@@ -59,7 +59,7 @@ pub struct Prompt {
     pub system: Arc<str>,
     /// In a fixed order; empty for a closing call.
     pub tools: Arc<[ToolDef]>,
-    pub items: Vec<Arc<Item>>,
+    pub items: Arc<Vec<Arc<Item>>>,
     /// An extra last word of the harness that is no part of history.
     pub tail: Option<String>,
     pub max_output: u64,

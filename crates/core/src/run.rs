@@ -37,8 +37,8 @@ pub struct Run {
     pub at: Timestamp,
     pub started: Timestamp,
     pub fence: Fence,
-    /// The conversation so far. Append-only.
-    pub history: Vec<Arc<Item>>,
+    /// The conversation so far. Append-only; shared with prompts, so that one costs the same however long it is.
+    pub history: Arc<Vec<Arc<Item>>>,
     /// Shown to the model after the observations of the present turn.
     pub pending: Vec<Item>,
     /// Actions of earlier turns whose outcome is still unknown; the model was told so.
@@ -188,7 +188,7 @@ impl Run {
             at,
             started: at,
             fence: Fence(0),
-            history: vec![Arc::new(observe::user(&task.goal))],
+            history: Arc::new(vec![Arc::new(observe::user(&task.goal))]),
             pending: Vec::new(),
             open: BTreeMap::new(),
             evidence: BTreeMap::new(),
@@ -338,9 +338,12 @@ impl Run {
 
     /// Folds one event in. `seq` and `at` are its envelope's.
     pub fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
-        if !matches!(event, Event::RunClaimed(_)) {
-            self.spent.time_ms = self.time_used(at);
-        }
+        let working_until = match event {
+            // Between the last sign of life and this claim nobody worked.
+            Event::RunClaimed(claimed) => claimed.worked_until.unwrap_or(self.at).min(at),
+            _ => at,
+        };
+        self.spent.time_ms = self.time_used(working_until);
         self.head = seq;
         self.at = at;
         match event {
@@ -586,7 +589,7 @@ impl Run {
     }
 
     fn tell(&mut self, item: Item) {
-        self.history.push(Arc::new(item));
+        Arc::make_mut(&mut self.history).push(Arc::new(item));
     }
 
     fn ready(&self) -> Option<&Ready> {
@@ -636,6 +639,11 @@ impl Run {
                     self.tell(Item::Assistant { text: text.clone(), calls: Vec::new() });
                 }
                 self.show_pending();
+                let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;
+                if raised {
+                    self.tell(observe::note("The budget was raised meanwhile. Go on."));
+                    return;
+                }
                 let budget = match self.closing {
                     Closing::Owed(budget) | Closing::Over(budget, _) => budget,
                     Closing::NotYet => BudgetKind::Turns,
@@ -647,7 +655,7 @@ impl Run {
 
     /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
     fn arguments_of(&mut self, reply: &crate::outcome::Reply) {
-        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut) {
+        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut) {
             *calls = reply
                 .calls
                 .iter()
@@ -663,7 +671,7 @@ impl Run {
     fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
         self.call_ids.insert(proposed.call.clone());
-        if let Some(Item::Assistant { calls, .. }) = self.history.last_mut().map(Arc::make_mut)
+        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut)
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
             call.id = proposed.call.clone();
@@ -954,7 +962,7 @@ impl Run {
             return;
         };
         for (id, action) in actions {
-            self.history.push(Arc::new(observe::observation(&action, self.at)));
+            self.tell(observe::observation(&action, self.at));
             if action.is_uncertain() {
                 self.open.insert(id, action);
             }
@@ -966,7 +974,7 @@ impl Run {
         if matches!(self.stage, Stage::Acting { .. }) {
             return;
         }
-        self.history.extend(self.pending.drain(..).map(Arc::new));
+        Arc::make_mut(&mut self.history).extend(self.pending.drain(..).map(Arc::new));
     }
 }
 

@@ -132,7 +132,8 @@ impl<'a> Drive<'a> {
             stopping: None,
         };
         let worker = &options.worker;
-        let event = claimed(drive.claim.fence, &worker.host, &worker.boot, worker.pid, &options.binary);
+        let worked_until = drive.claim.last_alive.map(|alive| alive.plus(RENEW_EVERY).min(now));
+        let event = claimed(drive.claim.fence, &worker.host, &worker.boot, worker.pid, &options.binary, worked_until);
         let running: Vec<_> = drive.run.actions().filter(|action| action.may_run()).map(|action| action.id).collect();
         drive.command(Command::Claim(event));
         if matches!(drive.run.stage, Stage::Rest(_)) {
@@ -312,7 +313,7 @@ impl<'a> Drive<'a> {
     pub(crate) fn asks(&self) -> Asks {
         match self.options.asked {
             WhenAsked::Stay | WhenAsked::Park => Asks::Hold,
-            WhenAsked::Deny | WhenAsked::DenyNew => Asks::Deny,
+            WhenAsked::Deny => Asks::Deny,
         }
     }
 

@@ -40,8 +40,6 @@ pub enum WhenAsked {
     Park,
     /// Nobody can be asked: deny, what waits already too.
     Deny,
-    /// Nobody can be asked now: deny what would be asked, and let what waits already wait on.
-    DenyNew,
 }
 
 /// Where a run was left.

@@ -16,7 +16,7 @@ use longrein_core::run::Run;
 use longrein_core::task::{EffectClass, ToolSpec};
 use longrein_core::{action::Action, decide, observe};
 use longrein_ports::{
-    Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
+    Changed, Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
 };
 
 use crate::ports::Ports;
@@ -77,6 +77,8 @@ pub(crate) fn encode(ports: &Ports, run: &Run, purpose: Purpose) -> Encoded {
     if allowance == 0 || allowance >= prompt.max_output {
         return encoded;
     }
+    // Its bytes can be used again if nobody holds them.
+    drop(encoded);
     prompt.max_output = allowance;
     ports.model.encode(&prompt)
 }
@@ -139,7 +141,9 @@ pub(crate) async fn readiness(
         Ok(evidence) => evidence,
         Err(error) => return Ok((Readiness::Refused(error), BTreeMap::new())),
     };
-    if let Some(guard) = &spec.guard {
+    // A missing fact is core's to name; a guard over facts would only be in the way.
+    let facts_hold = spec.requires.iter().all(|fact| run.fact_holds(fact));
+    if let Some(guard) = spec.guard.as_ref().filter(|_| facts_hold) {
         let facts = facts(ports, run).await?;
         let input =
             GuardInput { args: &valid.args, facts: &facts, evidence: &evidence, principal: &run.task.principal };
@@ -147,14 +151,15 @@ pub(crate) async fn readiness(
             return Ok((Readiness::Refused(ToolError::new(class::GUARD, message)), BTreeMap::new()));
         }
     }
-    let ruling = match ports.tools.changed(&spec.name) {
-        Some(file) => Ruling::Ask {
+    let changed = ports.tools.changed(&spec.name);
+    let ruling = match &changed {
+        Some(Changed { file, .. }) => Ruling::Ask {
             rule: "pinned programs".to_owned(),
             reason: format!("{file} is not what it was when the run started"),
         },
         None => ports.gate.rule(&GateCall { tool: &spec.name, effect: spec.effect, args: &valid.args }),
     };
-    let question = question(run, spec, action, valid, &evidence);
+    let question = question(run, spec, action, valid, &evidence, changed.as_ref());
     Ok((Readiness::Ruled { ruling, question, asks }, evidence))
 }
 
@@ -165,6 +170,7 @@ fn question(
     action: ActionId,
     valid: &ValidArgs,
     evidence: &BTreeMap<String, Payload>,
+    changed: Option<&Changed>,
 ) -> Digest {
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
     let id = action.to_string();
@@ -178,6 +184,11 @@ fn question(
     for (name, data) in evidence {
         parts.push(name.as_bytes());
         parts.push(data.as_str().as_bytes());
+    }
+    // A yes to the program as it was is none to what it has become.
+    if let Some(Changed { file, content }) = changed {
+        parts.push(file.as_bytes());
+        parts.push(content.as_ref().map_or(b"gone".as_slice(), |content| content.as_str().as_bytes()));
     }
     Digest::of_parts(parts)
 }

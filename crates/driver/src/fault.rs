@@ -14,9 +14,9 @@ use longrein_core::outcome::{ModelFailure, Reply, ToolError};
 use longrein_core::prompt::Prompt;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint, Create,
-    Encoded, Faults, GuardInput, Handed, Holder, Journal, JournalError, KeyId, KeyRow, Model, Posted, Probed, Ran,
-    Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
+    AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint,
+    Create, Encoded, Faults, GuardInput, Handed, Holder, Journal, JournalError, KeyId, KeyRow, Model, Posted, Probed,
+    Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
 };
 
 pub struct FaultyJournal {
@@ -119,7 +119,7 @@ impl Tools for FaultyTools {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         self.inner.validate(tool, arguments)
     }
-    fn changed(&self, tool: &ToolName) -> Option<String> {
+    fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.inner.changed(tool)
     }
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {

@@ -51,7 +51,7 @@ impl Drive<'_> {
         }
         match self.options.asked {
             WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_))) => Ok(false),
-            WhenAsked::Stay | WhenAsked::Park | WhenAsked::DenyNew => Ok(self.command(Command::Park)),
+            WhenAsked::Stay | WhenAsked::Park => Ok(self.command(Command::Park)),
             WhenAsked::Deny => {
                 let mut changed = false;
                 for wait in waits {

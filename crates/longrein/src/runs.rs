@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use longrein_core::decide::key_scope;
+use longrein_core::event::Event;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
@@ -20,8 +22,8 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Gate, GateCall, Journal, JournalError, Listed, Model,
-    NewEvent, Posted, Recorded, Ruling, Tools, VerifyReport, Worker,
+    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId,
+    Listed, Model, NewEvent, Posted, Recorded, RecordedBody, Ruling, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -175,7 +177,38 @@ impl Runs {
     }
 
     pub async fn verify(&self, id: &RunId) -> Result<Option<VerifyReport>, RunsError> {
-        Ok(self.journal.verify(id).await?)
+        let Some(mut report) = self.journal.verify(id).await? else { return Ok(None) };
+        report.findings.extend(self.missing_keys(id).await?);
+        Ok(Some(report))
+    }
+
+    /// Keys that the journal says were taken and that have no row: the same intent could happen twice.
+    async fn missing_keys(&self, id: &RunId) -> Result<Vec<Finding>, RunsError> {
+        let mut proposed = BTreeMap::new();
+        let mut taken = Vec::new();
+        let folded = fold(self.journal.as_ref(), id, |record| match &record.body {
+            RecordedBody::Known(Event::ActionProposed(action)) => {
+                if let Some(key) = &action.key {
+                    proposed.insert(action.action, (action.tool.clone(), key.clone()));
+                }
+            }
+            RecordedBody::Known(Event::ActionStarted(started)) => taken.extend(proposed.get(&started.action).cloned()),
+            RecordedBody::Known(_) | RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => {}
+        });
+        // A journal that does not fold is found damaged anyway.
+        let Ok(run) = folded.await else { return Ok(Vec::new()) };
+        let mut missing = Vec::new();
+        for (tool, digest) in taken {
+            let Some(spec) = run.task.tool(&tool).and_then(|tool| tool.key.as_ref()) else { continue };
+            let key = KeyId { scope: key_scope(&run, spec.scope), tool, digest };
+            if self.journal.key(&key).await?.is_none() {
+                missing.push(Finding {
+                    record: format!("key of {}", key.tool),
+                    fault: "is missing, though the journal says that it was taken".to_owned(),
+                });
+            }
+        }
+        Ok(missing)
     }
 
     /// Drives a run until it rests, waits or is stopped.

@@ -1,9 +1,10 @@
 //! A request body that grows with the conversation: what was encoded for an earlier prompt is kept, so that a longer one
-//! costs its new items and one copy. The result is the same as that of starting afresh.
+//! costs its new items, and a copy only while the earlier body is still in somebody's hands. The result is the same as
+//! that of starting afresh.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use longrein_core::ids::Digest;
 use longrein_core::prompt::{Item, Prompt};
 use longrein_ports::Encoded;
@@ -43,9 +44,11 @@ pub(crate) struct Grown(Mutex<Option<Kept>>);
 struct Kept {
     head: Vec<u8>,
     items: Vec<Arc<Item>>,
-    /// Head and items as encoded.
-    bytes: Vec<u8>,
-    /// Over `bytes`.
+    /// The last body: head and items as encoded, then the foot of that call.
+    body: Bytes,
+    /// Where the foot begins.
+    end: usize,
+    /// Over the body without its foot.
     hasher: blake3::Hasher,
     list: List,
 }
@@ -56,26 +59,21 @@ impl Grown {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut head = Vec::new();
         let list = spelling.head(prompt, &mut head);
-        let mut kept = slot.take().filter(|kept| kept.begins(&head, &prompt.items)).unwrap_or_else(|| Kept {
-            hasher: hash_of(&head),
-            bytes: head.clone(),
-            head,
-            items: Vec::new(),
-            list,
-        });
-        kept.extend(spelling, &prompt.items);
-        let mut foot = Vec::new();
-        spelling.foot(prompt, kept.list, &mut foot);
-        let mut body = Vec::with_capacity(kept.bytes.len() + foot.len());
-        body.extend_from_slice(&kept.bytes);
-        body.extend_from_slice(&foot);
-        let digest = kept.hasher.clone().update(&foot).finalize().to_hex().to_string();
+        let mut kept =
+            slot.take().filter(|kept| kept.begins(&head, &prompt.items)).unwrap_or_else(|| Kept::new(head, list));
+        let digest = kept.extend(spelling, prompt);
+        let bytes = kept.body.clone();
         *slot = Some(kept);
-        Encoded { bytes: Bytes::from(body), digest: Digest::new(digest), position: prompt.position }
+        Encoded { bytes, digest, position: prompt.position }
     }
 }
 
 impl Kept {
+    fn new(head: Vec<u8>, list: List) -> Self {
+        let (hasher, end) = (hash_of(&head), head.len());
+        Self { body: Bytes::copy_from_slice(&head), head, items: Vec::new(), end, hasher, list }
+    }
+
     /// Whether a prompt with this head and these items starts with what is kept. Items are shared between prompts, so the
     /// comparison is nearly always one of addresses.
     fn begins(&self, head: &[u8], items: &[Arc<Item>]) -> bool {
@@ -84,16 +82,36 @@ impl Kept {
             && self.items.iter().zip(items).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours == theirs)
     }
 
-    fn extend(&mut self, spelling: &impl Spelling, items: &[Arc<Item>]) {
-        let from = self.bytes.len();
-        for item in &items[self.items.len()..] {
-            self.list.next(&mut self.bytes);
-            spelling.item(item, &mut self.bytes);
+    /// Makes the body that of `prompt`, and answers its digest.
+    fn extend(&mut self, spelling: &impl Spelling, prompt: &Prompt) -> Digest {
+        let mut body = Vec::from(self.reclaim());
+        for item in &prompt.items[self.items.len()..] {
+            self.list.next(&mut body);
+            spelling.item(item, &mut body);
             self.items.push(Arc::clone(item));
         }
-        self.hasher.update(&self.bytes[from..]);
+        self.hasher.update(&body[self.end..]);
+        self.end = body.len();
+        spelling.foot(prompt, self.list, &mut body);
+        let digest = self.hasher.clone().update(&body[self.end..]).finalize().to_hex().to_string();
+        self.body = Bytes::from(body);
+        Digest::new(digest)
+    }
+
+    /// The body without its foot: the very bytes if the request they went out with is over, as it nearly always is.
+    fn reclaim(&mut self) -> BytesMut {
+        let mut body = std::mem::take(&mut self.body).try_into_mut().unwrap_or_else(|shared| {
+            let mut copy = BytesMut::with_capacity(self.end + ROOM_BYTES);
+            copy.extend_from_slice(&shared[..self.end]);
+            copy
+        });
+        body.truncate(self.end);
+        body
     }
 }
+
+/// Room for a turn or two behind a copy.
+const ROOM_BYTES: usize = 4 * 1024;
 
 fn hash_of(bytes: &[u8]) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();

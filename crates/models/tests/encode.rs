@@ -67,12 +67,12 @@ fn no_tools_and_no_system_leave_no_trace() {
 fn memory_never_shows() {
     let whole = prompt(0, conversation());
     let first = |count: usize, tail: Option<&str>| Prompt {
-        items: whole.items[..count].to_vec(),
+        items: whole.items[..count].to_vec().into(),
         tail: tail.map(str::to_owned),
         ..whole.clone()
     };
     let mut changed = first(5, None);
-    changed.items[1] = Arc::new(user("another history"));
+    Arc::make_mut(&mut changed.items)[1] = Arc::new(user("another history"));
     let mut bare = first(6, None);
     bare.tools = Arc::from([]);
     let equal_but_not_shared = prompt(0, conversation());
@@ -101,7 +101,7 @@ fn a_longer_prompt_begins_like_a_shorter_one() {
     let whole = prompt(0, conversation());
     let used = encoder();
     for count in 0..whole.items.len() {
-        let short = Prompt { items: whole.items[..count].to_vec(), tail: Some("tail".into()), ..whole.clone() };
+        let short = Prompt { items: whole.items[..count].to_vec().into(), tail: Some("tail".into()), ..whole.clone() };
         let short = used.encode(&short).bytes;
         let long = used.encode(&Prompt { max_output: 7, ..whole.clone() }).bytes;
         let tail = br#",{"role":"user","content":"tail"}],"max_tokens":1000}"#;

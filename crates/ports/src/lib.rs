@@ -21,7 +21,7 @@ pub use journal::{
 };
 pub use model::{Encoded, Model};
 pub use points::{CrashAt, CrashPoint, Faults};
-pub use tools::{Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+pub use tools::{Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 
 /// A boxed future, so that the ports can be used as trait objects.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -40,6 +40,14 @@ pub enum Reaped {
     Unverified,
 }
 
+/// A pinned file that differs now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    pub file: String,
+    /// Of its present content; None: it is gone or cannot be read.
+    pub content: Option<Digest>,
+}
+
 /// How an attempt ended, with the large payloads its outcome refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
@@ -60,8 +68,8 @@ pub trait Tools: Send + Sync {
     /// First JSON, then the schema, then our own keywords. Pure.
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
 
-    /// Whether what the tool runs is still what was pinned at the start; names the file that changed.
-    fn changed(&self, tool: &ToolName) -> Option<String>;
+    /// What the tool runs that is no longer what was pinned at the start, if anything.
+    fn changed(&self, tool: &ToolName) -> Option<Changed>;
 
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;

@@ -92,6 +92,12 @@ pub(crate) fn is_started_by_us(pid: Pid) -> bool {
     })
 }
 
+/// Whether any child of ours is left, running or ended: one call where `/proc` takes a dozen.
+pub(crate) fn any_child() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD))
+}
+
 /// The children of one thread; None where the kernel does not list them.
 pub(crate) fn children_of(pid: Pid, thread: Pid) -> Option<Vec<Pid>> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()?;

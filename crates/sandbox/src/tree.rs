@@ -67,7 +67,7 @@ impl Tree {
             // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
             return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
         };
-        if adopted().is_empty() {
+        if !process::any_child() || adopted().is_empty() {
             return (exit, Strays::None);
         }
         let (done, strays) = oneshot::channel();

@@ -177,6 +177,10 @@ pub(crate) fn claim(
         until,
         head: Seq(record.head.cast_unsigned()),
         before,
+        last_alive: last
+            .as_ref()
+            .filter(|_| predecessor.is_some())
+            .map(|last| Timestamp(last.until_wall.cast_unsigned().saturating_sub(millis(LEASE)))),
         predecessor,
     };
     writes.push(Write::Claim { record: next, was: last.map(|last| last.fence) });

@@ -71,6 +71,12 @@ fn unreadable(error: &serde_json::Error) -> ToolError {
     invalid(format!("The arguments are not valid JSON: {error}.")).hint(hint)
 }
 
+/// Whether some object in a valid JSON text has a key twice.
+pub(crate) fn repeats_a_key(text: &str) -> bool {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    Strict { depth: 0 }.deserialize(&mut deserializer).is_err_and(|error| error.to_string().contains("occurs twice"))
+}
+
 /// Builds a value and refuses what serde_json lets pass: a key that occurs twice, and deep nesting.
 #[derive(Clone, Copy)]
 struct Strict {

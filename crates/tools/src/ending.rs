@@ -122,7 +122,7 @@ fn external(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets,
             Outcome::NotDone(error)
         }
         How::Exited(status) => match structured(&printed, blobs) {
-            None if status == 0 => Outcome::Done(blobs.keep(printed.payload)),
+            None if status == 0 && !printed.is_ambiguous => Outcome::Done(blobs.keep(printed.payload)),
             None => Outcome::Unknown(
                 failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(unknown_hint).with_output(printed, blobs),
             ),

@@ -3,6 +3,7 @@
 use longrein_core::payload::Payload;
 use serde_json::Value;
 
+use crate::arguments::repeats_a_key;
 use crate::secrets::Secrets;
 
 /// What stdout holds.
@@ -11,6 +12,8 @@ pub(crate) struct Printed {
     pub(crate) payload: Payload,
     /// The parsed form, if it is JSON.
     pub(crate) json: Option<Value>,
+    /// A key occurs twice in it: it may contradict itself, and nothing is concluded from it.
+    pub(crate) is_ambiguous: bool,
 }
 
 impl Printed {
@@ -26,15 +29,16 @@ impl Printed {
                     Payload::parse(compact(text.trim())).ok()
                 };
                 let payload = payload.unwrap_or_else(|| Payload::string(&readable(bytes, secrets)));
-                Self { payload, json: Some(value) }
+                let is_ambiguous = repeats_a_key(text.trim());
+                Self { payload, json: Some(value), is_ambiguous }
             }
-            Err(_) => Self { payload: Payload::string(&readable(bytes, secrets)), json: None },
+            Err(_) => Self { payload: Payload::string(&readable(bytes, secrets)), json: None, is_ambiguous: false },
         }
     }
 
-    /// A member of the object it is.
+    /// A member of the object it is, if it can be relied on.
     pub(crate) fn member(&self, name: &str) -> Option<&Value> {
-        self.json.as_ref()?.as_object()?.get(name)
+        self.json.as_ref().filter(|_| !self.is_ambiguous)?.as_object()?.get(name)
     }
 }
 

@@ -10,7 +10,7 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::task::{Task, ToolSpec};
-use longrein_ports::{BoxFuture, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked};
 use serde_json::{Map, Value};
 
@@ -112,7 +112,7 @@ impl Toolbox {
 
     /// As [`Tools::changed`], for an acceptance command.
     pub fn check_changed(&self, check: &CheckName) -> Option<String> {
-        self.first_changed(self.checks.get(check)?)
+        self.first_changed(self.checks.get(check)?).map(|changed| changed.file)
     }
 
     pub(crate) fn secrets(&self) -> &Secrets {
@@ -180,11 +180,13 @@ impl Toolbox {
         }
     }
 
-    fn first_changed(&self, pinned: &[Pinned]) -> Option<String> {
+    fn first_changed(&self, pinned: &[Pinned]) -> Option<Changed> {
+        let now = |file: &Pinned| (file.path.display().to_string(), self.hashes.of(&file.path));
         pinned
             .iter()
-            .find(|file| self.hashes.of(&file.path).as_ref() != Some(&file.digest))
-            .map(|file| file.path.display().to_string())
+            .map(|file| (file, now(file)))
+            .find(|(file, (_, content))| content.as_ref() != Some(&file.digest))
+            .map(|(_, (file, content))| Changed { file, content })
     }
 
     /// One attempt of a tool, without the right to it.
@@ -249,7 +251,7 @@ impl Tools for Toolbox {
         known.valid(&args)
     }
 
-    fn changed(&self, tool: &ToolName) -> Option<String> {
+    fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
 

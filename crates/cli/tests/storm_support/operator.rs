@@ -146,16 +146,16 @@ pub(crate) fn processes_of(run: &str) -> Vec<String> {
     marked(run).into_iter().map(|(_, what)| what).collect()
 }
 
-/// Kills one of the processes that a run started, whichever comes first.
-pub(crate) fn kill_a_tool_of(run: &str) {
-    if let Some((pid, _)) = marked(run).first() {
-        // It may have ended meanwhile.
-        let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
-    }
+/// Kills one of the processes that a run started, whichever comes first. False: there is none.
+pub(crate) fn kill_a_tool_of(run: &str) -> bool {
+    let Some((pid, _)) = marked(run).into_iter().next() else { return false };
+    // It may have ended meanwhile.
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok()
 }
 
 fn marked(run: &str) -> Vec<(rustix::process::Pid, String)> {
-    let mark = format!("LONGREIN_INSIDE={run}/");
+    // Behind the run stands its store.
+    let mark = format!("LONGREIN_INSIDE={run}@");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("Linux").flatten() {
         let Ok(environ) = fs::read(entry.path().join("environ")) else { continue };

@@ -331,6 +331,9 @@ fn finish(word: String) -> Finish {
     }
 }
 
+/// More tokens than any model takes or gives in one call: a hundred million.
+const TOKENS_MAX: u64 = 100_000_000;
+
 /// Reads a usage object; `None` if it counts nothing.
 fn usage(value: &Value) -> Option<Usage> {
     let number = |pointers: &[&str]| {
@@ -338,12 +341,15 @@ fn usage(value: &Value) -> Option<Usage> {
             let value = value.pointer(pointer)?;
             // Some gateways count in floats.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN gives 0")]
-            value.as_u64().or_else(|| value.as_f64().map(|number| number as u64))
+            value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
         })
     };
     let prompt = number(&["/prompt_tokens", "/input_tokens"]);
     let completion = number(&["/completion_tokens", "/output_tokens"]);
-    if prompt.is_none() && completion.is_none() {
+    // What no model can have counted was not counted.
+    if [prompt, completion].iter().flatten().any(|count| *count > TOKENS_MAX)
+        || (prompt.is_none() && completion.is_none())
+    {
         return None;
     }
     let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));

@@ -13,7 +13,7 @@ pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
     Prompt {
         system: "You check services.".into(),
         tools: Arc::from([tool("read_metrics")]),
-        items: items.into_iter().map(Arc::new).collect(),
+        items: Arc::new(items.into_iter().map(Arc::new).collect()),
         tail: None,
         max_output: 1_000,
         position,

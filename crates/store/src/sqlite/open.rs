@@ -127,14 +127,18 @@ impl Refusal {
         let path = path.display();
         JournalError::Unusable(match self {
             Refusal::Sqlite(error) => {
-                let what = match error.sqlite_error_code() {
-                    Some(rusqlite::ErrorCode::NotADatabase) => "is not a store: it is no SQLite file".to_owned(),
-                    Some(rusqlite::ErrorCode::DatabaseCorrupt) => format!("is damaged ({error})"),
-                    _ => format!("cannot be opened: {error}"),
-                };
-                format!(
-                    "{path} {what}; move it away or restore a backup of it, or name another store with --store sqlite:PATH"
-                )
+                let elsewhere = "or name another store with --store sqlite:PATH";
+                match error.sqlite_error_code() {
+                    Some(rusqlite::ErrorCode::NotADatabase) => {
+                        format!("{path} is no SQLite file; move it away {elsewhere}")
+                    }
+                    Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+                        format!("{path} is damaged ({error}); restore a backup of it {elsewhere}")
+                    }
+                    _ => format!(
+                        "{path} cannot be opened now ({error}); look at free space, limits and permissions there, {elsewhere}"
+                    ),
+                }
             }
             Refusal::NotOurs => format!(
                 "{path} is another program's database; name another file with --store sqlite:PATH or set LONGREIN_HOME"

@@ -104,11 +104,11 @@ fn changed_files_are_named() {
     let changed = || longrein_ports::Tools::changed(&toolbox, &name);
     assert_eq!(changed(), None);
     write("tool.sh", "echo 3");
-    assert!(changed().unwrap().ends_with("/tool.sh"));
+    assert!(changed().unwrap().file.ends_with("/tool.sh"));
     write("tool.sh", "echo 1");
     assert_eq!(changed(), None);
     std::fs::remove_file(folder.path().join("ask.sh")).unwrap();
-    assert!(changed().unwrap().ends_with("/ask.sh"));
+    assert!(changed().unwrap().file.ends_with("/ask.sh"));
     write("check.sh", "false");
     let check = longrein_core::ids::CheckName::new("c");
     assert!(toolbox.check_changed(&check).unwrap().ends_with("/check.sh"));

@@ -1,0 +1,67 @@
+//! What a turn costs: the real binary beside a bare client that sends the same bytes with the same syncs. Measured from
+//! outside; nothing in the binary knows of it.
+//!
+//! `cargo run --release -p longrein-bench` builds the binary, measures, prints a table. The server is a thread of this
+//! process, the clients are processes of their own, so that a client's CPU time is its own and nobody else's: that of the
+//! commands it runs is theirs.
+#![expect(clippy::print_stdout, reason = "a program whose product is a table")]
+
+mod bare;
+mod client;
+mod conversation;
+mod process;
+mod report;
+mod server;
+mod syncs;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// What is asked for on the command line.
+struct Options {
+    turns: u64,
+    repeat: usize,
+    binary: Option<PathBuf>,
+    /// None: everything.
+    only: Option<String>,
+}
+
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting]";
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut options = Options { turns: 1000, repeat: 3, binary: None, only: None };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value; {USAGE}"));
+        match argument.as_str() {
+            bare::ROLE => return bare::main(&value()?),
+            "--turns" => options.turns = value()?.parse()?,
+            "--repeat" => options.repeat = value()?.parse()?,
+            "--only" => options.only = Some(value()?),
+            "--binary" => options.binary = Some(value()?.into()),
+            _ => bail!("{argument} is not known; {USAGE}"),
+        }
+    }
+    let binary = match &options.binary {
+        Some(binary) => std::path::absolute(binary)?,
+        None => build()?,
+    };
+    report::print(&binary, options.turns, options.repeat.max(1), options.only.as_deref())
+}
+
+/// Builds the binary beside this one.
+fn build() -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--release", "--package", "longrein-cli"]).status()?;
+    if !built.success() {
+        bail!("the binary could not be built");
+    }
+    let here = std::env::current_exe()?;
+    let binary = here.parent().unwrap_or(Path::new(".")).join("longrein");
+    if !binary.is_file() {
+        bail!("there is no {}; name the binary with --binary FILE", binary.display());
+    }
+    Ok(binary)
+}

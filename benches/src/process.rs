@@ -1,0 +1,44 @@
+//! A process seen from outside, through `/proc`.
+
+use std::fs;
+use std::time::Duration;
+
+/// CPU time of a process's own living threads, to the nanosecond: neither its children's nor that of threads that ended.
+pub(crate) fn cpu(pid: u32) -> Option<Duration> {
+    let mut total = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        total += text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Some(Duration::from_nanos(total))
+}
+
+/// Memory and wake-ups of a process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Status {
+    pub(crate) resident_kib: u64,
+    pub(crate) peak_kib: u64,
+    /// How often its first thread went to sleep by itself.
+    pub(crate) sleeps: u64,
+}
+
+pub(crate) fn status(pid: u32) -> Status {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    Status { resident_kib: number("VmRSS"), peak_kib: number("VmHWM"), sleeps: sleeps(pid) }
+}
+
+/// Over all threads.
+fn sleeps(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("status")).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            line.trim().parse::<u64>().ok()
+        })
+        .sum()
+}

@@ -1,0 +1,245 @@
+//! All measurements, and the table.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::bare::Kind;
+use crate::client::{self, Place, Running, Who};
+use crate::server::{Sample, Script, Server};
+use crate::{conversation, process, syncs};
+
+pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>) -> anyhow::Result<()> {
+    let wanted = |part: &str| only.is_none_or(|only| only == part);
+    if wanted("start") {
+        starts(binary)?;
+    }
+    if wanted("turns") {
+        cost(binary, turns, repeat)?;
+    }
+    if wanted("syncs") {
+        count_syncs(binary)?;
+    }
+    if wanted("waiting") {
+        waiting(binary)?;
+    }
+    Ok(())
+}
+
+/// Turns with one call of the read tool.
+fn reads(turns: u64, sample_every: u64) -> Script {
+    Script { turns, tool: conversation::READ, calls: 1, sample_every, delay: Duration::ZERO }
+}
+
+// ---- beginning ----
+
+/// Starts measured of each kind: enough for a median that a busy machine does not move.
+const STARTS: usize = 21;
+
+fn starts(binary: &Path) -> anyhow::Result<()> {
+    let mut version = Vec::new();
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        Command::new(binary).arg("--version").stdout(Stdio::null()).status()?;
+        version.push(began.elapsed());
+    }
+    let place = Place::new(0)?;
+    let mut first = Vec::new();
+    // The first one makes the store.
+    for number in 0..=STARTS {
+        let server = Server::start(reads(0, 1))?;
+        let mut command = place.command(Who::Longrein(binary), server.port, &format!("r{number}"))?;
+        let began = Instant::now();
+        let mut child = command.spawn()?;
+        server.watch(child.id());
+        let sample = server.next(Duration::from_secs(10)).context("no request came")?;
+        first.push(sample.at - began);
+        child.wait()?;
+    }
+    println!("start, median of {STARTS} (least)");
+    line("--version", "under 10 ms", &spread(version));
+    line("first request on an existing store", "under 20 ms", &spread(first.split_off(1)));
+    Ok(())
+}
+
+fn spread(mut times: Vec<Duration>) -> String {
+    times.sort();
+    format!("{:.1} ms ({:.1})", millis(times[times.len() / 2]), millis(times[0]))
+}
+
+// ---- turns ----
+
+/// What a run of one client came to.
+struct Cost {
+    /// Own CPU per turn, in microseconds.
+    per_turn: f64,
+    /// The same over each tenth of the run.
+    tenths: Vec<f64>,
+    last: Sample,
+    /// Growth of resident memory over the second half, in bytes per turn.
+    memory_per_turn: f64,
+}
+
+impl Cost {
+    fn of(samples: &[Sample]) -> anyhow::Result<Self> {
+        let (first, last) = samples.first().zip(samples.last()).context("no samples")?;
+        let half = &samples[samples.len() / 2];
+        let per_turn = |from: &Sample, to: &Sample| {
+            (to.cpu - from.cpu).as_secs_f64() * 1e6 / (to.turns - from.turns).max(1) as f64
+        };
+        let grown = last.status.resident_kib as f64 - half.status.resident_kib as f64;
+        Ok(Self {
+            per_turn: per_turn(first, last),
+            tenths: samples.windows(2).map(|pair| per_turn(&pair[0], &pair[1])).collect(),
+            last: *last,
+            memory_per_turn: grown * 1024.0 / (last.turns - half.turns).max(1) as f64,
+        })
+    }
+}
+
+fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
+    let turns = (turns / 10).max(1) * 10;
+    let (mut ours, mut usual, mut least) = (Vec::new(), Vec::new(), Vec::new());
+    let mut stored = Stored::default();
+    // In turn, so that a busy spell of the machine hits all of them.
+    for _ in 0..repeat {
+        let place = Place::new(turns)?;
+        ours.push(Cost::of(&client::run(Who::Longrein(binary), &place, reads(turns, turns / 10))?)?);
+        stored = Stored::of(&place.store())?;
+        for (kind, costs) in [(Kind::Usual, &mut usual), (Kind::Least, &mut least)] {
+            let samples = client::run(Who::Bare(kind), &Place::new(turns)?, reads(turns, turns / 10))?;
+            costs.push(Cost::of(&samples)?);
+        }
+    }
+    println!("\nown CPU of {turns} read-only turns, median of {repeat}");
+    for (name, costs) in [("longrein", &ours), ("bare, usual libraries", &usual), ("bare, least", &least)] {
+        let tenths: Vec<_> =
+            (0..10).map(|tenth| format!("{:.0}", median(costs.iter().map(|cost| cost.tenths[tenth])))).collect();
+        let per_turn = median(costs.iter().map(|cost| cost.per_turn));
+        println!("  {name:<24}{per_turn:>7.0} µs a turn   by tenth: {}", tenths.join(" "));
+    }
+    let ratio = |bare: &[Cost]| {
+        let ratios = ours.iter().zip(bare).map(|(ours, bare)| ours.per_turn / bare.per_turn);
+        format!("{:.2}", median(ratios))
+    };
+    line("longrein / bare, usual libraries", "at most 1.5", &ratio(&usual));
+    line("longrein / bare, least", "", &ratio(&least));
+    let growth = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] / cost.tenths[1]));
+    line(
+        "growth, last tenth / second",
+        "flat",
+        &format!("{:.2} (bare {:.2}, {:.2})", growth(&ours), growth(&usual), growth(&least)),
+    );
+    let grown = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] - cost.tenths[1]));
+    line(
+        "growth in µs a turn",
+        "as bare",
+        &format!("{:.0} (bare {:.0}, {:.0})", grown(&ours), grown(&usual), grown(&least)),
+    );
+    let peak = |costs: &[Cost]| median(costs.iter().map(|cost| cost.last.status.peak_kib as f64 / 1024.0));
+    line(
+        "peak memory",
+        "under 25 MB",
+        &format!("{:.1} MiB (bare {:.1}, {:.1})", peak(&ours), peak(&usual), peak(&least)),
+    );
+    let memory = median(ours.iter().map(|cost| cost.memory_per_turn));
+    line("memory per turn, second half", "", &format!("{memory:.0} B"));
+    let last = ours.last().context("no run")?.last;
+    let conversation = last.bytes as f64;
+    let bare = usual.last().context("no run")?.last.bytes;
+    line("conversation", "", &format!("{} B ({} B a turn; bare {bare} B)", last.bytes, last.bytes / turns));
+    line("journaled / conversation", "at most 3", &format!("{:.2}", stored.bytes as f64 / conversation));
+    line("files / conversation", "", &format!("{:.2}", stored.files as f64 / conversation));
+    line("events per turn", "", &format!("{:.1}", stored.events as f64 / turns as f64));
+    Ok(())
+}
+
+/// What a store holds.
+#[derive(Default)]
+struct Stored {
+    events: i64,
+    /// Bodies of events, and blobs.
+    bytes: i64,
+    files: u64,
+}
+
+impl Stored {
+    fn of(store: &Path) -> anyhow::Result<Self> {
+        let files = [store.to_owned(), store.with_extension("db-wal")];
+        let files = files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+        let connection = rusqlite::Connection::open(store)?;
+        let (events, bodies): (i64, i64) =
+            connection.query_row("SELECT count(*), sum(length(body)) FROM events", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let blobs: i64 = connection
+            .query_row("SELECT total(length(bytes)) FROM blobs", [], |row| row.get(0).map(|sum: f64| sum as i64))?;
+        Ok(Self { events, bytes: bodies + blobs, files })
+    }
+}
+
+// ---- syncs ----
+
+fn count_syncs(binary: &Path) -> anyhow::Result<()> {
+    println!("\nsyncs a turn, counted by strace; the difference of a long and a short run");
+    let kinds = [
+        ("read-only turn", "1", conversation::READ, 1),
+        ("two writing calls, one after the other", "3", conversation::WRITE, 2),
+    ];
+    for (name, wanted, tool, calls) in kinds {
+        let count =
+            |turns| syncs::count(binary, Script { turns, tool, calls, sample_every: u64::MAX, delay: Duration::ZERO });
+        let (short, long) = (20_u64, 120_u64);
+        let found = match (count(short)?, count(long)?) {
+            (Some(few), Some(many)) => {
+                let per_turn = |few: i64, many: i64| (many - few) as f64 / (long - short) as f64;
+                let checkpoints = many.checkpoints - few.checkpoints;
+                format!("{:.2} (and {checkpoints} checkpoints in all)", per_turn(few.log, many.log))
+            }
+            (None, _) | (_, None) => "not counted: there is no strace here".to_owned(),
+        };
+        line(name, wanted, &found);
+    }
+    Ok(())
+}
+
+// ---- waiting ----
+
+/// How long a waiting process is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A process that waits for a slow model must cost nothing.
+fn waiting(binary: &Path) -> anyhow::Result<()> {
+    let place = Place::new(1)?;
+    let script = Script { delay: LOOK + Duration::from_secs(2), ..reads(0, 1) };
+    let Running { mut child, server } = client::start(Who::Longrein(binary), &place, script)?;
+    server.next(Duration::from_secs(10)).context("no request came")?;
+    std::thread::sleep(Duration::from_secs(1));
+    let look = || (process::cpu(child.id()).unwrap_or_default(), process::status(child.id()).sleeps);
+    let (cpu_before, sleeps_before) = look();
+    std::thread::sleep(LOOK);
+    let (cpu, sleeps) = look();
+    child.wait()?;
+    println!("\nwaiting for a model for {} s", LOOK.as_secs());
+    line("own CPU", "about 0", &format!("{:.2} ms", millis(cpu - cpu_before)));
+    line("wake-ups", "", &format!("{:.1} a second", (sleeps - sleeps_before) as f64 / LOOK.as_secs_f64()));
+    Ok(())
+}
+
+// ---- the table ----
+
+fn line(name: &str, promised: &str, found: &str) {
+    println!("  {name:<40}{promised:<14}{found}");
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
