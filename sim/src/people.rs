@@ -239,13 +239,16 @@ pub struct Brain {
     inner: Mutex<BrainInner>,
 }
 
+/// What a request says, and its system text.
+type Conversation = (Arc<Vec<Arc<Item>>>, String);
+
 #[derive(Default)]
 struct BrainInner {
     /// By position in the conversation, then by how often that position was asked; the last ones stay.
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
     wild: Option<(Chance, Vec<String>)>,
-    prompts: BTreeMap<Digest, (Arc<Vec<Arc<Item>>>, String)>,
+    prompts: BTreeMap<Digest, Conversation>,
     /// The longest conversation sent so far, by system text: one run, one conversation.
     sent: BTreeMap<String, Vec<Arc<Item>>>,
     sends: u64,

@@ -100,7 +100,12 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
-    StoreAt::of(&globals)?.must_exist()?;
+    let store = StoreAt::of(&globals)?;
+    if args.id.is_none() && !args.last && !store.exists() {
+        tell!("no run is unfinished: there is no store at {} yet", store.url);
+        return Ok(Status::Done);
+    }
+    store.must_exist()?;
     let session = Session::open(globals)?;
     let id = match (&args.id, args.last) {
         (Some(id), _) => session.runs.find(id).await?,

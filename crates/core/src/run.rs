@@ -338,11 +338,9 @@ impl Run {
 
     /// Folds one event in. `seq` and `at` are its envelope's.
     pub fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
-        let working_until = match event {
-            // Between the last sign of life and this claim nobody worked.
-            Event::RunClaimed(claimed) => claimed.worked_until.unwrap_or(self.at).min(at),
-            _ => at,
-        };
+        // Between a dead worker's last sign of life and the next claim nobody worked.
+        let working_until =
+            if let Event::RunClaimed(claimed) = event { claimed.worked_until.unwrap_or(self.at).min(at) } else { at };
         self.spent.time_ms = self.time_used(working_until);
         self.head = seq;
         self.at = at;
