@@ -271,6 +271,9 @@ fn a_workspace_around_the_home_is_refused() {
 #[test]
 fn no_such_run_is_66() {
     let world = asking();
+    world.run("show x").is(66).says("there is no store");
+    world.run("run --task task.toml --id other --on-ask wait").is(3);
+    world.run("cancel other").is(0);
     for line in [
         "show x",
         "log x",

@@ -1,0 +1,109 @@
+//! What a hostile tester found once: each stays mended.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::support::task::{booked, books, calls, says, task, tool};
+use crate::support::{World, of_type};
+
+#[test]
+fn a_waiting_question_is_not_thrown_away_by_a_resume_without_a_terminal() {
+    let world = World::new();
+    task(&world, &tool("pay", "external", &books("paid"), ""), &(calls("pay", "{}") + &says("done")));
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    for line in ["resume w", "run --id w", "run --task task.toml --id w"] {
+        world.run(line).is(3);
+    }
+    assert_eq!(of_type(&world.log("w"), "action.denied").len(), 0);
+    world.run("resume w --on-ask deny").is(0);
+    assert_eq!(of_type(&world.log("w"), "action.denied").len(), 1);
+    assert_eq!(booked(&world, "paid"), 0);
+}
+
+/// Law 5: what a dead worker used of the time is estimated, never given back.
+#[test]
+fn law_5_time_does_not_refill_when_the_process_is_killed() {
+    let world = World::new();
+    let slow = tool("look", "read", "echo begun >> ledger; exec sleep 30", "");
+    task(&world, &format!("[budget]\ntime = \"2s\"\n{slow}"), &(calls("look", "{}") + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id t").start();
+    world.until("the tool to begin", || (booked(&world, "begun") > 0).then_some(()));
+    std::thread::sleep(Duration::from_millis(1500));
+    running.signal("KILL");
+    running.end();
+    std::thread::sleep(Duration::from_millis(700));
+    world.run("resume t").is(2);
+    let used = world.show("t")["budget"]["time_ms"]["used"].as_u64().unwrap();
+    assert!(used >= 1500, "{used} ms counted");
+    world.verify("t");
+}
+
+/// Law 7: a yes is for the program that was asked about.
+#[test]
+fn a_yes_does_not_cover_what_a_program_has_become() {
+    let world = World::new();
+    world.write("act.sh", "echo good >> ledger");
+    let act =
+        "[[tools]]\nname = \"act\"\ndescription = \"Acts.\"\ncommand = [\"sh\", \"act.sh\"]\neffect = \"external\"\n";
+    task(&world, act, &(calls("act", "{}") + &says("done")));
+    world.run("run --task task.toml --id c --on-ask wait").is(3);
+    world.run("approve c a1").is(0);
+    world.write("act.sh", "echo evil >> ledger");
+    world.run("resume c").is(3);
+    assert_eq!(booked(&world, "evil"), 0);
+    assert!(world.run("approvals").is(0).stdout.contains("act.sh is not what it was"));
+    world.run("approve c a1").is(0);
+    world.run("resume c").is(0);
+    assert_eq!(booked(&world, "evil"), 1, "a yes to the new program is one");
+}
+
+/// Law 3: a key that was taken has a row, or the same intent could happen twice.
+#[test]
+fn verify_misses_no_key_row() {
+    let world = World::new();
+    let pay = tool("pay", "external", &books("paid"), "key = [\"k\"]\n");
+    let more = format!(
+        "[policy]\nallow = [\"pay\"]\n{pay}[tools.parameters]\ntype = \"object\"\nproperties.k.type = \"string\"\n"
+    );
+    task(&world, &more, &(calls("pay", "{ k = \"x\" }") + &says("done")));
+    world.run("run --task task.toml --id k").is(0);
+    world.verify("k");
+    let store = Connection::open(world.home().join("longrein.db")).unwrap();
+    assert_eq!(store.execute("DELETE FROM keys", []).unwrap(), 1);
+    drop(store);
+    assert!(world.run("verify k").is(65).stdout.contains("key of pay"));
+}
+
+#[test]
+fn a_raise_on_a_run_at_work_is_recorded_once_and_says_so() {
+    let world = World::new();
+    let slow = tool("look", "read", "echo begun >> ledger; sleep 2", "");
+    task(&world, &slow, &(calls("look", "{}") + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the tool to begin", || (booked(&world, "begun") > 0).then_some(()));
+    assert!(world.run("resume r --add-turns 5").is(0).stderr.contains("recorded"));
+    running.end().is(0);
+    assert_eq!(of_type(&world.log("r"), "budget.raised").len(), 1);
+    assert_eq!(world.show("r")["budget"]["turns"]["limit"], 205);
+}
+
+#[test]
+fn an_answer_that_cannot_be_printed_is_not_called_done() {
+    let world = World::new();
+    task(&world, "", &says("done"));
+    world.run("run --task task.toml --id a").is(0);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_longrein"))
+        .args(["run", "--id", "a"])
+        .env_clear()
+        .env("LONGREIN_HOME", world.home())
+        .current_dir(world.work())
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(70));
+    let done = world.run("run --id a -o nowhere/answer").is(65);
+    assert_eq!(done.stdout, "", "stdout carries the answer on status 0 only");
+}
