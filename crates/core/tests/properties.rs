@@ -426,7 +426,7 @@ impl Table {
 fn pairing(run: &Run) {
     let mut owed: Vec<&str> = Vec::new();
     let mut ids = BTreeSet::new();
-    for item in &run.history {
+    for item in run.history.iter() {
         match item.as_ref() {
             Item::Observation { call, .. } => {
                 assert!(!owed.is_empty(), "the observation of {call} is an orphan");
