@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use longrein_core::ids::Digest;
-use longrein_core::prompt::{Item, Prompt};
+use longrein_core::prompt::{Item, Prompt, ToolDef};
 use longrein_ports::Encoded;
 
 /// How a wire spells a prompt: fixed fields and a list that is still open, then one element per item, then what closes
 /// the list and everything that varies from call to call.
 pub(crate) trait Spelling {
-    /// Everything before the first item. True in the result: the list already has an element.
+    /// Everything before the first item; a function of the system text and the tools. Tells whether the list already has
+    /// an element.
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List;
     /// One item, without a comma before it.
     fn item(&self, item: &Item, out: &mut Vec<u8>);
@@ -42,7 +43,8 @@ impl List {
 pub(crate) struct Grown(Mutex<Option<Kept>>);
 
 struct Kept {
-    head: Vec<u8>,
+    system: Arc<str>,
+    tools: Arc<[ToolDef]>,
     items: Vec<Arc<Item>>,
     /// The last body: head and items as encoded, then the foot of that call.
     body: Bytes,
@@ -57,10 +59,7 @@ impl Grown {
     pub(crate) fn encode(&self, spelling: &impl Spelling, prompt: &Prompt) -> Encoded {
         // A panic while the lock was held left the memory empty: it is taken out before anything is changed.
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut head = Vec::new();
-        let list = spelling.head(prompt, &mut head);
-        let mut kept =
-            slot.take().filter(|kept| kept.begins(&head, &prompt.items)).unwrap_or_else(|| Kept::new(head, list));
+        let mut kept = slot.take().filter(|kept| kept.begins(prompt)).unwrap_or_else(|| Kept::new(spelling, prompt));
         let digest = kept.extend(spelling, prompt);
         let bytes = kept.body.clone();
         *slot = Some(kept);
@@ -69,17 +68,27 @@ impl Grown {
 }
 
 impl Kept {
-    fn new(head: Vec<u8>, list: List) -> Self {
-        let (hasher, end) = (hash_of(&head), head.len());
-        Self { body: Bytes::copy_from_slice(&head), head, items: Vec::new(), end, hasher, list }
+    fn new(spelling: &impl Spelling, prompt: &Prompt) -> Self {
+        let mut head = Vec::new();
+        let list = spelling.head(prompt, &mut head);
+        Self {
+            system: Arc::clone(&prompt.system),
+            tools: Arc::clone(&prompt.tools),
+            items: Vec::new(),
+            end: head.len(),
+            hasher: hash_of(&head),
+            body: Bytes::from(head),
+            list,
+        }
     }
 
-    /// Whether a prompt with this head and these items starts with what is kept. Items are shared between prompts, so the
-    /// comparison is nearly always one of addresses.
-    fn begins(&self, head: &[u8], items: &[Arc<Item>]) -> bool {
-        self.items.len() <= items.len()
-            && self.head == head
-            && self.items.iter().zip(items).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours == theirs)
+    /// Whether a prompt starts with what is kept. Its parts are shared between prompts, so the comparison is nearly always
+    /// one of addresses.
+    fn begins(&self, prompt: &Prompt) -> bool {
+        self.items.len() <= prompt.items.len()
+            && (Arc::ptr_eq(&self.system, &prompt.system) || self.system == prompt.system)
+            && (Arc::ptr_eq(&self.tools, &prompt.tools) || self.tools == prompt.tools)
+            && self.items.iter().zip(&*prompt.items).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours == theirs)
     }
 
     /// Makes the body that of `prompt`, and answers its digest.

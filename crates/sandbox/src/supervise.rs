@@ -52,7 +52,7 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
     };
     let mut watch = Watch {
         exit,
-        stdin: pipes.stdin.zip(Some(spec.stdin)).map(|(pipe, bytes)| Feed { pipe, bytes, written: 0 }),
+        stdin: pipes.stdin.map(|(pipe, written)| Feed { pipe, bytes: spec.stdin, written }),
         stdout: Listen::new(pipes.stdout, spec.stdout),
         stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
         alarm: Box::pin(sleep_until(began + spec.timeout.min(TIMEOUT_MAX))),
@@ -214,7 +214,8 @@ impl Listen {
 
 /// Our ends of the pipes.
 struct Pipes {
-    stdin: Option<Sender>,
+    /// With how much of the input is in it already. None: all of it, and it is closed.
+    stdin: Option<(Sender, usize)>,
     stdout: Receiver,
     stderr: Option<(Receiver, Keep)>,
 }
@@ -255,7 +256,7 @@ fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
         (File::open("/dev/null")?.into(), None)
     } else {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        (read, Some(Sender::from_owned_fd(write)?))
+        (read, fill(write, &spec.stdin)?)
     };
     let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, their_stderr) = match spec.stderr {
@@ -267,6 +268,17 @@ fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
     };
     let pipes = Pipes { stdin, stdout: Receiver::from_owned_fd(stdout)?, stderr };
     Ok(([above_two(their_stdin)?, above_two(their_stdout)?, above_two(their_stderr)?], pipes))
+}
+
+/// Puts as much into an empty pipe as it takes: most inputs, so that nobody has to wait for the program to read them.
+fn fill(pipe: OwnedFd, bytes: &[u8]) -> io::Result<Option<(Sender, usize)>> {
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    let written = match rustix::io::write(&pipe, bytes) {
+        Ok(written) => written,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    if written == bytes.len() { Ok(None) } else { Ok(Some((Sender::from_owned_fd(pipe)?, written))) }
 }
 
 /// In a process whose own 0, 1 or 2 is closed, a pipe may get that number and be overwritten on its way to its place.

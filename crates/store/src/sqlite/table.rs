@@ -30,6 +30,14 @@ pub(super) struct Table<'a> {
     failure: RefCell<Option<String>>,
 }
 
+/// Whether a transaction serves one request or several. Each of several can fail alone, which needs a savepoint: a copy of
+/// every page it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Serves {
+    One,
+    Several,
+}
+
 /// An error of SQLite, with the file it is about.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}")]
@@ -75,16 +83,32 @@ impl<'a> Table<'a> {
     }
 
     /// All or nothing within the transaction.
-    pub(super) fn in_savepoint<T, E: From<JournalError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        self.execute("SAVEPOINT request")?;
-        let result = work();
-        if self.failure.borrow().is_none() {
-            if result.is_err() {
-                self.execute("ROLLBACK TO request")?;
+    pub(super) fn all_or_nothing<T, E: From<JournalError>>(
+        &self,
+        serves: Serves,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match serves {
+            Serves::One => {
+                let result = work();
+                if result.is_err() && self.failure.borrow().is_none() {
+                    self.execute("ROLLBACK")?;
+                    self.execute("BEGIN")?;
+                }
+                result
             }
-            self.execute("RELEASE request")?;
+            Serves::Several => {
+                self.execute("SAVEPOINT request")?;
+                let result = work();
+                if self.failure.borrow().is_none() {
+                    if result.is_err() {
+                        self.execute("ROLLBACK TO request")?;
+                    }
+                    self.execute("RELEASE request")?;
+                }
+                result
+            }
         }
-        result
     }
 
     pub(super) fn apply(&self, writes: Vec<Write>) -> Result<(), JournalError> {

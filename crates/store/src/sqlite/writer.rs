@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::table::{Table, is_busy};
+use super::table::{Serves, Table, is_busy};
 use crate::rules::Decided;
 
 /// The most requests in one transaction: bounds how long the first waits for the last.
@@ -41,7 +41,7 @@ pub(super) struct Job {
 }
 
 /// Called with the open transaction, or with why there is none.
-type Work = Box<dyn FnOnce(Result<&Table<'_>, JournalError>) -> Delivery + Send>;
+type Work = Box<dyn FnOnce(Result<&Table<'_>, JournalError>, Serves) -> Delivery + Send>;
 /// Called with how the transaction ended.
 type Delivery = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
@@ -57,9 +57,9 @@ impl Job {
         T: Send + 'static,
         E: From<JournalError> + Send + 'static,
     {
-        let work = move |table: Result<&Table<'_>, JournalError>| -> Delivery {
+        let work = move |table: Result<&Table<'_>, JournalError>, serves: Serves| -> Delivery {
             let result = table.map_err(E::from).and_then(|table| {
-                table.in_savepoint(|| {
+                table.all_or_nothing(serves, || {
                     let (value, writes) = decide(table)?;
                     table.apply(writes)?;
                     Ok(value)
@@ -78,7 +78,7 @@ impl Job {
 
     fn refuse(self, error: JournalError) {
         let text = error.to_string();
-        (self.work)(Err(error))(Err(StoreFailed::error(&text)));
+        (self.work)(Err(error), Serves::One)(Err(StoreFailed::error(&text)));
     }
 }
 
@@ -165,13 +165,14 @@ impl Writer {
             return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(&text)));
         }
         let table = Table::new(&self.connection, &self.shared.path);
+        let serves = if group.len() == 1 { Serves::One } else { Serves::Several };
         let mut deliveries = Vec::with_capacity(group.len());
         for job in group {
             let open = match table.failure() {
                 None => Ok(&table),
                 Some(why) => Err(StoreFailed::error(&why)),
             };
-            deliveries.push((job.wakes, (job.work)(open)));
+            deliveries.push((job.wakes, (job.work)(open, serves)));
         }
         let ended = match table.failure() {
             None => patiently(|| table.execute("COMMIT")).map_err(|error| error.to_string()),
