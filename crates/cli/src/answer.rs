@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use longrein::Runs;
 use longrein::core::action::{Action, Life};
 use longrein::core::event::Wait;
-use longrein::core::ids::{ActionId, RunId};
+use longrein::core::ids::{ActionId, Digest, RunId};
 use longrein::core::input::{Approve, Deny, Door, InputBody, Settle, Truth};
 use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
+use longrein::core::time::Timestamp;
 use longrein::ports::Posted;
 use serde_json::json;
 
@@ -75,7 +76,7 @@ fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
 }
 
 /// The digest of the question an action waits on, unless it was answered already.
-async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<longrein::core::ids::Digest, Failure> {
+async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Failure> {
     let found = run.action(action);
     let Some(Action { life: Life::Held { digest, .. }, .. }) = found else {
         let next = run.next_action();
@@ -104,33 +105,35 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<longrein::
 }
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
-    let store = StoreAt::of(&globals)?;
-    let runs = store.open_existing()?;
-    let id = runs.find(&args.id).await?;
-    let run = runs.fold(&id, |_| {}).await?;
-    let mut answers = Vec::new();
-    for action in actions(&args.actions)? {
-        let digest = question(&runs, &run, action).await?;
-        let expires = runs.clock().now().plus(GRANT);
-        answers.push(InputBody::Approve(Approve { action, digest, by: operator(), door: Door::Cli, expires }));
-    }
-    for answer in answers {
-        posted(runs.post(&id, answer).await?.1, &id)?;
-    }
-    say_what_follows(&store, &runs, &id).await?;
-    Ok(Status::Done)
+    answer_all(globals, &args.id, &args.actions, |action, digest, now| {
+        InputBody::Approve(Approve { action, digest, by: operator(), door: Door::Cli, expires: now.plus(GRANT) })
+    })
+    .await
 }
 
 pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
+    let reason = args.reason;
+    answer_all(globals, &args.id, &args.actions, |action, digest, _| {
+        InputBody::Deny(Deny { action, digest, by: operator(), door: Door::Cli, reason: reason.clone() })
+    })
+    .await
+}
+
+/// Answers the questions of several actions of one run: all of them, or none if one cannot be answered.
+async fn answer_all(
+    globals: Globals,
+    id: &str,
+    words: &[String],
+    answer: impl Fn(ActionId, Digest, Timestamp) -> InputBody,
+) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
-    let id = runs.find(&args.id).await?;
+    let id = runs.find(id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
-    for action in actions(&args.actions)? {
+    for action in actions(words)? {
         let digest = question(&runs, &run, action).await?;
-        let reason = args.reason.clone();
-        answers.push(InputBody::Deny(Deny { action, digest, by: operator(), door: Door::Cli, reason }));
+        answers.push(answer(action, digest, runs.clock().now()));
     }
     for answer in answers {
         posted(runs.post(&id, answer).await?.1, &id)?;
