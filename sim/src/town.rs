@@ -206,6 +206,7 @@ impl Town {
             DriveError::Claim(longrein_ports::ClaimError::Held(_) | longrein_ports::ClaimError::NoSuchRun(_))
             | DriveError::Claim(longrein_ports::ClaimError::WorkspaceHeld { .. })
             | DriveError::ClaimLost { .. }
+            | DriveError::WorkspaceBusy { .. }
             | DriveError::Unanswered => {}
             // A claim that was never followed by an event.
             DriveError::Fold(longrein_driver::FoldError::Empty(_)) => {}

@@ -557,6 +557,15 @@ impl Tools for Hands {
         })
     }
 
+    fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped> {
+        Box::pin(async move {
+            self.process.call(&format!("reap run {run}")).await;
+            let here = self.process.worker.host.clone();
+            self.world.kill_where(|child| child.run == *run && child.host == here);
+            Reaped::Gone
+        })
+    }
+
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
         Box::pin(async move {
             self.process.call(&format!("reap {action} before fence {current}")).await;

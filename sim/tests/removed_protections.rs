@@ -346,6 +346,9 @@ impl Tools for Loose {
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         self.inner.probe(task, attempt, handed)
     }
+    fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped> {
+        self.inner.reap_run(run)
+    }
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
         match self.gone {
             Gone::Reaping => Box::pin(async { Reaped::Gone }),

@@ -134,6 +134,9 @@ impl From<DriveError> for Failure {
             }
             DriveError::Fold(error) => error.into(),
             DriveError::Journal(error) => error.into(),
+            DriveError::WorkspaceBusy { run } => {
+                Failure::new(Status::Unavailable, problem).way_out(format!("longrein resume {run}"))
+            }
             DriveError::OtherTask { .. } => Failure::new(Status::Data, problem),
             DriveError::Conflict { .. } | DriveError::Stuck { .. } => Failure::new(Status::Internal, problem),
             DriveError::Unanswered => Failure::new(Status::Unavailable, problem),

@@ -444,6 +444,6 @@ pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Fai
     if findings.is_empty() {
         Ok(Status::Done)
     } else {
-        Err(Failure::new(Status::Data, format!("run {id} is damaged; it can be looked at, not advanced")))
+        Err(Failure::new(Status::Data, format!("faults were found in the records of run {id}")))
     }
 }

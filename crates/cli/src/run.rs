@@ -266,8 +266,9 @@ impl Session {
                 if let Some(remark) = &ended.remark {
                     tell!("The model's last words, unverified: {}", words::safe(remark));
                 }
-                if !ended.unknown.is_empty() {
-                    let unknown: Vec<_> = ended.unknown.iter().map(ToString::to_string).collect();
+                let unknown: Vec<_> =
+                    ended.unknown.iter().filter(|id| run.open.contains_key(id)).map(ToString::to_string).collect();
+                if !unknown.is_empty() {
                     tell!("Nobody knows what became of {}.", unknown.join(", "));
                 }
             }
@@ -285,7 +286,7 @@ impl Session {
                 tell!("suspended: {}", words::safe(&row.reason));
             }
         }
-        tell!("{}", self.store.command(&next_command(id, standing)));
+        tell!("{}", self.store.command(&next_command(run, standing)));
         Ok(status)
     }
 }
@@ -317,7 +318,8 @@ fn answer_command(id: &RunId, wait: &Wait) -> String {
 }
 
 /// What goes on from here.
-fn next_command(id: &RunId, standing: &Standing) -> String {
+fn next_command(run: &Run, standing: &Standing) -> String {
+    let id = &run.id;
     match standing {
         Standing::Rested(ended) => match &ended.end {
             End::Exhausted(budget) => match budget {
@@ -332,7 +334,7 @@ fn next_command(id: &RunId, standing: &Standing) -> String {
             End::Failed(RunFailure::Script) => format!("log {id}"),
             End::Failed(_) | End::ContextExhausted => format!("resume {id} --message 'what to do differently'"),
             End::Done(_) => format!("show {id}"),
-            End::Cancelled => match ended.unknown.first() {
+            End::Cancelled => match ended.unknown.iter().find(|id| run.open.contains_key(id)) {
                 Some(action) => format!("settle {id} {action} --as done"),
                 None => format!("show {id}"),
             },

@@ -107,3 +107,48 @@ fn an_answer_that_cannot_be_printed_is_not_called_done() {
     let done = world.run("run --id a -o nowhere/answer").is(65);
     assert_eq!(done.stdout, "", "stdout carries the answer on status 0 only");
 }
+
+/// Law 3: a request is whole or not there, even for a grandchild that outlives the worker by a moment.
+#[test]
+fn law_3_a_tool_never_reads_a_part_of_its_request() {
+    let world = World::new();
+    world.write("big.txt", &"x".repeat(300_000));
+    world.write(
+        "use.sh",
+        "touch begun; sleep 1; call=$(cat); key=$(printf '%s' \"$call\" | sed -n 's/.*\"idempotency_key\":\"\\([0-9a-f]*\\)\".*/\\1/p')\n\
+         echo \"order-$key\" >> ledger; echo \"read-$(printf '%s' \"$call\" | wc -c | tr -d ' ')\" >> sizes",
+    );
+    let more = "[inputs]\nbig = \"big.txt\"\n[policy]\nallow = [\"order\"]\n[[tools]]\nname = \"order\"\n\
+                description = \"Orders.\"\neffect = \"external\"\nidempotent = \"24h\"\nsettle_after = \"100ms\"\n\
+                command = [\"sh\", \"-c\", \"sh use.sh; true\"]\n";
+    task(&world, more, &(calls("order", "{}") + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id o").start();
+    world.until("the order to start", || world.path("begun").exists().then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal("KILL");
+    running.end();
+    std::thread::sleep(Duration::from_millis(1500));
+    world.run("resume o").is(0);
+    let (orders, sizes) = (world.read("ledger"), world.read("sizes"));
+    assert!(orders.lines().all(|line| line == orders.lines().next().unwrap() && line.len() > 60), "{orders}");
+    assert!(sizes.lines().all(|line| line.trim_start_matches("read-").parse::<u64>().unwrap() > 300_000), "{sizes}");
+}
+
+/// Law 10: a workspace changes hands only when the hands of the one before are still.
+#[test]
+fn law_10_orphans_of_a_dead_run_do_not_write_beside_the_next_one() {
+    let world = World::new();
+    world.write("w.sh", "n=0; while [ $n -lt 40 ]; do echo $1 >> ledger; sleep 0.05; n=$((n+1)); done");
+    let one = |name: &str| tool("w", "workspace", &format!("sh w.sh {name}; true"), "") + "[policy]\nallow = [\"w\"]\n";
+    task(&world, &one("first"), &(calls("w", "{}") + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id or1").start();
+    world.until("the first to write", || (booked(&world, "first") > 1).then_some(()));
+    running.signal("KILL");
+    running.end();
+    task(&world, &one("second"), &(calls("w", "{}") + &says("done")));
+    world.run("run --task task.toml --id or2").is(0);
+    let ledger = world.read("ledger");
+    let lines: Vec<_> = ledger.lines().collect();
+    let begun = lines.iter().position(|line| *line == "second").unwrap();
+    assert!(lines[begun..].iter().all(|line| *line == "second"), "{ledger}");
+}

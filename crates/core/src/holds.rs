@@ -21,6 +21,10 @@ impl Resource {
 
     fn of_path(path: &str) -> Self {
         let literal = |part: &&str| !part.contains(['*', '?', '[', '{']);
+        // Where a path goes up, nobody can tell from its text where it ends: it may be anywhere.
+        if path.split('/').any(|part| part == "..") {
+            return Self::whole();
+        }
         let absolute = path.starts_with('/').then(|| "/".to_owned());
         let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".").take_while(literal);
         Self(absolute.into_iter().chain(parts.map(str::to_owned)).collect())
@@ -79,6 +83,7 @@ mod tests {
         assert!(hold(&[], &["src/**"]).conflicts(&hold(&["./src/a.rs"], &[])));
         assert!(hold(&[], &["."]).conflicts(&hold(&[], &["docs"])));
         assert!(!hold(&[], &["src/a.rs"]).conflicts(&hold(&["src/b.rs"], &["docs"])));
+        assert!(hold(&[], &["./q/../x"]).conflicts(&hold(&["x/**"], &[])), "a path that goes up may be anywhere");
         assert!(!hold(&["src"], &[]).conflicts(&hold(&["src"], &[])), "readers share");
         assert!(!hold(&[], &[]).conflicts(&hold(&[], &["."])), "nothing held, nothing hindered");
         assert!(!hold(&[], &["srcs"]).conflicts(&hold(&["src"], &[])), "by component, not by prefix of the text");

@@ -16,7 +16,7 @@ use longrein_core::prompt::Purpose;
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::EffectClass;
 use longrein_core::time::Timestamp;
-use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent};
+use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
 use crate::batch::{Appended, Draft, in_bytes};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
@@ -85,6 +85,13 @@ impl<'a> Drive<'a> {
             Begin::Existing { .. } => Create::Never,
         };
         let claim = ports.journal.claim(id, &options.worker, workspace.as_deref(), create).await?;
+        // A workspace changes hands only when nobody writes it any more (`semantics.md` C3, D11).
+        for run in &claim.displaced {
+            if ports.tools.reap_run(run).await == Reaped::Unverified {
+                ports.journal.release(&claim).await?;
+                return Err(DriveError::WorkspaceBusy { run: run.clone() });
+            }
+        }
         let now = ports.clock.now();
         let mut draft = Draft::default();
         // What was folded before the claim may have grown since.

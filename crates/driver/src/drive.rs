@@ -113,6 +113,9 @@ pub enum DriveError {
     /// A run with another task was started under this id in the same moment.
     #[error("run {run} was started with another {} just now", .parts.join(", "))]
     OtherTask { run: RunId, parts: Vec<&'static str> },
+    /// Processes that a dead worker left in the workspace cannot be ended from here.
+    #[error("what run {run} left running in this workspace cannot be ended; end it, or go on with that run")]
+    WorkspaceBusy { run: RunId },
     /// A fault of ours: what is owed does not get less by being begun. Nothing of it was appended.
     #[error("run {run} goes in a circle; this is a fault of Longrein's, please report it with `longrein log {run}`")]
     Stuck { run: RunId },

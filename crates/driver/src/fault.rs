@@ -148,6 +148,9 @@ impl Tools for FaultyTools {
             probed
         })
     }
+    fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped> {
+        self.inner.reap_run(run)
+    }
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
         self.inner.reap(run, action, current)
     }

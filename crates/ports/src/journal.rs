@@ -41,6 +41,8 @@ pub struct Claim {
     pub before: Option<Duration>,
     /// The worker that held it before, if it was not released.
     pub predecessor: Option<Worker>,
+    /// Runs of dead workers whose workspace this claim took over: what they left running must end before anything starts.
+    pub displaced: Vec<RunId>,
     /// When that worker is last known to have been alive: it claimed or renewed then.
     pub last_alive: Option<Timestamp>,
 }

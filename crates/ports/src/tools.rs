@@ -80,4 +80,7 @@ pub trait Tools: Send + Sync {
     /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and
     /// waits until none is left.
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped>;
+
+    /// Ends every process on this host of a run that nobody drives any more, and waits until none is left.
+    fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped>;
 }

@@ -32,7 +32,7 @@ mod supervise;
 mod tree;
 
 pub use exit::exit_now;
-pub use reap::{Reaped, reap_marked};
+pub use reap::{Reaped, reap_marked, reap_run};
 pub use spec::{Ended, How, INSIDE, Keep, Marker, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};
 pub use tree::all_gone;

@@ -22,14 +22,25 @@ pub enum Reaped {
 /// most five seconds. What shares a session with a marked process goes with it: sessions begin inside a command.
 pub async fn reap_marked(run: &str, action: &str, fence: u64) -> Reaped {
     let prefix = format!("{run}/{action}/");
-    tokio::task::spawn_blocking(move || reap(&prefix, fence)).await.unwrap_or(Reaped::Unverified)
+    let is_older = move |marker: &str| {
+        marker.strip_prefix(&prefix).and_then(|rest| rest.parse::<u64>().ok()).is_some_and(|theirs| theirs < fence)
+    };
+    tokio::task::spawn_blocking(move || reap(&is_older)).await.unwrap_or(Reaped::Unverified)
 }
 
-fn reap(prefix: &str, fence: u64) -> Reaped {
+/// Ends every process of a run that nobody drives any more, whatever action it belongs to.
+pub async fn reap_run(run: &str) -> Reaped {
+    let prefix = format!("{run}/");
+    tokio::task::spawn_blocking(move || reap(&|marker: &str| marker.starts_with(&prefix)))
+        .await
+        .unwrap_or(Reaped::Unverified)
+}
+
+fn reap(is_meant: &dyn Fn(&str) -> bool) -> Reaped {
     let by = Instant::now() + GONE_WITHIN;
     let mut ended = HashSet::new();
     loop {
-        let Some(left) = marked(prefix, fence) else { return Reaped::Unverified };
+        let Some(left) = marked(is_meant) else { return Reaped::Unverified };
         if left.is_empty() {
             return Reaped::Gone { ended: ended.len() };
         }
@@ -48,7 +59,7 @@ fn reap(prefix: &str, fence: u64) -> Reaped {
     }
 }
 
-fn marked(prefix: &str, fence: u64) -> Option<Vec<Seen>> {
+fn marked(is_meant: &dyn Fn(&str) -> bool) -> Option<Vec<Seen>> {
     let me = getpid();
     let our_session = getsid(None).map(|pid| pid.as_raw_nonzero().get()).unwrap_or_default();
     let alive: Vec<Seen> = process::all()?
@@ -57,15 +68,12 @@ fn marked(prefix: &str, fence: u64) -> Option<Vec<Seen>> {
         .filter_map(process::look)
         .filter(|seen| seen.state == State::Alive && seen.session != our_session)
         .collect();
-    let is_older = |marker: &str| {
-        marker.strip_prefix(prefix).and_then(|rest| rest.parse::<u64>().ok()).is_some_and(|theirs| theirs < fence)
-    };
     let mut sessions = HashSet::new();
     let mut unmarked = Vec::new();
     let mut found = Vec::new();
     for seen in alive {
         match process::mark(&seen) {
-            Mark::Inside(marker) if is_older(&marker) => {
+            Mark::Inside(marker) if is_meant(&marker) => {
                 sessions.insert(seen.session);
                 found.push(seen);
             }

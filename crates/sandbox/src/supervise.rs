@@ -2,15 +2,16 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::time::Duration;
 
+use rustix::fs::MemfdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -52,7 +53,6 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
     };
     let mut watch = Watch {
         exit,
-        stdin: pipes.stdin.map(|(pipe, written)| Feed { pipe, bytes: spec.stdin, written }),
         stdout: Listen::new(pipes.stdout, spec.stdout),
         stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
         alarm: Box::pin(sleep_until(began + spec.timeout.min(TIMEOUT_MAX))),
@@ -64,7 +64,6 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
         // not forever: a process stuck in the kernel ignores even this
         let _ = tokio::time::timeout(GONE_WITHIN, watch.exit.readable()).await;
     }
-    drop(watch.stdin.take());
     let (exit, strays) = tree.bury().await;
     let how = match (cause, exit) {
         (Cause::OutOfTime, _) => How::TimedOut,
@@ -108,7 +107,6 @@ enum Phase {
 
 struct Watch {
     exit: AsyncFd<std::sync::Arc<OwnedFd>>,
-    stdin: Option<Feed>,
     stdout: Listen,
     stderr: Option<Listen>,
     alarm: Pin<Box<Sleep>>,
@@ -146,7 +144,6 @@ impl Watch {
                     Room::Left => {}
                     Room::Exceeded => return Cause::TooLoud,
                 },
-                () = feed(&mut self.stdin), if self.stdin.is_some() => self.stdin = None,
             }
         }
     }
@@ -156,24 +153,6 @@ async fn more(listen: &mut Option<Listen>) -> Room {
     match listen {
         Some(listen) => listen.more().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Bytes on their way to a program that may never read them.
-struct Feed {
-    pipe: Sender,
-    bytes: Vec<u8>,
-    written: usize,
-}
-
-/// Returns when all is written, or nobody reads any more: that is the program's business.
-async fn feed(feed: &mut Option<Feed>) {
-    let Some(Feed { pipe, bytes, written }) = feed else { return std::future::pending().await };
-    while *written < bytes.len() {
-        match pipe.write(&bytes[*written..]).await {
-            Ok(0) | Err(_) => return,
-            Ok(more) => *written += more,
-        }
     }
 }
 
@@ -214,8 +193,6 @@ impl Listen {
 
 /// Our ends of the pipes.
 struct Pipes {
-    /// With how much of the input is in it already. None: all of it, and it is closed.
-    stdin: Option<(Sender, usize)>,
     stdout: Receiver,
     stderr: Option<(Receiver, Keep)>,
 }
@@ -252,12 +229,7 @@ fn candidates(program: &str, env: &[(String, String)]) -> Vec<String> {
 }
 
 fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
-    let (their_stdin, stdin) = if spec.stdin.is_empty() {
-        (File::open("/dev/null")?.into(), None)
-    } else {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        (read, fill(write, &spec.stdin)?)
-    };
+    let their_stdin = if spec.stdin.is_empty() { File::open("/dev/null")?.into() } else { filled(&spec.stdin)? };
     let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, their_stderr) = match spec.stderr {
         Stderr::WithStdout => (None, their_stdout.try_clone()?),
@@ -266,20 +238,29 @@ fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
             (Some((Receiver::from_owned_fd(read)?, keep)), write)
         }
     };
-    let pipes = Pipes { stdin, stdout: Receiver::from_owned_fd(stdout)?, stderr };
+    let pipes = Pipes { stdout: Receiver::from_owned_fd(stdout)?, stderr };
     Ok(([above_two(their_stdin)?, above_two(their_stdout)?, above_two(their_stderr)?], pipes))
 }
 
-/// Puts as much into an empty pipe as it takes: most inputs, so that nobody has to wait for the program to read them.
-fn fill(pipe: OwnedFd, bytes: &[u8]) -> io::Result<Option<(Sender, usize)>> {
-    rustix::io::ioctl_fionbio(&pipe, true)?;
-    let written = match rustix::io::write(&pipe, bytes) {
-        Ok(written) => written,
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    if written == bytes.len() { Ok(None) } else { Ok(Some((Sender::from_owned_fd(pipe)?, written))) }
+/// A standard input that holds all of `bytes` before the program starts: however we end, it never reads a part and then
+/// the end. A pipe where they fit into it, else memory in the form of a file.
+fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
+    if bytes.len() <= PIPE_HOLDS {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&write, true)?;
+        // Where pipes are small, because this user has many, a part is written or nothing.
+        if rustix::io::write(&write, bytes).is_ok_and(|written| written == bytes.len()) {
+            return Ok(read);
+        }
+    }
+    let mut file = File::from(rustix::fs::memfd_create("stdin", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
+
+/// What a pipe takes unless told otherwise, on Linux.
+const PIPE_HOLDS: usize = 64 * 1024;
 
 /// In a process whose own 0, 1 or 2 is closed, a pipe may get that number and be overwritten on its way to its place.
 fn above_two(fd: OwnedFd) -> io::Result<OwnedFd> {

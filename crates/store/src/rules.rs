@@ -152,9 +152,12 @@ pub(crate) fn claim(
             Standing::Dead => (None, Some(last.worker())),
         },
     };
+    let mut displaced = Vec::new();
     let root = workspace.map(tidy_root);
     if let Some(root) = &root {
-        writes.extend(take_workspace(rows, now, run, worker, root)?);
+        let taken = take_workspace(rows, now, run, worker, root)?;
+        displaced.extend(taken.iter().map(|record| record.run.clone()));
+        writes.extend(taken.into_iter().map(|record| Write::Claim { was: Some(record.fence - 1), record }));
     }
     let until = now.clock.boottime() + LEASE;
     let next = ClaimRecord {
@@ -177,6 +180,7 @@ pub(crate) fn claim(
         until,
         head: Seq(record.head.cast_unsigned()),
         before,
+        displaced,
         last_alive: last
             .as_ref()
             .filter(|_| predecessor.is_some())
@@ -195,8 +199,8 @@ fn take_workspace(
     run: &RunId,
     worker: &Worker,
     root: &str,
-) -> Result<Vec<Write>, ClaimError> {
-    let mut writes = Vec::new();
+) -> Result<Vec<ClaimRecord>, ClaimError> {
+    let mut taken = Vec::new();
     for other in rows.rooted()? {
         let conflicts = other.run != *run && other.root.as_deref().is_some_and(|held| roots_overlap(held, root));
         if !conflicts {
@@ -207,12 +211,11 @@ fn take_workspace(
             let holder = Holder { run: other.run.clone(), worker: other.worker(), left };
             return Err(ClaimError::WorkspaceHeld { root: other.root.unwrap_or_default(), holder });
         }
-        let was = other.fence;
         other.fence += 1;
         other.root = None;
-        writes.push(Write::Claim { record: other.sealed(), was: Some(was) });
+        taken.push(other.sealed());
     }
-    Ok(writes)
+    Ok(taken)
 }
 
 fn tidy_root(root: &str) -> String {

@@ -11,7 +11,7 @@ use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::task::{Task, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
-use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked};
+use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
 use crate::canonical::canonical;
@@ -261,6 +261,15 @@ impl Tools for Toolbox {
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         Box::pin(async move { self.ask(task, &attempt, &handed).await })
+    }
+
+    fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped> {
+        Box::pin(async move {
+            match reap_run(&self.mark(run)).await {
+                longrein_sandbox::Reaped::Gone { .. } => Reaped::Gone,
+                longrein_sandbox::Reaped::Unverified => Reaped::Unverified,
+            }
+        })
     }
 
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped> {
