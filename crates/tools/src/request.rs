@@ -11,16 +11,15 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Request<'a> {
     args: &'a Payload,
-    // What identifies the call stands before what may be large.
+    evidence: &'a BTreeMap<String, Payload>,
+    inputs: &'a BTreeMap<String, Payload>,
+    principal: &'a Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<&'a Digest>,
     run: &'a RunId,
     action: ActionId,
     attempt: u32,
     fence: Fence,
-    principal: &'a Payload,
-    evidence: &'a BTreeMap<String, Payload>,
-    inputs: &'a BTreeMap<String, Payload>,
 }
 
 /// As bytes, with a line end, so that line readers see the end of it.

@@ -193,11 +193,13 @@ fn connect(path: &Path) -> Result<Connection, JournalError> {
     patiently(open).map_err(|refusal| refusal.explained(path))
 }
 
-/// Looks before anything is changed.
+/// Looks before anything is changed, in one transaction: another process may be making the tables just now.
 fn check_ours(connection: &Connection) -> Result<(), Refusal> {
+    let look = connection.unchecked_transaction()?;
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    look.rollback()?;
     match (application, version, tables) {
         (0, 0, 0) => Ok(()),
         (APPLICATION_ID, version, _) if version > SCHEMA_VERSION => Err(Refusal::Newer(version)),

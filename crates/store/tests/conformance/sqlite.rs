@@ -511,3 +511,20 @@ async fn cost_of_an_append() {
         Duration::from_nanos(tasks.map(|task| of(task.unwrap().path())).sum())
     }
 }
+
+/// Several processes may meet at a store that is not there yet: none takes the others' half-made file for a stranger's.
+#[test]
+fn a_store_may_be_made_by_many_at_once() {
+    for _ in 0..30 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("longrein.db");
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..6)
+                .map(|_| scope.spawn(|| SqliteJournal::open(&path, Arc::new(SystemClock::default())).map(drop)))
+                .collect();
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
+    }
+}
