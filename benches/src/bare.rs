@@ -1,14 +1,15 @@
-//! The bare clients: the loop alone, as a good engineer would write it in an afternoon. Both keep the conversation as the
+//! The bare clients: the loop alone, as a good engineer would write it in an afternoon. All keep the conversation as the
 //! bytes of a request that grows, run the same command each turn, and sync once a turn, before the request goes out.
 //!
-//! *usual* uses the libraries one would use: tokio, reqwest, SQLite. *least* does with as little as is possible: blocking
-//! calls, a hand-written HTTP exchange, a file that is appended to. Neither can be resumed, neither judges, checks or
-//! watches anything.
+//! *same* is the one that promises are about: the usual libraries (tokio, reqwest, SQLite), and it appends what Longrein
+//! appends: as many records and bytes, the reply before the command runs, the result before the next request. *usual*
+//! appends the conversation only, once a turn. *least* does with as little as is possible: blocking calls, a hand-written
+//! HTTP exchange, a file that is appended to. None can be resumed; none judges, checks or watches anything.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::Context;
@@ -19,9 +20,10 @@ use crate::conversation;
 /// The first argument of a process that is such a client.
 pub(crate) const ROLE: &str = "--bare";
 
-/// Which of the two.
+/// Which of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    Same,
     Usual,
     Least,
 }
@@ -29,14 +31,17 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Kind::Same => "same",
             Kind::Usual => "usual",
             Kind::Least => "least",
         }
     }
 }
 
-/// Where a client finds its server, and the folder it works in.
+/// Where a client finds its server.
 pub(crate) const PORT: &str = "BENCH_PORT";
+/// How many bytes of records Longrein appends in a turn.
+pub(crate) const RECORD_BYTES: &str = "BENCH_RECORD_BYTES";
 
 pub(crate) fn main(kind: &str) -> anyhow::Result<()> {
     let port = std::env::var(PORT)?.parse()?;
@@ -44,7 +49,11 @@ pub(crate) fn main(kind: &str) -> anyhow::Result<()> {
     if kind == Kind::Least.name() {
         return least(port, folder);
     }
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(usual(port, folder))
+    let records = match std::env::var(RECORD_BYTES) {
+        Ok(bytes) if kind == Kind::Same.name() => Records::LikeLongrein { bytes: bytes.parse()? },
+        Ok(_) | Err(_) => Records::Conversation,
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(usual(port, folder, records))
 }
 
 /// The request as it grows: everything up to the end of the last message.
@@ -126,11 +135,52 @@ impl Reply {
 
 // ---- with the usual libraries ----
 
-async fn usual(port: u16, folder: PathBuf) -> anyhow::Result<()> {
-    let store = rusqlite::Connection::open(folder.join("bare.db"))?;
-    store.pragma_update(None, "journal_mode", "WAL")?;
-    store.pragma_update(None, "synchronous", "FULL")?;
-    store.execute_batch("CREATE TABLE messages (number INTEGER PRIMARY KEY, body BLOB NOT NULL)")?;
+/// What is appended.
+#[derive(Debug, Clone, Copy)]
+enum Records {
+    /// What was added to the conversation since the last request, once a turn.
+    Conversation,
+    /// Five records a turn: three with the reply, not synced, and two with the result.
+    LikeLongrein { bytes: usize },
+}
+
+/// A log in SQLite.
+struct Log(rusqlite::Connection);
+
+impl Log {
+    fn open(folder: &Path) -> anyhow::Result<Self> {
+        let connection = rusqlite::Connection::open(folder.join("bare.db"))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.execute_batch("CREATE TABLE records (number INTEGER PRIMARY KEY, body BLOB NOT NULL)")?;
+        Ok(Self(connection))
+    }
+
+    /// One transaction.
+    fn append(&self, records: &[&[u8]]) -> anyhow::Result<()> {
+        self.0.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for record in records {
+            self.0.prepare_cached("INSERT INTO records (body) VALUES (?1)")?.execute([record])?;
+        }
+        self.0.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+
+    /// The same without a sync.
+    fn append_unsynced(&self, records: &[&[u8]]) -> anyhow::Result<()> {
+        self.0.pragma_update(None, "synchronous", "NORMAL")?;
+        self.append(records)?;
+        self.0.pragma_update(None, "synchronous", "FULL")?;
+        Ok(())
+    }
+}
+
+async fn usual(port: u16, folder: PathBuf, records: Records) -> anyhow::Result<()> {
+    let log = Log::open(&folder)?;
+    let record = match records {
+        Records::Conversation => Vec::new(),
+        Records::LikeLongrein { bytes } => vec![b'x'; bytes / 5],
+    };
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -141,7 +191,10 @@ async fn usual(port: u16, folder: PathBuf) -> anyhow::Result<()> {
     let mut body = Body::new();
     let mut from = 0;
     for turn in 1.. {
-        store.prepare_cached("INSERT INTO messages (body) VALUES (?1)")?.execute([&body.0[from..]])?;
+        match records {
+            Records::Conversation => log.append(&[&body.0[from..]])?,
+            Records::LikeLongrein { .. } => log.append(&[&record, &record])?,
+        }
         let request = http.post(&url).header("content-type", "application/json").body(body.request());
         let mut response = request.send().await?.error_for_status()?;
         let mut reply = Reply::default();
@@ -155,6 +208,10 @@ async fn usual(port: u16, folder: PathBuf) -> anyhow::Result<()> {
         }
         if reply.name.is_empty() {
             return Ok(());
+        }
+        match records {
+            Records::Conversation => {}
+            Records::LikeLongrein { .. } => log.append_unsynced(&[&record, &record, &record])?,
         }
         let [program, argument] = conversation::COMMAND;
         let command = tokio::process::Command::new(program).arg(argument).stdin(Stdio::null()).output().await?;

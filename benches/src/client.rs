@@ -18,12 +18,16 @@ pub(crate) enum Who<'a> {
 }
 
 /// A folder with the task, the tool's file and the store.
-pub(crate) struct Place(TempDir);
+pub(crate) struct Place {
+    folder: TempDir,
+    /// Bytes of records a turn, for a client that appends as many.
+    pub(crate) record_bytes: u64,
+}
 
 impl Place {
     pub(crate) fn new(turns: u64) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let place = Self(folder);
+        let place = Self { folder, record_bytes: 0 };
         std::fs::create_dir(place.workspace())?;
         std::fs::write(place.workspace().join(conversation::FILE), conversation::result())?;
         std::fs::write(place.workspace().join("task.toml"), conversation::task(turns))?;
@@ -31,11 +35,11 @@ impl Place {
     }
 
     fn workspace(&self) -> PathBuf {
-        self.0.path().join("work")
+        self.folder.path().join("work")
     }
 
     pub(crate) fn store(&self) -> PathBuf {
-        self.0.path().join("home/longrein.db")
+        self.folder.path().join("home/longrein.db")
     }
 
     /// The command that starts the client; nothing of the surroundings leaks into it.
@@ -56,10 +60,11 @@ impl Place {
             .current_dir(self.workspace())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
-            .env("HOME", self.0.path())
-            .env("LONGREIN_HOME", self.0.path().join("home"))
+            .env("HOME", self.folder.path())
+            .env("LONGREIN_HOME", self.folder.path().join("home"))
             .env("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}/v1"))
             .env(bare::PORT, port.to_string())
+            .env(bare::RECORD_BYTES, self.record_bytes.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit());

@@ -99,57 +99,51 @@ impl Cost {
     }
 }
 
+/// The clients that ours is held against, by name.
+const BARE: [(&str, Kind); 3] =
+    [("bare, same appends", Kind::Same), ("bare, conversation only", Kind::Usual), ("bare, least", Kind::Least)];
+
 fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
     let turns = (turns / 10).max(1) * 10;
-    let (mut ours, mut usual, mut least) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut bare: [Vec<Cost>; BARE.len()] = Default::default();
     let mut stored = Stored::default();
     // In turn, so that a busy spell of the machine hits all of them.
     for _ in 0..repeat {
         let place = Place::new(turns)?;
         ours.push(Cost::of(&client::run(Who::Longrein(binary), &place, reads(turns, turns / 10))?)?);
         stored = Stored::of(&place.store())?;
-        for (kind, costs) in [(Kind::Usual, &mut usual), (Kind::Least, &mut least)] {
-            let samples = client::run(Who::Bare(kind), &Place::new(turns)?, reads(turns, turns / 10))?;
-            costs.push(Cost::of(&samples)?);
+        for ((_, kind), costs) in BARE.iter().zip(&mut bare) {
+            let mut place = Place::new(turns)?;
+            place.record_bytes = stored.bytes.cast_unsigned() / turns;
+            costs.push(Cost::of(&client::run(Who::Bare(*kind), &place, reads(turns, turns / 10))?)?);
         }
     }
     println!("\nown CPU of {turns} read-only turns, median of {repeat}");
-    for (name, costs) in [("longrein", &ours), ("bare, usual libraries", &usual), ("bare, least", &least)] {
+    let named = || [("longrein", &ours)].into_iter().chain(BARE.iter().map(|(name, _)| *name).zip(&bare));
+    for (name, costs) in named() {
         let tenths: Vec<_> =
             (0..10).map(|tenth| format!("{:.0}", median(costs.iter().map(|cost| cost.tenths[tenth])))).collect();
         let per_turn = median(costs.iter().map(|cost| cost.per_turn));
         println!("  {name:<24}{per_turn:>7.0} µs a turn (least {:.0})   by tenth: {}", best(costs), tenths.join(" "));
     }
-    let ratio = |bare: &[Cost]| {
-        let ratios = ours.iter().zip(bare).map(|(ours, bare)| ours.per_turn / bare.per_turn);
-        format!("{:.2} (of the least of each: {:.2})", median(ratios), best(&ours) / best(bare))
+    for (((name, _), costs), promised) in BARE.iter().zip(&bare).zip(["at most 1.5", "", ""]) {
+        let ratios = ours.iter().zip(costs).map(|(ours, bare)| ours.per_turn / bare.per_turn);
+        let found = format!("{:.2} (of the least of each: {:.2})", median(ratios), best(&ours) / best(costs));
+        line(&format!("longrein / {name}"), promised, &found);
+    }
+    let all = |of: &dyn Fn(&Cost) -> f64, digits: usize| {
+        let texts: Vec<_> = named().map(|(_, costs)| format!("{:.digits$}", median(costs.iter().map(of)))).collect();
+        format!("{} (bare {})", texts[0], texts[1..].join(", "))
     };
-    line("longrein / bare, usual libraries", "at most 1.5", &ratio(&usual));
-    line("longrein / bare, least", "", &ratio(&least));
-    let growth = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] / cost.tenths[1]));
-    line(
-        "growth, last tenth / second",
-        "flat",
-        &format!("{:.2} (bare {:.2}, {:.2})", growth(&ours), growth(&usual), growth(&least)),
-    );
-    let grown = |costs: &[Cost]| median(costs.iter().map(|cost| cost.tenths[9] - cost.tenths[1]));
-    line(
-        "growth in µs a turn",
-        "as bare",
-        &format!("{:.0} (bare {:.0}, {:.0})", grown(&ours), grown(&usual), grown(&least)),
-    );
-    let peak = |costs: &[Cost]| median(costs.iter().map(|cost| cost.last.status.peak_kib as f64 / 1024.0));
-    line(
-        "peak memory",
-        "under 25 MB",
-        &format!("{:.1} MiB (bare {:.1}, {:.1})", peak(&ours), peak(&usual), peak(&least)),
-    );
+    line("growth, last tenth / second", "flat", &all(&|cost| cost.tenths[9] / cost.tenths[1], 2));
+    line("growth in µs a turn", "as bare", &all(&|cost| cost.tenths[9] - cost.tenths[1], 0));
+    line("peak memory in MB", "under 25", &all(&|cost| cost.last.status.peak_kib as f64 * 1024.0 / 1e6, 1));
     let memory = median(ours.iter().map(|cost| cost.memory_per_turn));
     line("memory per turn, second half", "", &format!("{memory:.0} B"));
     let last = ours.last().context("no run")?.last;
     let conversation = last.bytes as f64;
-    let bare = usual.last().context("no run")?.last.bytes;
-    line("conversation", "", &format!("{} B ({} B a turn; bare {bare} B)", last.bytes, last.bytes / turns));
+    line("conversation", "", &format!("{} B ({} B a turn)", last.bytes, last.bytes / turns));
     line("journaled / conversation", "at most 3", &format!("{:.2}", stored.bytes as f64 / conversation));
     line("files / conversation", "", &format!("{:.2}", stored.files as f64 / conversation));
     line("events per turn", "", &format!("{:.1}", stored.events as f64 / turns as f64));
