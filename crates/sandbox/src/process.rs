@@ -52,6 +52,12 @@ pub(crate) fn look(pid: Pid) -> Option<Seen> {
     Some(Seen { pid, session, start, state })
 }
 
+/// The session of this process as `/proc` numbers it: 0 when it began outside our PID namespace, as under `docker exec` or
+/// `nsenter`. Read there because rustix takes session 0 for impossible and panics.
+pub(crate) fn our_session() -> i32 {
+    look(rustix::process::getpid()).map_or(0, |own| own.session)
+}
+
 /// How often an empty environment is read again, and after how long: a process that is becoming another program has none
 /// for a moment, a few microseconds on an idle machine.
 const EMPTY_READS: u32 = 20;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use rustix::process::{getpid, getsid};
+use rustix::process::getpid;
 
 use crate::process::{self, Mark, Seen, State};
 use crate::tree::GONE_WITHIN;
@@ -61,7 +61,7 @@ fn reap(is_meant: &dyn Fn(&str) -> bool) -> Reaped {
 
 fn marked(is_meant: &dyn Fn(&str) -> bool) -> Option<Vec<Seen>> {
     let me = getpid();
-    let our_session = getsid(None).map(|pid| pid.as_raw_nonzero().get()).unwrap_or_default();
+    let our_session = process::our_session();
     let alive: Vec<Seen> = process::all()?
         .into_iter()
         .filter(|pid| *pid != me)

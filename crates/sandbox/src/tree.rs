@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpid, getsid, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use crate::nursery::{self, Born};
@@ -168,7 +168,7 @@ impl Remains {
             // stays. Who left that too is some command's orphan, and ours if no other command runs
             Mark::Absent | Mark::Unreadable => {
                 seen.session == self.leader.as_raw_nonzero().get()
-                    || (is_last() && Some(seen.session) != our_session() && process::is_started_by_us(seen.pid))
+                    || (is_last() && seen.session != process::our_session() && process::is_started_by_us(seen.pid))
             }
         }
     }
@@ -177,10 +177,6 @@ impl Remains {
 /// Whether one command alone is left.
 fn is_last() -> bool {
     PLACES.available_permits() + 1 == ALIVE_MAX
-}
-
-fn our_session() -> Option<i32> {
-    getsid(None).map(|pid| pid.as_raw_nonzero().get()).ok()
 }
 
 /// Runs blocking work apart from everything else; in place if no thread can be had.
@@ -244,9 +240,9 @@ const STRANGER_AFTER: Duration = Duration::from_secs(5);
 /// program we are part of. They are collected once they have been dead for a while, so that none stays for ever.
 fn collect_strangers(adopted: &[Seen]) {
     static SEEN: Mutex<Option<HashMap<(Pid, u64), Instant>>> = Mutex::new(None);
-    let our_session = our_session();
+    let our_session = process::our_session();
     let zombies: Vec<&Seen> =
-        adopted.iter().filter(|seen| seen.state == State::Zombie && Some(seen.session) != our_session).collect();
+        adopted.iter().filter(|seen| seen.state == State::Zombie && seen.session != our_session).collect();
     let mut seen_dead = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     let since = seen_dead.get_or_insert_default();
     since.retain(|(pid, start), _| zombies.iter().any(|seen| seen.pid == *pid && seen.start == *start));
