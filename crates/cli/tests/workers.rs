@@ -64,6 +64,21 @@ fn a_worker_that_was_killed_is_replaced_at_once() {
     world.verify("r");
 }
 
+/// Under `docker exec` and some CI runners a process has the session 0, as the kernel's own threads do.
+#[test]
+fn a_worker_whose_session_began_elsewhere_recovers_like_any_other() {
+    let world = world_with("read", "echo begun >> ledger; setsid sleep 60 & echo found");
+    let call = |line: &str| world.typed(&format!("longrein {line}")).elsewhere();
+    let Some(run) = call("run --task task.toml --id r --crash-at tool.after") else {
+        return eprintln!("skipped: no PID namespace can be made here");
+    };
+    run.done().is(75);
+    let done = call("resume r --json").unwrap().done().is(0);
+    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+    assert_eq!(done.last_json()["recoveries"], 1);
+    world.verify("r");
+}
+
 #[test]
 fn killed_in_an_effect_and_killed_in_its_recovery() {
     let world = world_with("external", "echo begun >> ledger; sleep 60");

@@ -158,7 +158,7 @@ impl Journal for MemoryJournal {
 
     fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
         let arrivals = || Some(self.tables().runs.get(run).map_or(0, |record| record.arrivals));
-        Box::pin(self.shared.wakeups.changed(run, arrivals))
+        Box::pin(self.shared.wakeups.wait(run).changed(arrivals))
     }
 
     fn key<'a>(&'a self, id: &'a KeyId) -> BoxFuture<'a, Result<Option<KeyRow>, JournalError>> {

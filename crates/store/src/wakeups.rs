@@ -25,26 +25,12 @@ struct Waiter {
 }
 
 impl Wakeups {
-    /// Waits until more inputs have arrived than a wait was last answered for. `arrivals` counts them; None: it cannot
-    /// be told, and the wait ends so that the caller finds out why.
-    pub(crate) async fn changed(&self, run: &RunId, arrivals: impl Fn() -> Option<i64>) {
+    /// Counts as waiting for the run's inbox from now on. Whoever must know that somebody waits is told between this and
+    /// [`Wait::changed`]: told before, he may find nobody and go to sleep.
+    pub(crate) fn wait<'a>(&'a self, run: &'a RunId) -> Wait<'a> {
         let Waiter { notify, told } = self.runs().entry(run.clone()).or_default().clone();
-        let _waiting = Waiting::new(&self.waiting);
-        loop {
-            let mut notified = pin!(notify.notified());
-            // Registered before the count is read, so that no post falls between.
-            notified.as_mut().enable();
-            match arrivals() {
-                Some(arrived) if arrived <= told => notified.await,
-                Some(arrived) => {
-                    let mut runs = self.runs();
-                    let waiter = runs.entry(run.clone()).or_default();
-                    waiter.told = waiter.told.max(arrived);
-                    return;
-                }
-                None => return,
-            }
-        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Wait { wakeups: self, run, notify, told }
     }
 
     pub(crate) fn wake(&self, run: &RunId) {
@@ -60,7 +46,7 @@ impl Wakeups {
     }
 
     pub(crate) fn anybody_waits(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Waiter>> {
@@ -69,18 +55,38 @@ impl Wakeups {
     }
 }
 
-/// Counts a wait for as long as it lasts, also when it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// One wait for one run's inbox; counted for as long as it is held.
+pub(crate) struct Wait<'a> {
+    wakeups: &'a Wakeups,
+    run: &'a RunId,
+    notify: Arc<Notify>,
+    told: i64,
+}
 
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+impl Wait<'_> {
+    /// Waits until more inputs have arrived than a wait was last answered for. `arrivals` counts them; None: it cannot
+    /// be told, and the wait ends so that the caller finds out why.
+    pub(crate) async fn changed(self, arrivals: impl Fn() -> Option<i64>) {
+        loop {
+            let mut notified = pin!(self.notify.notified());
+            // Registered before the count is read, so that no post falls between.
+            notified.as_mut().enable();
+            match arrivals() {
+                Some(arrived) if arrived <= self.told => notified.await,
+                Some(arrived) => {
+                    let mut runs = self.wakeups.runs();
+                    let waiter = runs.entry(self.run.clone()).or_default();
+                    waiter.told = waiter.told.max(arrived);
+                    return;
+                }
+                None => return,
+            }
+        }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.wakeups.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -144,6 +144,20 @@ impl Call {
         self
     }
 
+    /// In a PID namespace that its session is outside of, as `docker exec` and `nsenter` leave a process. None: such a
+    /// place cannot be made here.
+    pub(crate) fn elsewhere(self) -> Option<Self> {
+        const PLACE: [&str; 4] = ["--map-root-user", "--pid", "--fork", "--mount-proc"];
+        if !Command::new("unshare").args(PLACE).arg("true").output().is_ok_and(|made| made.status.success()) {
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(PLACE).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.command.get_current_dir().expect("a world has a working folder"));
+        Some(Self { command, stdin: self.stdin })
+    }
+
     /// Pipes this in.
     pub(crate) fn stdin(mut self, text: &str) -> Self {
         self.stdin = text.as_bytes().to_vec();

@@ -278,10 +278,10 @@ impl Journal for SqliteJournal {
 
     fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            let wait = self.shared.wakeups.wait(run);
             // The writer looks out for other processes while somebody waits; it may be asleep in its queue.
             let _ = self.requests.send(Request::Look);
-            let arrivals = || self.read_with(|table| table.arrivals(run)).ok();
-            self.shared.wakeups.changed(run, arrivals).await;
+            wait.changed(|| self.read_with(|table| table.arrivals(run)).ok()).await;
         })
     }
 
