@@ -69,7 +69,7 @@ fn a_worker_that_was_killed_is_replaced_at_once() {
 fn a_worker_whose_session_began_elsewhere_recovers_like_any_other() {
     let world = world_with("read", "echo begun >> ledger; setsid sleep 60 & echo found");
     let call = |line: &str| world.typed(&format!("longrein {line}")).elsewhere();
-    let Some(run) = call("run --task task.toml --id r --crash-at tool.after") else {
+    let Some(run) = call("run --task task.toml --id r --crash-at tool.after_exit") else {
         return eprintln!("skipped: no PID namespace can be made here");
     };
     run.done().is(75);
