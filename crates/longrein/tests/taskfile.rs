@@ -482,7 +482,7 @@ fn variables_are_replaced_everywhere_but_in_secrets() {
     };
     let task = folder.load(text, options(&[("invoice", "\"7\""), ("what", "w")])).unwrap().task;
     assert_eq!(task.goal, "Pay \"7\" and \"7\"; ${plain}");
-    assert_eq!(task.tools[0].command, ["echo", "${secret:X}"]);
+    assert_eq!(task.tools[0].body.command(), ["echo", "${secret:X}"]);
     assert_eq!(task.tools[0].parameters.as_str(), r#"{"description":"w","type":"object"}"#);
 
     let missing = folder.load(text, options(&[("invoice", "7")])).unwrap_err().to_string();
