@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Cancel(OneRun),
     /// Check every record of a run's journal
     Verify(OneRun),
+    /// Print a run for other programs to read
+    Export(ExportArgs),
     /// Remove runs that have ended; their ids and business keys are not used again
     Rm(RmArgs),
     /// Remove large results that no run refers to any more
@@ -88,6 +90,24 @@ pub(crate) struct NoArgs {}
 pub(crate) struct OneRun {
     /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+    pub(crate) format: ExportFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The events, one a line, with large results in their places
+    Jsonl,
+    /// The conversation as one line of OpenAI chat messages
+    Openai,
+    /// The conversation in the Agent Trajectory Interchange Format
+    Atif,
 }
 
 #[derive(Debug, Args)]
@@ -303,8 +323,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Commands of the contract that a later version brings.
 const LATER: &[&str] = &[
-    "fork", "export", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor",
-    "mcp", "serve", "worker", "acp", "eval",
+    "fork", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp",
+    "serve", "worker", "acp", "eval",
 ];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {

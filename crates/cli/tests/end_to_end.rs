@@ -7,6 +7,7 @@
 mod checkout;
 mod command_line;
 mod crash_matrix;
+mod export;
 mod hostile;
 mod keep;
 mod support;
