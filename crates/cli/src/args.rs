@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Cancel(OneRun),
     /// Check every record of a run's journal
     Verify(OneRun),
+    /// A new run from a point of another's journal
+    Fork(ForkArgs),
     /// Print a run for other programs to read
     Export(ExportArgs),
     /// Remove runs that have ended; their ids and business keys are not used again
@@ -90,6 +92,18 @@ pub(crate) struct NoArgs {}
 pub(crate) struct OneRun {
     /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    /// The last event that comes along, as `log` numbers them; rounded down to the end of a turn [default: all]
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+    /// The new run's id [default: a random one]
+    #[arg(long = "as", value_name = "ID")]
+    pub(crate) new: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -323,8 +337,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Commands of the contract that a later version brings.
 const LATER: &[&str] = &[
-    "fork", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp",
-    "serve", "worker", "acp", "eval",
+    "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp", "serve",
+    "worker", "acp", "eval",
 ];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {

@@ -81,6 +81,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Fork(args) => keep::fork(globals, args).await,
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,

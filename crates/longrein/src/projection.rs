@@ -81,6 +81,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
             "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
         }),
+        Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
