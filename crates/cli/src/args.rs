@@ -272,8 +272,8 @@ pub(crate) struct SendArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// Arrives with a later version
-    #[arg(long, hide = true)]
+    /// Sums over all runs instead: how they ended, what failed, what it cost
+    #[arg(long)]
     pub(crate) stats: bool,
 }
 

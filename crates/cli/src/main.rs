@@ -15,6 +15,7 @@ mod keep;
 mod out;
 mod progress;
 mod run;
+mod stats;
 mod words;
 
 use std::process::ExitCode;

@@ -184,7 +184,6 @@ fn what_is_to_come_says_so() {
     for flag in ["--program plan", "--permission-mode plan", "--sandbox best", "--output-schema s.json"] {
         world.run(&format!("run Hi -m script/s.toml {flag}")).is(64).says("not yet");
     }
-    world.run("runs --stats").is(64).says("not yet");
     world.run("fork-bomb").is(64).says("there is no command");
 }
 
