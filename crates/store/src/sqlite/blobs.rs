@@ -47,31 +47,34 @@ impl BlobFolder {
 
     fn write_to(&self, folder: &Path, name: &str, bytes: &Bytes) -> io::Result<()> {
         let target = folder.join(name);
-        if fs::metadata(&target).is_ok_and(|there| there.len() == bytes.len() as u64) {
-            return Ok(());
+        if !fs::metadata(&target).is_ok_and(|there| there.len() == bytes.len() as u64) {
+            self.make(folder)?;
+            let count = self.counter.fetch_add(1, Ordering::Relaxed);
+            let temporary = folder.join(format!("{name}.{}.{count}.tmp", std::process::id()));
+            // Left behind by an earlier process with our number, if it is there at all.
+            let _ = fs::remove_file(&temporary);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &target)?;
         }
-        self.make(folder)?;
-        let count = self.counter.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder.join(format!("{name}.{}.{count}.tmp", std::process::id()));
-        // Left behind by an earlier process with our number, if it is there at all.
-        let _ = fs::remove_file(&temporary);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &target)?;
-        sync_folder(folder)
+        self.sync_names(folder)
     }
 
-    /// Makes the folder; each new name in a parent is synced.
     fn make(&self, folder: &Path) -> io::Result<()> {
         for path in [&self.root, folder] {
             match DirBuilder::new().mode(0o700).create(path) {
-                Ok(()) => path.parent().map_or(Ok(()), sync_folder)?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// The way to a file of this folder. What is found there is synced like what is new: the process that made it may not
+    /// have lived to do so, or not have come to it yet.
+    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        [Some(folder), Some(&self.root), self.root.parent()].into_iter().flatten().try_for_each(sync_folder)
     }
 
     /// None: no digest, and so no path.
