@@ -8,7 +8,7 @@ use std::path::Path;
 
 use longrein_ports::{Create, Durability, Journal};
 
-use crate::story::{Recording, Told, batch, look, open, worker};
+use crate::story::{Ask, Hold, Recording, Seen, Told, batch, look, open, worker};
 
 /// What is owed to those who were answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,15 @@ pub(crate) async fn check(recording: &Recording, position: usize, after: After, 
         is_whole(&journal, told).await?;
     }
     let mut survived = Vec::new();
-    for (told, found) in recording.runs.iter().zip(&found) {
+    for (told, found) in recording.runs.iter().zip(found) {
         let begun = told.steps.iter().filter(|step| step.asked.position <= position).count();
         let claim = journal.claim(&told.id, &worker(), None, Create::IfAbsent).await;
-        let claim = claim.map_err(|error| format!("{} cannot be claimed: {error}", told.id))?;
-        survived.push(told.steps_behind(begun, found, &claim)?);
-        let next = batch(&told.id, claim.fence.0, claim.head.0);
-        journal.append(&claim, &next).await.map_err(|error| format!("{} cannot go on: {error}", told.id))?;
+        let hold = Hold::before(&claim).ok_or_else(|| format!("{} cannot be claimed: {claim:?}", told.id))?;
+        survived.push(told.steps_behind(begun, &Seen { hold, ..found })?);
+        if let Ok(claim) = claim {
+            let next = batch(&told.id, claim.fence.0, claim.head.0);
+            journal.append(&claim, &next).await.map_err(|error| format!("{} cannot go on: {error}", told.id))?;
+        }
     }
     for (told, survived) in recording.runs.iter().zip(&survived) {
         let owed = owed(recording, told, position, after);
@@ -42,7 +44,11 @@ pub(crate) async fn check(recording: &Recording, position: usize, after: After, 
             let lost = &told.steps[*survived].ask;
             return Err(format!("{}: {lost} is lost, step {} of {owed} that must be there", told.id, survived + 1));
         }
-        for (digest, bytes) in told.steps[..*survived].iter().flat_map(|step| step.blobs()) {
+        let steps = &told.steps[..*survived];
+        if steps.last().is_some_and(|last| matches!(last.ask, Ask::Purge)) {
+            continue;
+        }
+        for (digest, bytes) in steps.iter().flat_map(|step| step.blobs()) {
             let there = journal.blob(digest).await.map_err(|error| error.to_string())?;
             if there.as_ref() != Some(bytes) {
                 return Err(format!("{}: blob {digest} of {} bytes is not there", told.id, bytes.len()));

@@ -14,8 +14,8 @@ use longrein_core::input::{Input, InputBody};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
-    AppendError, Batch, BatchId, BoxFuture, Claim, Clock, Committed, Create, Durability, Journal, KeyChange, KeyId,
-    KeyRow, KeyState, NewEvent, Posted, Recorded, RunRow, Worker,
+    AppendError, Batch, BatchId, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Journal,
+    KeyChange, KeyId, KeyRow, KeyState, NewEvent, Posted, Recorded, RunRow, Store, Worker,
 };
 use longrein_sim::chance::Chance;
 use longrein_store::{SqliteJournal, worker_here};
@@ -47,9 +47,38 @@ pub(crate) struct Seen {
     pub(crate) row: Option<RunRow>,
     pub(crate) inbox: Vec<Input>,
     pub(crate) keys: Vec<Option<KeyRow>>,
-    /// The newest fence handed out, and whether that claim was given up.
-    pub(crate) fence: u64,
-    pub(crate) released: bool,
+    pub(crate) hold: Hold,
+}
+
+/// What only a claim can tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Hold {
+    #[default]
+    NeverClaimed,
+    /// The newest fence.
+    Claimed(u64),
+    /// Given up.
+    Released(u64),
+    /// The run was removed.
+    Removed,
+}
+
+impl Hold {
+    /// How the run was held before this claim was asked for. None: it failed.
+    pub(crate) fn before(claimed: &Result<Claim, ClaimError>) -> Option<Self> {
+        match claimed {
+            Ok(claim) if claim.fence.0 == 1 => Some(Hold::NeverClaimed),
+            Ok(claim) if claim.predecessor.is_none() => Some(Hold::Released(claim.fence.0 - 1)),
+            Ok(claim) => Some(Hold::Claimed(claim.fence.0 - 1)),
+            Err(ClaimError::Removed(_)) => Some(Hold::Removed),
+            Err(
+                ClaimError::Held(_)
+                | ClaimError::WorkspaceHeld { .. }
+                | ClaimError::NoSuchRun(_)
+                | ClaimError::Journal(_),
+            ) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -58,6 +87,7 @@ pub(crate) enum Ask {
     Release,
     Append(Box<Batch>),
     Post(Box<Input>),
+    Purge,
 }
 
 impl fmt::Display for Ask {
@@ -67,6 +97,7 @@ impl fmt::Display for Ask {
             Ask::Release => f.write_str("release"),
             Ask::Append(batch) => write!(f, "{:?} append {}", batch.durability, batch.id.0),
             Ask::Post(input) => write!(f, "post {}", input.id),
+            Ask::Purge => f.write_str("purge"),
         }
     }
 }
@@ -86,14 +117,14 @@ impl Step {
         match &self.ask {
             Ask::Claim | Ask::Release => Durability::Written,
             Ask::Append(batch) => batch.durability,
-            Ask::Post(_) => Durability::Synced,
+            Ask::Post(_) | Ask::Purge => Durability::Synced,
         }
     }
 
     pub(crate) fn blobs(&self) -> &[(Digest, Bytes)] {
         match &self.ask {
             Ask::Append(batch) => &batch.blobs,
-            Ask::Claim | Ask::Release | Ask::Post(_) => &[],
+            Ask::Claim | Ask::Release | Ask::Post(_) | Ask::Purge => &[],
         }
     }
 }
@@ -121,18 +152,12 @@ impl Told {
         }
     }
 
-    /// How many of the first `begun` steps lead to what is found: they and no others, whole. `claim` was made on it.
-    pub(crate) fn steps_behind(&self, begun: usize, found: &Seen, claim: &Claim) -> Result<usize, String> {
-        let fence = claim.fence.0 - 1;
-        let found = Seen { fence, released: fence > 0 && claim.predecessor.is_none(), ..found.clone() };
-        (0..=begun).rev().find(|steps| self.after(*steps) == found).ok_or_else(|| {
-            let was = |seen: &Seen| (seen.events.len(), seen.fence, seen.released, seen.inbox.len());
+    /// How many of the first `begun` steps lead to what is found: they and no others, whole.
+    pub(crate) fn steps_behind(&self, begun: usize, found: &Seen) -> Result<usize, String> {
+        (0..=begun).rev().find(|steps| self.after(*steps) == *found).ok_or_else(|| {
+            let was = |seen: &Seen| (seen.events.len(), seen.inbox.len(), seen.hold);
             let ever: Vec<_> = (0..=begun).map(|steps| was(&self.after(steps))).collect();
-            format!(
-                "{} is in no state it was ever in: (events, fence, released, inbox) {:?} of {ever:?}",
-                self.id,
-                was(&found)
-            )
+            format!("{} is in no state it was ever in: (events, inbox, hold) {:?} of {ever:?}", self.id, was(found))
         })
     }
 }
@@ -238,8 +263,7 @@ pub(crate) async fn look(journal: &dyn Journal, run: &RunId) -> Result<Seen, Str
         row: journal.row(run).await.map_err(failed)?.map(|(row, _)| row),
         inbox: journal.inbox(run).await.map_err(failed)?,
         keys,
-        fence: 0,
-        released: false,
+        hold: Hold::NeverClaimed,
     })
 }
 
@@ -299,22 +323,26 @@ impl Story {
         let begun = told.steps.iter().filter(|step| step.asked.position <= position).count();
         let here = look(&*journal, &told.id).await?;
         let asked = self.mark();
-        let claim =
-            journal.claim(&told.id, &worker(), None, Create::IfAbsent).await.map_err(|error| error.to_string())?;
+        let claim = journal.claim(&told.id, &worker(), None, Create::IfAbsent).await;
         let claimed = self.mark();
-        let steps = told.steps_behind(begun, &here, &claim)?;
+        let hold = Hold::before(&claim).ok_or_else(|| format!("{} cannot be claimed: {claim:?}", told.id))?;
+        let here = Seen { hold, ..here };
+        let steps = told.steps_behind(begun, &here)?;
         let answered = told.steps.iter().filter(|step| step.answered.position <= position).count();
         if steps < answered {
             return Err(format!("{}: step {} was answered and is gone", told.id, steps + 1));
         }
         let run = self.runs.len();
-        let mut left = Told { steps: told.steps[..steps].to_vec(), claim: Some(claim.clone()), ..told.clone() };
+        let mut left = Told { steps: told.steps[..steps].to_vec(), ..told.clone() };
         left.repeated.retain(|(_, mark)| mark.position <= position);
         for unanswered in left.steps.iter_mut().skip(answered) {
             unanswered.answered = Mark::NEVER;
         }
-        let after = Seen { fence: claim.fence.0, released: false, ..here };
-        left.steps.push(Step { ask: Ask::Claim, asked, answered: claimed, after });
+        if let Ok(claim) = claim {
+            let after = Seen { hold: Hold::Claimed(claim.fence.0), ..here };
+            left.steps.push(Step { ask: Ask::Claim, asked, answered: claimed, after });
+            left.claim = Some(claim);
+        }
         self.runs.push(left);
         match told.steps.get(answered).filter(|_| answered < begun).map(|step| step.ask.clone()) {
             Some(Ask::Post(input)) => self.step(run, Ask::Post(input)).await,
@@ -324,7 +352,8 @@ impl Story {
                 again.blobs = batch.blobs.clone();
                 self.step(run, Ask::Append(Box::new(again))).await;
             }
-            Some(Ask::Claim | Ask::Release) | None => {}
+            Some(Ask::Purge) if hold != Hold::Removed => self.step(run, Ask::Purge).await,
+            Some(Ask::Claim | Ask::Release | Ask::Purge) | None => {}
         }
         Ok(())
     }
@@ -346,29 +375,40 @@ impl Story {
             self.step(run, Ask::Append(Box::new(first))).await;
         }
         for round in 0..rounds {
-            let run = self.chance.below(RUNS as u64) as usize;
-            match self.chance.below(10) {
-                0 | 1 => {
-                    let input = Input {
-                        id: InputId::new(format!("i{round}")),
-                        at: Timestamp(5),
-                        body: InputBody::Message("what about the others?".to_owned()),
-                    };
-                    self.step(run, Ask::Post(Box::new(input))).await;
-                }
-                2 => {
-                    self.step(run, Ask::Release).await;
-                    self.step(run, Ask::Claim).await;
-                }
-                // A group gathers while a sync is held.
-                3 | 4 if self.heard == Heard::AsAsked => self.group(size).await,
-                _ => {
-                    let batch = self.filled(run, size);
-                    self.step(run, Ask::Append(Box::new(batch))).await;
-                }
-            }
+            self.round(round, size, RUNS).await;
             if round == rounds / 2 && size == Size::Mixed {
                 self.reopen();
+            }
+        }
+        // The last run goes, and what only it referred to.
+        self.step(RUNS - 1, Ask::Purge).await;
+        self.journal().collect(Duration::ZERO).await.expect("collected");
+        for round in rounds..rounds + rounds / 5 {
+            self.round(round, size, RUNS - 1).await;
+        }
+    }
+
+    /// Something for one of the first `runs`, or for all of them.
+    async fn round(&mut self, round: usize, size: Size, runs: usize) {
+        let run = self.chance.below(runs as u64) as usize;
+        match self.chance.below(10) {
+            0 | 1 => {
+                let input = Input {
+                    id: InputId::new(format!("i{round}")),
+                    at: Timestamp(5),
+                    body: InputBody::Message("what about the others?".to_owned()),
+                };
+                self.step(run, Ask::Post(Box::new(input))).await;
+            }
+            2 => {
+                self.step(run, Ask::Release).await;
+                self.step(run, Ask::Claim).await;
+            }
+            // A group gathers while a sync is held.
+            3 | 4 if self.heard == Heard::AsAsked => self.group(size, runs).await,
+            _ => {
+                let batch = self.filled(run, size);
+                self.step(run, Ask::Append(Box::new(batch))).await;
             }
         }
     }
@@ -386,23 +426,27 @@ impl Story {
         // People post by another process as often as not.
         let by = match &ask {
             Ask::Post(_) if self.chance.percent(50) => Arc::new(open(&self.root).expect("it opens beside")),
-            Ask::Claim | Ask::Release | Ask::Append(_) | Ask::Post(_) => Arc::clone(&journal),
+            Ask::Claim | Ask::Release | Ask::Append(_) | Ask::Post(_) | Ask::Purge => Arc::clone(&journal),
         };
         let told = &mut self.runs[run];
         match &ask {
             Ask::Claim => {
                 let claim = journal.claim(&told.id, &worker(), None, Create::IfAbsent).await.expect("nobody holds it");
-                (seen.fence, seen.released) = (claim.fence.0, false);
+                seen.hold = Hold::Claimed(claim.fence.0);
                 told.claim = Some(claim);
             }
             Ask::Release => {
                 let claim = told.claim.take().expect("claimed between two steps");
                 journal.release(&claim).await.expect("released");
-                seen.released = true;
+                seen.hold = Hold::Released(claim.fence.0);
             }
             Ask::Append(batch) => {
                 let claim = told.claim.as_ref().expect("claimed between two steps");
                 journal.append(claim, &self.heard.of(batch)).await.expect("appended");
+            }
+            Ask::Purge => {
+                journal.purge(&told.id).await.expect("nobody holds it");
+                seen.hold = Hold::Removed;
             }
             Ask::Post(input) => match by.post_input(&told.id, input).await.expect("posted") {
                 Posted::Accepted => {}
@@ -426,7 +470,7 @@ impl Story {
         let journal = self.journal();
         let told = &mut self.runs[run];
         let shown = look(&*journal, &told.id).await.expect("it can be read");
-        let after = Seen { fence: step.after.fence, released: step.after.released, ..shown };
+        let after = Seen { hold: step.after.hold, ..shown };
         if let Ask::Append(batch) = &step.ask {
             let newest = &after.events[after.events.len() - batch.events.len()..];
             let same = |(found, new): (&Recorded, &NewEvent)| found.at == new.at && found.body == known(&new.event);
@@ -435,12 +479,12 @@ impl Story {
         told.steps.push(Step { after, ..step });
     }
 
-    /// One append is held in its sync until all other runs have asked for theirs: those are one group.
-    async fn group(&mut self, size: Size) {
+    /// The first run's append is held in its sync until the others have asked for theirs: those are one group.
+    async fn group(&mut self, size: Size, runs: usize) {
         let journal = self.journal();
-        let mut batches: Vec<Batch> = (0..RUNS).map(|run| self.filled(run, size)).collect();
+        let mut batches: Vec<Batch> = (0..runs).map(|run| self.filled(run, size)).collect();
         batches[0].durability = Durability::Synced;
-        let claims: Vec<Claim> = self.runs.iter().map(|told| told.claim.clone().expect("claimed")).collect();
+        let claims: Vec<Claim> = self.runs[..runs].iter().map(|told| told.claim.clone().expect("claimed")).collect();
         self.watch.close_gate();
         let mut pending: Vec<(Mark, BoxFuture<'_, Result<Committed, AppendError>>)> = Vec::new();
         for (nth, (claim, batch)) in claims.iter().zip(&batches).enumerate() {
@@ -469,7 +513,8 @@ impl Story {
     fn batch(&self, run: usize, durability: Durability) -> Batch {
         let told = &self.runs[run];
         let seen = told.seen();
-        Batch { durability, ..batch(&told.id, seen.fence, seen.events.len() as u64) }
+        let fence = told.claim.as_ref().map_or(0, |claim| claim.fence.0);
+        Batch { durability, ..batch(&told.id, fence, seen.events.len() as u64) }
     }
 
     /// A batch with some of what a batch may have.
