@@ -5,12 +5,11 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use longrein_core::ids::ModelName;
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, Reply};
 use longrein_models::{ModelConfig, connect};
 
 use support::server::{response, server};
-use support::{prompt, user};
+use support::{prompt, spec, user};
 
 struct Exchange {
     path: String,
@@ -72,7 +71,7 @@ fn read(document: &str) -> Option<Exchange> {
 async fn replay(exchange: &Exchange) -> Result<Reply, ModelFailure> {
     let server = server(response(&format!("{} X", exchange.status), &exchange.body)).await;
     let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
-    let model = connect(&ModelName::new("openai/recorded"), &config).expect("good settings");
+    let model = connect(&spec("openai/recorded"), &config).expect("good settings");
     model.send(model.encode(&prompt(0, vec![user("hello")]))).await
 }
 
