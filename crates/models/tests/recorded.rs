@@ -145,3 +145,21 @@ async fn errors() {
         }
     }
 }
+
+#[tokio::test]
+async fn ollamas_own_replies() {
+    let Some(wire) = wire() else { return };
+    let folder = std::fs::read_dir(wire.join("ollama/length-finish")).expect("a readable folder");
+    for entry in folder {
+        let text = std::fs::read_to_string(entry.expect("a readable folder").path()).expect("a readable recording");
+        let exchange = read(&text).expect("a recording");
+        assert_eq!(exchange.path, "/api/chat");
+        let server = server(response("200 OK", &exchange.body)).await;
+        let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
+        let model = connect(&spec("ollama/recorded"), &config).expect("good settings");
+        let reply = model.send(model.encode(&prompt(0, vec![user("hello")]))).await.expect("a reply");
+        assert_eq!(reply.finish, Finish::Length);
+        let usage = reply.usage.expect("counted");
+        assert!(usage.input > 0 && usage.output > 0 && !reply.text.is_empty(), "{reply:?}");
+    }
+}

@@ -35,6 +35,10 @@ impl Reading for Decoder {
         if self.failed.is_some() {
             return Progress::Failed;
         }
+        // What follows the end says nothing any more.
+        if self.done.is_some() {
+            return Progress::Complete;
+        }
         self.bytes += bytes.len();
         if self.bytes > REPLY_MAX_BYTES {
             self.failed = Some(malformed("the response is larger than 16 MiB and was refused"));
