@@ -10,6 +10,7 @@ mod config;
 mod context;
 mod failure;
 mod inspect;
+mod models;
 mod out;
 mod progress;
 mod run;
@@ -79,6 +80,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Models(args) => models::models(globals, args).await,
         Command::Later(words) => Err(args::not_yet(&words)),
     }
 }

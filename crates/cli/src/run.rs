@@ -123,7 +123,8 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
         let model = another_model(&session.config, name, &run)?;
-        longrein::connectable(&model, &context::model_config(&session.config, &model.name, &context::environment())?)?;
+        longrein::connectable(&model, &context::model_config(&session.config, &model.name, &context::environment())?)
+            .map_err(longrein::RunsError::from)?;
         // A worker that has the run is connected to the model it began with.
         if let Some((_, Some(holder))) = session.runs.listed(&id).await? {
             return Err(longrein::ports::ClaimError::Held(holder).into());

@@ -320,7 +320,7 @@ impl Gate for Strictest {
 }
 
 /// Whether a model could be connected to, as far as can be told without calling it.
-pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), RunsError> {
+pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longrein_models::ConfigError> {
     longrein_models::connect(model, config)?;
     Ok(())
 }

@@ -707,7 +707,7 @@ const TASK_FILE: &str = "task file";
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
 /// The most tokens of a reply where nothing says otherwise.
-const MAX_OUTPUT: u64 = 8_192;
+pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;

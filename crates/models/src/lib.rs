@@ -17,5 +17,5 @@ pub mod script;
 pub mod timeouts;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
-pub use probe::{Answering, probe};
+pub use probe::{Answering, endpoint, probe};
 pub use timeouts::Timeouts;
