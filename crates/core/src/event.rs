@@ -5,13 +5,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{BudgetKind, Raise, Reservation, Usage};
+use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, ToolName};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName};
 use crate::input::{Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
+use crate::target::Target;
 use crate::task::{EffectClass, ModelSpec, Task};
 use crate::time::Timestamp;
 
@@ -68,6 +69,7 @@ macro_rules! events {
 
 events! {
     RunStarted(Box<RunStarted>) = "run.started";
+    RunForked(RunForked) = "run.forked";
     RunClaimed(RunClaimed) = "run.claimed";
     InputReceived(InputReceived) = "input.received";
     InputRefused(InputRefused) = "input.refused";
@@ -113,6 +115,7 @@ impl EventKind {
         match self {
             EventKind::SurroundingsChanged | EventKind::FactVoided | EventKind::InputRefused => false,
             EventKind::RunStarted
+            | EventKind::RunForked
             | EventKind::RunClaimed
             | EventKind::InputReceived
             | EventKind::ModelRequested
@@ -168,6 +171,7 @@ impl Event {
             | Event::SurroundingsChanged(_)
             | Event::InputRefused(_) => Durability::Written,
             Event::RunStarted(_)
+            | Event::RunForked(_)
             | Event::InputReceived(_)
             | Event::ModelRequested(_)
             | Event::ModelSwitched(_)
@@ -189,6 +193,19 @@ pub struct RunStarted {
     pub task: Task,
     /// Version of the binary that started it.
     pub binary: String,
+    /// The run at the root of the tree this one belongs to: keys are unique there. None: this is the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RunId>,
+}
+
+/// What came before is another run's: history here, with nothing of it still to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunForked {
+    pub from: RunId,
+    /// The last event of the other that came along.
+    pub at: Seq,
+    /// The new run's own: what the other had left, on top of what was spent by then.
+    pub limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,6 +327,9 @@ pub struct ActionProposed {
     pub digest: Digest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Digest>,
+    /// The path it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Calls of the same reply that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ActionId>,
@@ -365,6 +385,9 @@ pub struct ActionStarted {
     /// External: what the receiver may use to recognise a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<Digest>,
+    /// What exactly was ruled on, if it is about one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.

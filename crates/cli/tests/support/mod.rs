@@ -92,6 +92,21 @@ impl World {
         self.longrein(words)
     }
 
+    /// This shell line, with the binary as `$longrein`, in a PID namespace that its session is outside of, as under
+    /// `docker exec`. None: such a place cannot be made here.
+    pub(crate) fn elsewhere(&self, line: &str) -> Option<Done> {
+        const PLACE: [&str; 4] = ["--map-root-user", "--pid", "--fork", "--mount-proc"];
+        if !Command::new("unshare").args(PLACE).arg("true").output().is_ok_and(|made| made.status.success()) {
+            return None;
+        }
+        let ours = self.longrein(None::<&str>).command;
+        let mut command = Command::new("unshare");
+        command.args(PLACE).args(["sh", "-c", line]).env_clear().current_dir(self.work());
+        command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("longrein", ours.get_program());
+        Some(Call { command, stdin: Vec::new() }.done())
+    }
+
     /// Runs a command line that must not fail to start; see [`Done`].
     pub(crate) fn run(&self, line: &str) -> Done {
         self.typed(&format!("longrein {line}")).done()
@@ -142,20 +157,6 @@ impl Call {
     pub(crate) fn at(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
-    }
-
-    /// In a PID namespace that its session is outside of, as `docker exec` and `nsenter` leave a process. None: such a
-    /// place cannot be made here.
-    pub(crate) fn elsewhere(self) -> Option<Self> {
-        const PLACE: [&str; 4] = ["--map-root-user", "--pid", "--fork", "--mount-proc"];
-        if !Command::new("unshare").args(PLACE).arg("true").output().is_ok_and(|made| made.status.success()) {
-            return None;
-        }
-        let mut command = Command::new("unshare");
-        command.args(PLACE).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
-        command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.current_dir(self.command.get_current_dir().expect("a world has a working folder"));
-        Some(Self { command, stdin: self.stdin })
     }
 
     /// Pipes this in.
