@@ -91,7 +91,8 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                 Settled::Reported => format!("{input} tokens in, {output} out"),
                 Settled::Estimated => format!("no usage reported; counted as {input} in, {output} out at most"),
             };
-            format!("{} replied ({tokens}): {what}", e.attempt)
+            let mended = if e.reply.repaired.is_some() { " (its broken JSON was repaired)" } else { "" };
+            format!("{} replied ({tokens}): {what}{mended}", e.attempt)
         }
         Event::ModelFailed(e) => {
             let next = match e.next {

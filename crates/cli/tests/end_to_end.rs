@@ -11,6 +11,7 @@ mod export;
 mod fork;
 mod hostile;
 mod keep;
+mod local;
 mod support;
 mod wire;
 mod workers;
