@@ -8,6 +8,7 @@ mod checkout;
 mod command_line;
 mod crash_matrix;
 mod hostile;
+mod shell;
 mod support;
 mod wire;
 mod workers;

@@ -67,24 +67,34 @@ fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
 }
 
+/// Large outputs are in memory as few times as can be: nothing decoded outlives its step.
 fn text_of(captured: &Captured, secrets: &Secrets, form: fn(&str) -> Cow<'_, str>) -> String {
     let encoding = Encoding::of(&captured.head);
-    let head = encoding.decode(&captured.head);
     if captured.left_out() == 0 {
-        return secrets.redact(&form(&head)).into_owned();
+        return secrets.redact(&form(&encoding.decode(&captured.head))).into_owned();
     }
+    let mut left_out = captured.left_out();
+    let mut text = {
+        let head = encoding.decode(&captured.head);
+        let (lines, edge) = before_cut(&head);
+        left_out += (head.len() - lines.len()) as u64;
+        let mut text = secrets.redact(&form(lines)).into_owned();
+        text.truncate(text.floor_char_boundary(text.len().saturating_sub(edge)));
+        text.truncate(text.trim_end_matches('\n').len());
+        text
+    };
     // the tail may begin in the middle of a unit
     let begins = captured.bytes - captured.tail.len() as u64;
     let odd = usize::try_from(begins % encoding.unit()).expect("less than two");
     let tail = encoding.decode(captured.tail.get(odd..).unwrap_or_default());
-    let (lines_before, edge_before) = before_cut(&head);
-    let (lines_after, edge_after) = after_cut(&tail);
-    let left_out = captured.left_out() + (head.len() - lines_before.len() + tail.len() - lines_after.len()) as u64;
-    let before = secrets.redact(&form(lines_before)).into_owned();
-    let after = secrets.redact_after_cut(&form(lines_after)).into_owned();
-    let kept = before.floor_char_boundary(before.len().saturating_sub(edge_before));
-    let from = after.ceil_char_boundary(edge_after.min(after.len()));
-    format!("{}\n[… {left_out} bytes left out …]\n{}", before[..kept].trim_end_matches('\n'), &after[from..])
+    let (lines, edge) = after_cut(&tail);
+    left_out += (tail.len() - lines.len()) as u64;
+    let formed = form(lines);
+    let redacted = secrets.redact_after_cut(&formed);
+    let from = redacted.ceil_char_boundary(edge.min(redacted.len()));
+    text.push_str(&format!("\n[… {left_out} bytes left out …]\n"));
+    text.push_str(&redacted[from..]);
+    text
 }
 
 /// So near to a cut there is a line end, or the line is one without end.

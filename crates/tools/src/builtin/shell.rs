@@ -265,7 +265,7 @@ fn outcome(spec: &ToolSpec, timeout: Duration, ended: Result<Ended, StartError>,
 }
 
 /// The result as the model is told it, and as it is kept.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Serialize)]
 struct Told<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<i32>,
@@ -287,12 +287,6 @@ struct Told<'a> {
     output: &'a str,
 }
 
-impl Told<'_> {
-    fn payload(&self) -> Payload {
-        Payload::of(self).expect("all keys are strings")
-    }
-}
-
 /// A short output is the result itself; of a long one an excerpt is shown and all that was kept goes apart.
 fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
     let Ended { how, stdout: captured, stderr: _, took, strays } = ended;
@@ -305,33 +299,36 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
         Strays::Ended(count) => (Some(count), None),
         Strays::Left(count) => (None, Some(count)),
     };
-    let text = readable(&captured, secrets);
-    let told = Told {
-        status: match how {
-            How::Exited(status) => Some(status),
-            How::Signalled(_) | How::TimedOut | How::Cut => None,
-        },
-        signal: signal.as_deref(),
-        duration_ms: millis(took),
-        background_ended,
-        background_left,
-        output_bytes: None,
-        output_lines: None,
-        output: &text,
+    let told = |output_bytes, output_lines, output: &str| {
+        let told = Told {
+            status: match how {
+                How::Exited(status) => Some(status),
+                How::Signalled(_) | How::TimedOut | How::Cut => None,
+            },
+            signal: signal.as_deref(),
+            duration_ms: millis(took),
+            background_ended,
+            background_left,
+            output_bytes,
+            output_lines,
+            output,
+        };
+        Payload::of(&told).expect("all keys are strings")
     };
-    let is_whole = captured.left_out() == 0;
-    if is_whole && text.len() < INLINE_MAX_BYTES {
-        let payload = told.payload();
+    let text = readable(&captured, secrets);
+    if captured.left_out() == 0 && text.len() < INLINE_MAX_BYTES {
+        let payload = told(None, None, &text);
         if payload.as_str().len() <= INLINE_MAX_BYTES {
             return Content::Inline(payload);
         }
     }
-    let lines = lines(&captured);
-    let counted = Told { output_bytes: Some(captured.bytes), output_lines: Some(lines), ..told };
-    let shown = Told { output: &excerpt(&text, lines), ..counted }.payload();
-    let as_printed = as_printed(captured, secrets);
-    let kept = Told { output: as_printed.as_deref().unwrap_or(&text), ..counted };
-    let (content, blob) = place_apart(kept.payload(), shown);
+    let (bytes, lines) = (captured.bytes, lines(&captured));
+    let counted = |output: &str| told(Some(bytes), Some(lines), output);
+    let shown = counted(&excerpt(&text, lines));
+    drop(text);
+    let text = as_printed(&captured, secrets).unwrap_or_else(|| readable(&captured, secrets));
+    drop(captured);
+    let (content, blob) = place_apart(counted(&text), shown);
     blobs.0.push(blob);
     content
 }
@@ -342,10 +339,10 @@ fn lines(captured: &Captured) -> u64 {
 }
 
 /// What goes to the blob store, escape sequences and all. None where that is not safe, or a flood of them.
-fn as_printed(captured: Captured, secrets: &Secrets) -> Option<String> {
+fn as_printed(captured: &Captured, secrets: &Secrets) -> Option<String> {
     // in JSON a control character takes six bytes
     let is_fit = |text: &String| text.bytes().filter(|byte| *byte < b' ').count() * 6 <= KEPT_MAX_BYTES;
-    unrendered(&captured, secrets).filter(is_fit)
+    unrendered(captured, secrets).filter(is_fit)
 }
 
 /// The names of signals 1 to 31 on Linux (signal(7)).
