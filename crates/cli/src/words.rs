@@ -35,7 +35,7 @@ pub(crate) fn short(text: &str, limit: usize) -> String {
 fn shown(content: &Content) -> String {
     match content {
         Content::Inline(payload) => short(payload.as_str(), 100),
-        Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown, 80)),
+        Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown_text(), 80)),
     }
 }
 

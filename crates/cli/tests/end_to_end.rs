@@ -12,6 +12,7 @@ mod fork;
 mod hostile;
 mod keep;
 mod local;
+mod shell;
 mod support;
 mod wire;
 mod workers;
