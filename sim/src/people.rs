@@ -80,7 +80,7 @@ pub struct Guardian {
 impl Gate for Guardian {
     fn rule(&self, call: &GateCall<'_>) -> Ruling {
         self.process.glance();
-        self.rules.rule(call.tool)
+        self.rules.rule(&call.tool.name)
     }
 }
 

@@ -14,8 +14,7 @@ use longrein_core::program::Program;
 use longrein_core::prompt::ToolDef;
 use longrein_core::run::Run;
 use longrein_core::task::{
-    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
-    ToolSpec,
+    CheckSpec, EffectClass, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody, ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
@@ -305,33 +304,12 @@ pub fn toolbox() -> Vec<ToolSpec> {
 
 /// A tool with everything at its default.
 pub fn tool(name: &str, effect: EffectClass) -> ToolSpec {
+    let body = ToolBody::Command(vec![name.to_owned()]);
     ToolSpec {
-        name: ToolName::new(name),
         description: format!("the {name} tool"),
-        parameters: Payload::of(&serde_json::json!({"type": "object"})).unwrap_or_else(|_| Payload::null()),
-        command: vec![name.to_owned()],
-        effect,
         timeout: Duration::from_secs(20),
         overlap: Overlap::Parallel,
-        depends_on: Vec::new(),
-        requires: Vec::new(),
-        provides: Vec::new(),
-        holds: match effect {
-            EffectClass::Read => Holds::UntilWrite,
-            EffectClass::Workspace | EffectClass::External => Holds::Run,
-        },
-        max_calls: None,
-        guard: None,
-        key: None,
-        idempotent: None,
-        reconcile: Vec::new(),
-        settle_after: Duration::from_secs(2),
-        on_unknown: OnUnknown::Wait,
-        cost_micros: 0,
-        env: Vec::new(),
-        reads: None,
-        writes: None,
-        declared: Declared::default(),
+        ..ToolSpec::new(ToolName::new(name), body, effect)
     }
 }
 

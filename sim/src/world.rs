@@ -11,6 +11,7 @@ use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::ruling::Ruling;
+use longrein_core::target::Target;
 use longrein_core::task::{EffectClass, Task, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use serde_json::Value;
@@ -484,7 +485,17 @@ impl Tools for Hands {
                 key.args.iter().map(|name| fields.get(name).map(Value::to_string).unwrap_or_default()).collect();
             Digest::of_parts(parts.iter().map(String::as_bytes))
         });
-        Ok(ValidArgs { digest: args.digest(), args, cites, key })
+        Ok(ValidArgs { digest: args.digest(), args, cites, key, path: None })
+    }
+
+    fn target<'a>(
+        &'a self,
+        _: &'a Task,
+        _: &'a ToolName,
+        _: &'a Payload,
+        _: &'a BTreeMap<String, Digest>,
+    ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     fn changed(&self, tool: &ToolName) -> Option<Changed> {

@@ -295,7 +295,7 @@ struct Remembers {
 impl Gate for Remembers {
     fn rule(&self, call: &GateCall<'_>) -> Ruling {
         let mut rulings = self.rulings.lock().expect("nobody panics here");
-        rulings.entry(call.tool.clone()).or_insert_with(|| self.inner.rule(call)).clone()
+        rulings.entry(call.tool.name.clone()).or_insert_with(|| self.inner.rule(call)).clone()
     }
 }
 
@@ -329,6 +329,15 @@ struct Loose {
 impl Tools for Loose {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         self.inner.validate(tool, arguments)
+    }
+    fn target<'a>(
+        &'a self,
+        task: &'a Task,
+        tool: &'a ToolName,
+        args: &'a longrein_core::payload::Payload,
+        seen: &'a BTreeMap<String, longrein_core::ids::Digest>,
+    ) -> BoxFuture<'a, Result<Option<longrein_core::target::Target>, ToolError>> {
+        self.inner.target(task, tool, args, seen)
     }
     fn changed(&self, tool: &ToolName) -> Option<longrein_ports::Changed> {
         self.inner.changed(tool)

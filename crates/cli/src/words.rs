@@ -6,6 +6,7 @@ use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::Content;
 use longrein::core::run::Run;
+use longrein::core::task::ToolBody;
 use longrein::core::time::Timestamp;
 use longrein::projection::outcome_word;
 
@@ -53,8 +54,15 @@ fn tool_of(run: Option<&Run>, action: longrein::core::ids::ActionId) -> String {
 pub(crate) fn call(run: &Run, action: &longrein::core::action::Action) -> String {
     let mut text = format!("{} {}", safe(action.tool.as_str()), safe(action.args.as_str()));
     if let Some(tool) = run.task.tool(&action.tool) {
-        let command: Vec<_> = tool.command.iter().map(|word| crate::context::quoted(word)).collect();
-        text.push_str(&format!("\n  by: {} (in {})", safe(&command.join(" ")), safe(&run.task.folder)));
+        let by = match &tool.body {
+            ToolBody::Command(words) => {
+                let words: Vec<_> = words.iter().map(|word| crate::context::quoted(word)).collect();
+                format!("{} (in {})", safe(&words.join(" ")), safe(&run.task.folder))
+            }
+            ToolBody::Builtin(_) => format!("Longrein (in {})", safe(&run.task.workspace)),
+            ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
+        };
+        text.push_str(&format!("\n  by: {by}"));
     }
     text
 }

@@ -4,6 +4,7 @@ use crate::event::How;
 use crate::ids::{ActionId, Digest, Fence, RunId, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
+use crate::target::Target;
 use crate::task::{EffectClass, OnUnknown};
 use crate::time::Timestamp;
 
@@ -19,6 +20,10 @@ pub struct Action {
     pub args: Payload,
     pub digest: Digest,
     pub key: Option<Digest>,
+    /// The path it names, for its hold; see [`crate::holds::Hold`].
+    pub path: Option<String>,
+    /// What its last start was about.
+    pub target: Option<Target>,
     /// Actions of the same reply that must have succeeded before this one starts.
     pub after: Vec<ActionId>,
     pub on_unknown: OnUnknown,
@@ -136,6 +141,8 @@ pub struct Attempt {
     pub fence: Fence,
     /// External tools: what the receiver may use to recognise a repetition; the same for all attempts.
     pub idempotency_key: Option<Digest>,
+    /// What exactly was ruled on, if it is about one file.
+    pub target: Option<Target>,
 }
 
 /// The right to run one attempt. Made only by core, from a start that is journaled under the present fence; a tool cannot

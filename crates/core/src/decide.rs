@@ -16,6 +16,7 @@ use crate::payload::{Content, Payload};
 use crate::prompt::Purpose;
 use crate::ruling::Ruling;
 use crate::run::{Closing, Run, Stage};
+use crate::target::Target;
 use crate::task::{EffectClass, KeyScope};
 use crate::time::Timestamp;
 
@@ -111,6 +112,8 @@ pub struct Proposal {
     pub args: Payload,
     pub digest: Digest,
     pub key: Option<Digest>,
+    /// The path it names, for its hold.
+    pub path: Option<String>,
     /// Positions, in the same reply, of the calls whose evidence it cites.
     pub builds_on: Vec<u32>,
     pub readiness: Readiness,
@@ -129,6 +132,8 @@ pub enum Readiness {
         question: Digest,
         /// What happens to an ask.
         asks: Asks,
+        /// What was ruled on, if it is about one file.
+        target: Option<Target>,
     },
 }
 
@@ -639,6 +644,7 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             args: proposal.args,
             digest: proposal.digest,
             key: proposal.key,
+            path: proposal.path,
             after: after.into_iter().collect(),
         }));
         let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
@@ -652,7 +658,7 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             Readiness::Refused(error) => rulings.push(refused(error)),
             Readiness::Later => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, asks } => {
+            Readiness::Ruled { ruling, question, asks, target: _ } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else {
@@ -851,10 +857,10 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
     if first && let Some(error) = missing_capability(run, &action.tool) {
         return refuse(error);
     }
-    let (ruling, question, asks) = match readiness {
+    let (ruling, question, asks, target) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
-        Readiness::Ruled { ruling, question, asks } => (ruling, question, asks),
+        Readiness::Ruled { ruling, question, asks, target } => (ruling, question, asks, target),
     };
     // A replayed result counts as a call too (`semantics.md` G2).
     if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
@@ -928,6 +934,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             EffectClass::External => Some(idempotency_key(run, action, times_freed)),
             EffectClass::Read | EffectClass::Workspace => None,
         },
+        target,
     }));
     Ok(events)
 }
@@ -1042,12 +1049,33 @@ fn recover(
             Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
         }
         EffectClass::Read => Ok(requeue(Requeue::Read)),
-        EffectClass::Workspace => {
-            let error = unknown(action, "completely: its process was cut off")
-                .hint("Look at the files it works on before you go on.");
-            Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
-        }
+        EffectClass::Workspace => Ok(recover_workspace(run, action, probe)),
         EffectClass::External => Ok(recover_external(run, action, doubt, own_error, probe, jitter, now)),
+    }
+}
+
+/// A lost change of one file is found done or not done by the file itself; of anything else nothing is certain.
+fn recover_workspace(run: &Run, action: &Action, probe: Option<ProbeAnswer>) -> Vec<Event> {
+    let told = |more: String| {
+        let error = unknown(action, &more).hint("Look at the files it works on before you go on.");
+        finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
+    };
+    match probe {
+        Some(ProbeAnswer::TookEffect(result)) => finish_events(run, action, Outcome::Done(result), How::Recovered, 0),
+        Some(ProbeAnswer::NoEffect) if run.winding.is_some() => {
+            let error = ToolError::new(class::CANCELLED, "Given up before it changed anything.");
+            finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
+        }
+        Some(ProbeAnswer::NoEffect) if action.attempts < ATTEMPTS_MAX => {
+            vec![Event::ActionRequeued(ActionRequeued { action: action.id, why: Requeue::NoEffect })]
+        }
+        Some(ProbeAnswer::NoEffect) => {
+            let error =
+                ToolError::new(class::UNAVAILABLE, "It was started and cut off again and again; nothing was changed.");
+            finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
+        }
+        Some(ProbeAnswer::NoAnswer(why)) => told(format!("completely: {why}")),
+        None => told("completely: its process was cut off".to_owned()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::input::{Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
+use crate::target::Target;
 use crate::task::{EffectClass, ModelSpec, Task};
 use crate::time::Timestamp;
 
@@ -310,6 +311,9 @@ pub struct ActionProposed {
     pub digest: Digest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Digest>,
+    /// The path it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Calls of the same reply that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ActionId>,
@@ -365,6 +369,9 @@ pub struct ActionStarted {
     /// External: what the receiver may use to recognise a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<Digest>,
+    /// What exactly was ruled on, if it is about one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.

@@ -1,7 +1,7 @@
 //! Holds: which calls of one reply may run at the same time (`semantics.md` D11). Each call takes, in call order, a shared
 //! hold on what it reads and an exclusive one on what it writes.
 
-use crate::task::{EffectClass, ToolSpec};
+use crate::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 
 /// What a call keeps others from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +20,20 @@ impl Resource {
     }
 
     fn of_path(path: &str) -> Self {
-        let literal = |part: &&str| !part.contains(['*', '?', '[', '{']);
+        let Self(mut parts) = Self::of_name(path);
+        let pattern = parts.iter().position(|part| part.contains(['*', '?', '[', '{']));
+        parts.truncate(pattern.unwrap_or(parts.len()));
+        Self(parts)
+    }
+
+    /// A path that means itself: patterns are for declarations.
+    fn of_name(path: &str) -> Self {
         // Where a path goes up, nobody can tell from its text where it ends: it may be anywhere.
         if path.split('/').any(|part| part == "..") {
             return Self::whole();
         }
         let absolute = path.starts_with('/').then(|| "/".to_owned());
-        let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".").take_while(literal);
+        let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         Self(absolute.into_iter().chain(parts.map(str::to_owned)).collect())
     }
 
@@ -37,8 +44,24 @@ impl Resource {
 }
 
 impl Hold {
-    /// What a call of this tool takes. Undeclared means the whole workspace; for a declared external tool, nothing.
-    pub fn of(tool: &ToolSpec) -> Self {
+    /// What a call of this tool takes: what the tool declares, or the one `path` that a call of a built-in names.
+    /// Undeclared means the whole workspace; for a declared external tool, nothing.
+    pub fn of(tool: &ToolSpec, path: Option<&str>) -> Self {
+        let named = || vec![path.map_or_else(Resource::whole, Resource::of_name)];
+        match &tool.body {
+            ToolBody::Builtin(builtin) => match builtin {
+                Builtin::ReadFile | Builtin::ListFiles | Builtin::SearchFiles => {
+                    Self { shared: named(), exclusive: Vec::new() }
+                }
+                Builtin::WriteFile | Builtin::EditFile => Self { shared: Vec::new(), exclusive: named() },
+                Builtin::Shell => Self { shared: Vec::new(), exclusive: vec![Resource::whole()] },
+                Builtin::Ask => Self { shared: Vec::new(), exclusive: Vec::new() },
+            },
+            ToolBody::Command(_) | ToolBody::Host(_) => Self::declared(tool),
+        }
+    }
+
+    fn declared(tool: &ToolSpec) -> Self {
         let paths = |declared: &Option<Vec<String>>, otherwise: Vec<Resource>| match declared {
             Some(paths) => paths.iter().map(|path| Resource::of_path(path)).collect(),
             None => otherwise,

@@ -18,5 +18,6 @@ pub mod program;
 pub mod prompt;
 pub mod ruling;
 pub mod run;
+pub mod target;
 pub mod task;
 pub mod time;

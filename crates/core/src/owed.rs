@@ -196,7 +196,7 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
         return false;
     }
     let Some(tool) = run.task.tool(&action.tool) else { return true };
-    let hold = Hold::of(tool);
+    let hold = Hold::of(tool, action.path.as_deref());
     order
         .iter()
         .take_while(|id| **id != action.id)
@@ -206,7 +206,8 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
             let same_tool = other.tool == action.tool;
             let same_key = same_tool && other.key.is_some() && other.key == action.key;
             let overlaps = tool.overlap == Overlap::OneAtATime && same_tool;
-            let conflicts = run.task.tool(&other.tool).is_some_and(|spec| Hold::of(spec).conflicts(&hold));
+            let conflicts =
+                run.task.tool(&other.tool).is_some_and(|spec| Hold::of(spec, other.path.as_deref()).conflicts(&hold));
             !(overlaps || conflicts || same_key)
         })
 }

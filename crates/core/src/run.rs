@@ -48,6 +48,9 @@ pub struct Run {
     pub facts: BTreeMap<FactName, EvidenceId>,
     /// One entry per write epoch: the event that began it. The first began with the run.
     pub epochs: Vec<Seq>,
+    /// Files as the run last saw or left them, by the path of [`crate::target::Target`]: what it may change without
+    /// looking again.
+    pub seen: BTreeMap<String, Digest>,
     /// Started calls per tool.
     pub calls: BTreeMap<ToolName, u32>,
     /// Workspace and external actions known to have happened.
@@ -193,6 +196,7 @@ impl Run {
             open: BTreeMap::new(),
             evidence: BTreeMap::new(),
             facts: BTreeMap::new(),
+            seen: BTreeMap::new(),
             epochs: vec![Seq(1)],
             calls: BTreeMap::new(),
             happened: Vec::new(),
@@ -314,6 +318,7 @@ impl Run {
             number: action.attempts,
             fence: self.fence,
             idempotency_key,
+            target: action.target.clone(),
         }
     }
 
@@ -685,6 +690,8 @@ impl Run {
                 args: proposed.args.clone(),
                 digest: proposed.digest.clone(),
                 key: proposed.key.clone(),
+                path: proposed.path.clone(),
+                target: None,
                 after: proposed.after.clone(),
                 on_unknown,
                 first_start: None,
@@ -760,6 +767,7 @@ impl Run {
             action.first_start.get_or_insert(at);
             action.epoch = epoch;
             action.idempotency_key = started.idempotency_key.clone();
+            action.target = started.target.clone();
             action.life = Life::Started { fence: started.fence, at };
         });
         if let Some(tool) = first_call_of {
@@ -786,6 +794,7 @@ impl Run {
         match &finished.outcome {
             Outcome::Done(result) => {
                 self.keep_evidence(finished.action, finished.effect, result);
+                self.see_target(finished.action);
                 let done = Ended::Done { result: result.clone(), how: finished.how.clone(), at };
                 if finished.effect != EffectClass::Read {
                     self.happened.push(finished.action);
@@ -826,6 +835,13 @@ impl Run {
                     };
                 });
             }
+        }
+    }
+
+    fn see_target(&mut self, id: ActionId) {
+        let Some(target) = self.action(id).and_then(|action| action.target.clone()) else { return };
+        if let Some(content) = target.after.or(target.before) {
+            self.seen.insert(target.path, content);
         }
     }
 

@@ -147,6 +147,67 @@ pub enum Overlap {
     OneAtATime,
 }
 
+/// What carries a tool out. In a task's JSON it is one key of the tool: `command`, `builtin` or `host`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolBody {
+    /// A program, with its arguments.
+    Command(Vec<String>),
+    Builtin(Builtin),
+    /// A function of the program that embeds Longrein. The text is its version, as that program names it: another one is
+    /// another tool.
+    Host(String),
+}
+
+impl ToolBody {
+    /// The words of a command; of anything else, none.
+    pub fn command(&self) -> &[String] {
+        match self {
+            ToolBody::Command(words) => words,
+            ToolBody::Builtin(_) | ToolBody::Host(_) => &[],
+        }
+    }
+}
+
+/// The built-in tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Builtin {
+    ReadFile,
+    WriteFile,
+    EditFile,
+    ListFiles,
+    SearchFiles,
+    Shell,
+    /// Asks a person.
+    Ask,
+}
+
+impl Builtin {
+    pub const ALL: [Builtin; 7] = [
+        Builtin::ReadFile,
+        Builtin::WriteFile,
+        Builtin::EditFile,
+        Builtin::ListFiles,
+        Builtin::SearchFiles,
+        Builtin::Shell,
+        Builtin::Ask,
+    ];
+
+    /// The name it has as a tool.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Builtin::ReadFile => "read_file",
+            Builtin::WriteFile => "write_file",
+            Builtin::EditFile => "edit_file",
+            Builtin::ListFiles => "list_files",
+            Builtin::SearchFiles => "search_files",
+            Builtin::Shell => "shell",
+            Builtin::Ask => "ask",
+        }
+    }
+}
+
 /// A declared tool. Every key of `[[tools]]`, with its default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
@@ -154,7 +215,8 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments. A property may carry `evidence = "tool"`.
     pub parameters: Payload,
-    pub command: Vec<String>,
+    #[serde(flatten)]
+    pub body: ToolBody,
     pub effect: EffectClass,
     #[serde(rename = "timeout_ms", with = "duration_ms")]
     pub timeout: Duration,
@@ -194,6 +256,48 @@ pub struct ToolSpec {
     /// Parsed and shown; enforced by later parts of Longrein.
     #[serde(default, skip_serializing_if = "Declared::is_empty")]
     pub declared: Declared,
+}
+
+impl ToolSpec {
+    /// How long a call may take unless its tool says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    /// How long after death an attempt may still land unless its tool says otherwise (`semantics.md` C3).
+    pub const SETTLE_AFTER: Duration = Duration::from_secs(2);
+
+    /// A tool with everything at the default of its class: no description, and any object for arguments.
+    pub fn new(name: ToolName, body: ToolBody, effect: EffectClass) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            parameters: Payload::parse(r#"{"type":"object"}"#).expect("this is JSON"),
+            body,
+            effect,
+            timeout: Self::TIMEOUT,
+            overlap: match effect {
+                EffectClass::Read => Overlap::Parallel,
+                EffectClass::Workspace | EffectClass::External => Overlap::OneAtATime,
+            },
+            depends_on: Vec::new(),
+            requires: Vec::new(),
+            provides: Vec::new(),
+            holds: match effect {
+                EffectClass::Read => Holds::UntilWrite,
+                EffectClass::Workspace | EffectClass::External => Holds::Run,
+            },
+            max_calls: None,
+            guard: None,
+            key: None,
+            idempotent: None,
+            reconcile: Vec::new(),
+            settle_after: Self::SETTLE_AFTER,
+            on_unknown: OnUnknown::Wait,
+            cost_micros: 0,
+            env: Vec::new(),
+            reads: None,
+            writes: None,
+            declared: Declared::default(),
+        }
+    }
 }
 
 /// Keys of `[[tools]]` that are recorded and shown but do nothing yet.

@@ -23,7 +23,7 @@ use longrein_core::prompt::{Item, Purpose};
 use longrein_core::ruling::Ruling;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{
-    CheckSpec, Declared, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
+    CheckSpec, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody,
     ToolSpec,
 };
 use longrein_core::time::Timestamp;
@@ -363,6 +363,7 @@ impl Table {
         let index = u32::try_from(index).expect("there are few calls");
         let builds_on = if index > 0 && self.roll(5) == 0 { vec![self.roll32(index)] } else { Vec::new() };
         Proposal {
+            path: None,
             tool: ToolName::new(call.name.clone()),
             digest: args.digest(),
             args,
@@ -380,7 +381,7 @@ impl Table {
             _ => Ruling::Allow { rule },
         };
         let asks = if self.roll(5) == 0 { Asks::Deny } else { Asks::Hold };
-        Readiness::Ruled { ruling, question: Digest::of(b"question"), asks }
+        Readiness::Ruled { ruling, question: Digest::of(b"question"), asks, target: None }
     }
 
     fn key(&mut self) -> KeyView {
@@ -457,30 +458,14 @@ fn verdict(finding: Finding) -> Verdict {
 }
 
 fn tool(name: &str, effect: EffectClass) -> ToolSpec {
+    let body = ToolBody::Command(vec![name.to_owned()]);
     ToolSpec {
-        name: ToolName::new(name),
         description: String::new(),
         parameters: Payload::null(),
-        command: vec![name.to_owned()],
-        effect,
         timeout: Duration::from_secs(10),
         overlap: Overlap::Parallel,
-        depends_on: Vec::new(),
-        requires: Vec::new(),
-        provides: Vec::new(),
         holds: Holds::UntilWrite,
-        max_calls: None,
-        guard: None,
-        key: None,
-        idempotent: None,
-        reconcile: Vec::new(),
-        settle_after: Duration::from_secs(2),
-        on_unknown: OnUnknown::Wait,
-        cost_micros: 0,
-        env: Vec::new(),
-        reads: None,
-        writes: None,
-        declared: Declared::default(),
+        ..ToolSpec::new(ToolName::new(name), body, effect)
     }
 }
 

@@ -373,7 +373,8 @@ impl<'a> Drive<'a> {
             from: from.map(|from| from.since(now)).unwrap_or_default(),
             settle_after: spec.settle_after,
             unseen: old_lease.max(started.plus(spec.timeout).since(now)),
-            has_probe: !spec.reconcile.is_empty(),
+            has_probe: !spec.reconcile.is_empty()
+                || action.target.as_ref().is_some_and(|target| target.after.is_some()),
             handed: edge::handed(self.ports, &self.run, action, &self.inputs).await?,
         };
         let work = jobs::recover(self.ports, self.run.task.clone(), recovery);

@@ -13,7 +13,8 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{Prompt, Purpose};
 use longrein_core::ruling::Ruling;
 use longrein_core::run::Run;
-use longrein_core::task::{EffectClass, ToolSpec};
+use longrein_core::target::Target;
+use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 use longrein_core::{action::Action, decide, observe};
 use longrein_ports::{
     Changed, Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
@@ -101,6 +102,18 @@ pub(crate) async fn proposals(
 /// Longest tool name kept of what a model made up.
 const NAME_MAX: usize = 64;
 
+/// Whether a call changes one file, so that what it is about depends on what runs before it.
+fn changes_a_file(spec: &ToolSpec) -> bool {
+    match spec.body {
+        ToolBody::Builtin(Builtin::WriteFile | Builtin::EditFile) => true,
+        ToolBody::Builtin(
+            Builtin::ReadFile | Builtin::ListFiles | Builtin::SearchFiles | Builtin::Shell | Builtin::Ask,
+        )
+        | ToolBody::Command(_)
+        | ToolBody::Host(_) => false,
+    }
+}
+
 async fn propose(ports: &Ports, run: &Run, call: &RawCall, index: u32, asks: Asks) -> Result<Proposal, JournalError> {
     let tool = ToolName::new(call.name.chars().take(NAME_MAX).collect::<String>());
     let valid = match ports.tools.validate(&tool, &call.arguments) {
@@ -109,7 +122,7 @@ async fn propose(ports: &Ports, run: &Run, call: &RawCall, index: u32, asks: Ask
             let args = Payload::null();
             let digest = args.digest();
             let readiness = Readiness::Refused(error);
-            return Ok(Proposal { tool, args, digest, key: None, builds_on: Vec::new(), readiness });
+            return Ok(Proposal { tool, args, digest, key: None, path: None, builds_on: Vec::new(), readiness });
         }
     };
     let first = run.next_action().0;
@@ -123,9 +136,19 @@ async fn propose(ports: &Ports, run: &Run, call: &RawCall, index: u32, asks: Ask
     let readiness = match run.task.tool(&tool) {
         None => Readiness::Refused(ToolError::new(class::UNKNOWN_TOOL, format!("There is no tool {tool}."))),
         Some(_) if !builds_on.is_empty() => Readiness::Later,
+        // Calls of the same reply before it may change what it finds.
+        Some(spec) if index > 0 && changes_a_file(spec) => Readiness::Later,
         Some(spec) => readiness(ports, run, spec, action, &valid, asks).await?.0,
     };
-    Ok(Proposal { tool, args: valid.args, digest: valid.digest, key: valid.key, builds_on, readiness })
+    Ok(Proposal {
+        tool,
+        args: valid.args,
+        digest: valid.digest,
+        key: valid.key,
+        path: valid.path,
+        builds_on,
+        readiness,
+    })
 }
 
 /// Rules on a call as it stands now, and gathers what it would be handed.
@@ -151,16 +174,25 @@ pub(crate) async fn readiness(
             return Ok((Readiness::Refused(ToolError::new(class::GUARD, message)), BTreeMap::new()));
         }
     }
+    let target = match ports.tools.target(&run.task, &spec.name, &valid.args, &run.seen).await {
+        Ok(target) => target,
+        Err(error) => return Ok((Readiness::Refused(error), BTreeMap::new())),
+    };
     let changed = ports.tools.changed(&spec.name);
     let ruling = match &changed {
         Some(Changed { file, .. }) => Ruling::Ask {
             rule: "pinned programs".to_owned(),
             reason: format!("{file} is not what it was when the run started"),
         },
-        None => ports.gate.rule(&GateCall { tool: &spec.name, effect: spec.effect, args: &valid.args }),
+        None => ports.gate.rule(&GateCall {
+            tool: spec,
+            args: &valid.args,
+            target: target.as_ref(),
+            workspace: &run.task.workspace,
+        }),
     };
-    let question = question(run, spec, action, valid, &evidence, changed.as_ref());
-    Ok((Readiness::Ruled { ruling, question, asks }, evidence))
+    let question = question(run, spec, action, valid, &evidence, target.as_ref(), changed.as_ref());
+    Ok((Readiness::Ruled { ruling, question, asks, target }, evidence))
 }
 
 /// Everything a person says yes to (`semantics.md` E4).
@@ -170,6 +202,7 @@ fn question(
     action: ActionId,
     valid: &ValidArgs,
     evidence: &BTreeMap<String, Payload>,
+    target: Option<&Target>,
     changed: Option<&Changed>,
 ) -> Digest {
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
@@ -185,6 +218,8 @@ fn question(
         parts.push(name.as_bytes());
         parts.push(data.as_str().as_bytes());
     }
+    let target = target.map(|target| Payload::of(target).expect("a target has only string keys"));
+    parts.extend(target.iter().map(|target| target.as_str().as_bytes()));
     // A yes to the program as it was is none to what it has become.
     if let Some(Changed { file, content }) = changed {
         parts.push(file.as_bytes());

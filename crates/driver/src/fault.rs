@@ -11,7 +11,9 @@ use longrein_core::check::Judgement;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_core::outcome::{ModelFailure, Reply, ToolError};
+use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
+use longrein_core::target::Target;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{
     AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint,
@@ -118,6 +120,15 @@ const RUNNING_AFTER: Duration = Duration::from_millis(5);
 impl Tools for FaultyTools {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         self.inner.validate(tool, arguments)
+    }
+    fn target<'a>(
+        &'a self,
+        task: &'a Task,
+        tool: &'a ToolName,
+        args: &'a Payload,
+        seen: &'a BTreeMap<String, Digest>,
+    ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
+        self.inner.target(task, tool, args, seen)
     }
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.inner.changed(tool)

@@ -179,16 +179,15 @@ pub(crate) fn recover(
             Reaped::Unverified => tokio::time::sleep(recovery.unseen).await,
         }
         match recovery.effect {
-            EffectClass::Read | EffectClass::Workspace => Landed::Recovered(None, Vec::new()),
-            EffectClass::External => {
-                tokio::time::sleep(recovery.settle_after).await;
-                if recovery.has_probe {
-                    let Probed { answer, blobs } = tools.probe(&task, recovery.attempt, recovery.handed).await;
-                    Landed::Recovered(Some(answer), blobs)
-                } else {
-                    Landed::Recovered(None, Vec::new())
-                }
-            }
+            EffectClass::Read => return Landed::Recovered(None, Vec::new()),
+            // What ran here is gone with its process: nothing of it is on a wire.
+            EffectClass::Workspace => {}
+            EffectClass::External => tokio::time::sleep(recovery.settle_after).await,
         }
+        if !recovery.has_probe {
+            return Landed::Recovered(None, Vec::new());
+        }
+        let Probed { answer, blobs } = tools.probe(&task, recovery.attempt, recovery.handed).await;
+        Landed::Recovered(Some(answer), blobs)
     }
 }

@@ -28,8 +28,8 @@ fn answer(task: &Task, tool: &str, args: &Json, evidence: &Json, inputs: &Json) 
     let tool = task.tool(&ToolName::new(tool)).unwrap();
     let call = json!({ "args": args, "evidence": evidence, "inputs": inputs, "principal": {}, "idempotency_key": "k",
                        "run": "r", "action": "a7", "attempt": 1, "fence": 1 });
-    let mut child = Command::new(&tool.command[0])
-        .args(&tool.command[1..])
+    let mut child = Command::new(&tool.body.command()[0])
+        .args(&tool.body.command()[1..])
         .current_dir(&task.folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

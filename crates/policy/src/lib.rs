@@ -101,24 +101,25 @@ impl Policy {
 
 impl Gate for Policy {
     fn rule(&self, call: &GateCall<'_>) -> Ruling {
-        let first = |rules: &[Rule]| rules.iter().find(|rule| rule.matches(call.tool)).map(|rule| rule.text.clone());
+        let first =
+            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(&call.tool.name)).map(|rule| rule.text.clone());
         if let Some(rule) = first(&self.deny) {
-            let reason = format!("the rule \"{rule}\" denies {}", call.tool);
+            let reason = format!("the rule \"{rule}\" denies {}", call.tool.name);
             return Ruling::Deny { rule, reason };
         }
         if let Some(rule) = first(&self.ask) {
-            let reason = format!("the rule \"{rule}\" has {} asked first", call.tool);
+            let reason = format!("the rule \"{rule}\" has {} asked first", call.tool.name);
             return Ruling::Ask { rule, reason };
         }
         if let Some(rule) = first(&self.allow) {
             return Ruling::Allow { rule };
         }
-        let does = match call.effect {
+        let does = match call.tool.effect {
             EffectClass::Read => return Ruling::Allow { rule: DECLARED_READ.to_owned() },
             EffectClass::Workspace => "changes the workspace",
             EffectClass::External => "changes the world",
         };
-        Ruling::Ask { rule: DEFAULT.to_owned(), reason: format!("{} {does} and no rule allows it", call.tool) }
+        Ruling::Ask { rule: DEFAULT.to_owned(), reason: format!("{} {does} and no rule allows it", call.tool.name) }
     }
 }
 
@@ -193,6 +194,7 @@ const NEAR_MAX: usize = 3;
 #[cfg(test)]
 mod tests {
     use longrein_core::payload::Payload;
+    use longrein_core::task::{ToolBody, ToolSpec};
 
     use super::*;
 
@@ -215,7 +217,8 @@ mod tests {
             Err(bad) => return bad.to_string(),
         };
         let args = Payload::parse("{}").unwrap();
-        match policy.rule(&GateCall { tool: &ToolName::new(tool), effect, args: &args }) {
+        let tool = ToolSpec::new(ToolName::new(tool), ToolBody::Command(Vec::new()), effect);
+        match policy.rule(&GateCall { tool: &tool, args: &args, target: None, workspace: "/w" }) {
             Ruling::Allow { rule } => format!("allow by {rule}"),
             Ruling::Ask { rule, reason } => format!("ask by {rule}: {reason}"),
             Ruling::Deny { rule, reason } => format!("deny by {rule}: {reason}"),

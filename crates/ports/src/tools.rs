@@ -6,6 +6,7 @@ use longrein_core::action::{Attempt, Cleared};
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
 use longrein_core::payload::Payload;
+use longrein_core::target::Target;
 use longrein_core::task::Task;
 
 use crate::BoxFuture;
@@ -20,6 +21,8 @@ pub struct ValidArgs {
     pub cites: BTreeMap<String, (EvidenceId, ToolName)>,
     /// Digest of the arguments that name the business intent; None if the tool has no key.
     pub key: Option<Digest>,
+    /// The path it names, as written, if it is about one: for its hold.
+    pub path: Option<String>,
 }
 
 /// Data the harness hands to a call beside its arguments.
@@ -68,13 +71,24 @@ pub trait Tools: Send + Sync {
     /// First JSON, then the schema, then our own keywords. Pure.
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
 
+    /// What exactly a call is about, if that is one file or folder: located as the kernel will, with what a change starts
+    /// from and what it will leave. `seen`: files as the run last saw them; what it has not seen as it is, it may not
+    /// change. Nothing is written.
+    fn target<'a>(
+        &'a self,
+        task: &'a Task,
+        tool: &'a ToolName,
+        args: &'a Payload,
+        seen: &'a BTreeMap<String, Digest>,
+    ) -> BoxFuture<'a, Result<Option<Target>, ToolError>>;
+
     /// What the tool runs that is no longer what was pinned at the start, if anything.
     fn changed(&self, tool: &ToolName) -> Option<Changed>;
 
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;
 
-    /// Asks the tool's reconcile command what became of a call.
+    /// Finds out what became of a call: by the tool's reconcile command, or by the file it was to change.
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed>;
 
     /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and

@@ -23,7 +23,7 @@ pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
 
 /// Files that a tool's commands may name, whether they exist or not.
 pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
-    let words = tool.command.iter().chain(&tool.reconcile).chain(&tool.declared.check);
+    let words = tool.body.command().iter().chain(&tool.reconcile).chain(&tool.declared.check);
     named(task, &task.folder, words)
 }
 

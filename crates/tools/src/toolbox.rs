@@ -9,6 +9,7 @@ use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, 
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
+use longrein_core::target::Target;
 use longrein_core::task::{Task, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
@@ -194,7 +195,7 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&attempt.tool) else {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
-        let ended = self.start(task, tool, &tool.spec.command, attempt, handed).await;
+        let ended = self.start(task, tool, tool.spec.body.command(), attempt, handed).await;
         ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
     }
 
@@ -251,6 +252,17 @@ impl Tools for Toolbox {
         known.valid(&args)
     }
 
+    fn target<'a>(
+        &'a self,
+        _task: &'a Task,
+        _tool: &'a ToolName,
+        _args: &'a Payload,
+        _seen: &'a BTreeMap<String, Digest>,
+    ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
+        // A command's arguments are its own: nobody here knows which of them are files.
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
@@ -295,7 +307,7 @@ impl Tool {
         if !callable {
             return Err(ToolsError::Name { name });
         }
-        if spec.command.first().is_none_or(String::is_empty) {
+        if spec.body.command().first().is_none_or(String::is_empty) {
             return Err(ToolsError::NoCommand { tool: name });
         }
         let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
@@ -330,7 +342,7 @@ impl Tool {
         });
         let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
         let digest = args.digest();
-        Ok(ValidArgs { args, digest, cites, key })
+        Ok(ValidArgs { args, digest, cites, key, path: None })
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use longrein_core::ids::{FactName, ToolName};
 use longrein_core::payload::Payload;
-use longrein_core::task::{Declared, EffectClass, Guard, Holds, KeyScope, KeySpec, OnUnknown, Overlap, ToolSpec};
+use longrein_core::task::{
+    Declared, EffectClass, Guard, Holds, KeyScope, KeySpec, OnUnknown, Overlap, ToolBody, ToolSpec,
+};
 use longrein_rules::{Condition, GUARD_NAMES, Schema};
 use serde_json::{Value as Json, json};
 
@@ -21,6 +23,19 @@ pub(super) struct Read {
     places: BTreeMap<&'static str, Place>,
 }
 
+/// Adds built-in tools to those declared.
+pub(super) fn offer(tools: &mut Vec<Read>, builtins: Vec<ToolSpec>) -> Result<(), TaskFileError> {
+    if let Some(tool) = tools.iter().find(|tool| builtins.iter().any(|builtin| builtin.name == tool.spec.name)) {
+        let name = &tool.spec.name;
+        let problem = format!(
+            "{name} is a built-in tool that this task offers; give it another name, or take {name} out of builtins"
+        );
+        return Err(fault(&tool.places, "name", problem));
+    }
+    tools.extend(builtins.into_iter().map(|spec| Read { spec, cites: BTreeMap::new(), places: BTreeMap::new() }));
+    Ok(())
+}
+
 /// Reads one table.
 pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, TaskFileError> {
     let places: BTreeMap<&'static str, Place> = CHECKED_LATER.iter().map(|key| (*key, table.place(key))).collect();
@@ -34,39 +49,29 @@ pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, Ta
     let command = command(&mut table)?;
     let description = table.text("description")?.unwrap_or_default();
     let (parameters, cites) = parameters(&mut table, schemas)?;
-    let default_overlap = match effect {
-        EffectClass::Read => Overlap::Parallel,
-        EffectClass::Workspace | EffectClass::External => Overlap::OneAtATime,
-    };
-    let default_holds = match effect {
-        EffectClass::Read => Holds::UntilWrite,
-        EffectClass::Workspace | EffectClass::External => Holds::Run,
-    };
+    let plain = ToolSpec::new(ToolName::new(name), ToolBody::Command(command), effect);
     let overlap = table
         .truth("parallel")?
-        .map_or(default_overlap, |parallel| if parallel { Overlap::Parallel } else { Overlap::OneAtATime });
+        .map_or(plain.overlap, |parallel| if parallel { Overlap::Parallel } else { Overlap::OneAtATime });
     only_for(&table, effect, EffectClass::External, &["key", "idempotent", "reconcile", "compensate"])?;
     only_for(&table, effect, EffectClass::Read, &["cache"])?;
     let key = key(&mut table, &parameters)?;
     let guard = guard(&mut table)?;
     let spec = ToolSpec {
-        name: ToolName::new(name),
         description,
         parameters: super::schema::canonical(&parameters),
-        command,
-        effect,
-        timeout: positive_span(&mut table, "timeout", TOOL_TIMEOUT)?,
+        timeout: positive_span(&mut table, "timeout", ToolSpec::TIMEOUT)?,
         overlap,
         depends_on: names(&mut table, "depends_on")?.into_iter().map(ToolName::new).collect(),
         requires: names(&mut table, "requires")?.into_iter().map(FactName::new).collect(),
         provides: names(&mut table, "provides")?.into_iter().map(FactName::new).collect(),
-        holds: one_of(&mut table, "holds", &HOLDS)?.unwrap_or(default_holds),
+        holds: one_of(&mut table, "holds", &HOLDS)?.unwrap_or(plain.holds),
         max_calls: max_calls(&mut table)?,
         guard,
         key,
         idempotent: idempotent(&mut table)?,
         reconcile: table.texts("reconcile")?.unwrap_or_default(),
-        settle_after: table.span("settle_after")?.unwrap_or(SETTLE_AFTER),
+        settle_after: table.span("settle_after")?.unwrap_or(ToolSpec::SETTLE_AFTER),
         on_unknown: one_of(&mut table, "on_unknown", &ON_UNKNOWN)?.unwrap_or(OnUnknown::Wait),
         cost_micros: table.micros("cost_usd")?.unwrap_or(0),
         env: env(&mut table)?,
@@ -79,6 +84,7 @@ pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, Ta
             check: table.texts("check")?.unwrap_or_default(),
             network: table.texts("network")?.unwrap_or_default(),
         },
+        ..plain
     };
     table.finish()?;
     Ok(Read { spec, cites, places })
@@ -374,7 +380,3 @@ const EFFECTS: [(&str, EffectClass); 3] =
     [("read", EffectClass::Read), ("workspace", EffectClass::Workspace), ("external", EffectClass::External)];
 const HOLDS: [(&str, Holds); 2] = [("until_write", Holds::UntilWrite), ("run", Holds::Run)];
 const ON_UNKNOWN: [(&str, OnUnknown); 2] = [("wait", OnUnknown::Wait), ("tell", OnUnknown::Tell)];
-/// How long a tool may take where the task does not say.
-const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long after death an attempt may still land, where the task does not say.
-const SETTLE_AFTER: Duration = Duration::from_secs(2);
