@@ -77,6 +77,8 @@ pub enum Error {
     NotWritten { path: String },
     #[error("the pattern is not understood: {0}")]
     Pattern(String),
+    #[error("the glob is not understood: {0}")]
+    Glob(String),
     #[error("the kernel has no openat2 (Linux 5.6 and later have it, unless a filter forbids it)")]
     NoOpenat2,
     #[error("{path}: {source}")]

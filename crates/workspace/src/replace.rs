@@ -82,10 +82,7 @@ impl Root {
             errno => failed(errno),
         })?;
         rustix::fs::fsync(&folder).map_err(failed)?;
-        let digest = read_back(&folder, name, place)?;
-        if digest != Digest::of(content) {
-            return Err(Error::NotWritten { path: place.to_string() });
-        }
+        let digest = read_back(&folder, name, place, content)?;
         let other_names = old.map_or(0, |old| old.st_nlink.saturating_sub(1));
         Ok(Written { digest, owner, other_names })
     }
@@ -156,10 +153,12 @@ fn open_named(folder: &OwnedFd, name: &OsStr, place: &Place) -> Result<File, Err
     }
 }
 
-fn read_back(folder: &OwnedFd, name: &OsStr, place: &Place) -> Result<Digest, Error> {
+/// A write is done when the file says so.
+fn read_back(folder: &OwnedFd, name: &OsStr, place: &Place, content: &[u8]) -> Result<Digest, Error> {
     let mut file = open_named(folder, name, place)?;
     regular(file.as_fd(), place)?;
-    digest(&mut file, place)
+    let digest = digest(&mut file, place)?;
+    if digest == Digest::of(content) { Ok(digest) } else { Err(Error::NotWritten { path: place.to_string() }) }
 }
 
 /// A file under a name of its own, until it takes another's. It is locked by us as long as we live, which tells it apart
@@ -255,6 +254,17 @@ mod tests {
         drop(second);
         assert_eq!(std::fs::read(dir.path().join("a.txt")).unwrap(), b"first");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_write_that_did_not_happen_is_no_success() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder: OwnedFd = File::open(dir.path()).unwrap().into();
+        let place = Place::Inside("a.txt".into());
+        std::fs::write(dir.path().join("a.txt"), b"old").unwrap();
+        let read_back = |content: &[u8]| read_back(&folder, OsStr::new("a.txt"), &place, content);
+        assert!(matches!(read_back(b"new"), Err(Error::NotWritten { .. })));
+        assert_eq!(read_back(b"old").unwrap(), Digest::of(b"old"));
     }
 
     #[test]

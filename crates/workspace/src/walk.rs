@@ -33,7 +33,7 @@ impl Wanted {
             .literal_separator(true)
             .backslash_escape(true)
             .build()
-            .map_err(|error| Error::Pattern(error.to_string()))?;
+            .map_err(|error| Error::Glob(error.to_string()))?;
         // who asks for what is hidden by name means it
         let hidden = pattern.split('/').any(|part| part.starts_with('.') || part.starts_with("{."));
         Ok(Self { glob: Some(glob.compile_matcher()), hidden })

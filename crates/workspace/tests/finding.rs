@@ -69,7 +69,7 @@ fn a_listing_is_sorted_and_leaves_out_what_is_hidden_or_ignored() {
     assert_eq!(paths(&list(&root, Some(".github/**"), 100)), [".github/ci.yml"]);
     assert!(matches!(
         root.list(&top(), Some("a[b"), ListLimits { max_entries: 1, time: Duration::from_secs(1) }),
-        Err(Error::Pattern(_))
+        Err(Error::Glob(_))
     ));
 }
 
