@@ -72,7 +72,9 @@ async fn lose_power(recording: &Recording, from: usize, seed: u64, closely: Clos
     for position in from..=recording.log.len() {
         let beside_a_sync = recording.log.get(position).is_none_or(Op::is_sync)
             || position.checked_sub(1).is_some_and(|before| recording.log[before].is_sync());
-        if chance.percent(if beside_a_sync { closely.beside } else { closely.between }) {
+        // Where a promise was just given, nothing may be left to lose.
+        let just_promised = !disk.is_synced() && recording.is_promise(position);
+        if chance.percent(if beside_a_sync { closely.beside } else { closely.between }) || just_promised {
             let mut fates = Vec::new();
             if disk.is_synced() || closely.fates == usize::MAX || chance.percent(25) {
                 fates.push((After::ProcessDeath, Fate::KEPT));
