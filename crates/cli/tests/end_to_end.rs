@@ -11,6 +11,8 @@ mod export;
 mod fork;
 mod hostile;
 mod keep;
+mod local;
+mod shell;
 mod support;
 mod wire;
 mod workers;
