@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longrein_ports::JournalError;
@@ -270,8 +271,12 @@ fn make_private_file(path: &Path) -> Result<(), JournalError> {
     if path.exists() {
         return Ok(());
     }
-    let temporary = beside(path, &format!(".{}.new", std::process::id()));
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    // A name of its own: one left by a killed process of this number may lead to a store, which must not be emptied.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = beside(path, &format!(".{}.{count}.new", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
     drop(made.map_err(|error| cannot("be written to", path.parent().unwrap_or(path), &error))?);
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
