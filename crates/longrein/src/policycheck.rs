@@ -87,9 +87,9 @@ impl PolicyCheck {
     }
 
     /// The ruling on a call, as a line.
-    pub fn line(&self, line: &str) -> Result<String, BadLine> {
+    pub fn line(&self, line: &[u8]) -> Result<String, BadLine> {
         let value: Value =
-            serde_json::from_str(line).map_err(|error| BadLine { id: Value::Null, problem: error.to_string() })?;
+            serde_json::from_slice(line).map_err(|error| BadLine { id: Value::Null, problem: error.to_string() })?;
         let id = value.get("id").cloned().unwrap_or_default();
         let bad = |problem: String| BadLine { id: id.clone(), problem };
         let line: Line = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;

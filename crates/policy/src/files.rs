@@ -58,6 +58,14 @@ impl Policy {
             return Verdict::new(Strictness::Ask, own::UNREADABLE, reason).and(self.place(touch, &written));
         }
         let verdict = self.place(touch, &written);
+        // the workspace may itself be reached through a link
+        let resolved = resolved.map(|resolved| {
+            let real = path::resolve(self.surroundings.world.as_ref(), "/", touch.workspace);
+            match real.as_deref().and_then(|real| path::within(real, &resolved)) {
+                Some(inside) => path::absolute(touch.workspace, inside),
+                None => resolved,
+            }
+        });
         match resolved {
             Some(resolved) if resolved == written => verdict,
             Some(resolved) => verdict.and(self.place(touch, &resolved)),

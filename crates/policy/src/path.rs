@@ -569,7 +569,7 @@ mod tests {
             "/w/.ENV",
             "/w/a/.env.production",
             "/home/me/.ssh/id_rsa",
-            "/root/.aws/credentials",
+            "/home/me/.aws/credentials",
             "/etc/shadow",
             "/proc/self/environ",
             "/proc/1/environ",

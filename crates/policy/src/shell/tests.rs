@@ -766,6 +766,19 @@ fn file_tools_are_ruled_by_where_the_path_leads() {
 }
 
 #[test]
+fn a_workspace_may_itself_be_reached_through_a_link() {
+    let policy = policy("");
+    let spec = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::External);
+    for (command, expected) in
+        [("cat a", "allow"), ("cat ../x", "ask"), ("cat to_secret.rs", "deny"), ("rm -rf /data/ws", "deny")]
+    {
+        let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
+        let call = GateCall { tool: &spec, args: &args, target: None, workspace: "/ws" };
+        assert_eq!(word(&policy.rule(&call)), expected, "{command}");
+    }
+}
+
+#[test]
 fn arguments_that_shell_does_not_know_are_asked_about() {
     let policy = policy("allow shell");
     for (args, expected) in [

@@ -511,7 +511,7 @@ mod tests {
             ("$\"rm\"", "likely rm"),
             ("~", "likely /home/me"),
             ("~/x", "likely /home/me/x"),
-            ("~root/x", "likely /root/x"),
+            ("~root", "likely /root"),
             ("~ada", "likely /home/ada"),
             ("~+/x", "likely /w/x"),
             ("~-", "unknown"),
