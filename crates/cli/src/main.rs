@@ -14,6 +14,7 @@ mod inspect;
 mod keep;
 mod models;
 mod out;
+mod policy;
 mod progress;
 mod run;
 mod stats;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, PolicyCommand};
 use failure::{Failure, Status};
 
 fn main() -> ExitCode {
@@ -88,6 +89,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,
+        Command::Policy(PolicyCommand::Check(args)) => policy::check(args),
         Command::Later(words) => Err(args::not_yet(&words)),
     }
 }

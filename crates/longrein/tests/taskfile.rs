@@ -446,7 +446,7 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
             format!("{a}[policy]\nallow = [\"b\"]\n"),
             "policy: the allow rule \"b\" names a tool this run does not have; near it: a",
         ),
-        (format!("{a}[policy]\ndeny = [\"shell(git *)\"]\n"), "policy: the deny rule \"shell(git *)\" has a pattern"),
+        (format!("{a}[policy]\ndeny = [\"a(git *)\"]\n"), "policy: the deny rule \"a(git *)\" has a pattern"),
         ("[inputs]\nm = \"no.json\"\n".to_owned(), "inputs.m: cannot read"),
         ("[inputs]\nm = 3\n".to_owned(), "inputs.m: this is a whole number; it must be a string"),
     ] {
