@@ -42,13 +42,13 @@ fn no_command_holds_a_run_or_outlives_its_call() {
     let began = Instant::now();
     world.run(RUN).is(0);
     // four of them are waited for, half a second and two of grace
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let log = world.log("r");
     let ends: Vec<_> = of_type(&log, "action.finished");
     assert_eq!(ends.len(), habits.len());
     for (command, end) in habits.iter().zip(&ends) {
         let took = end["data"]["duration_ms"].as_u64().or(end["error"]["data"]["duration_ms"].as_u64());
-        assert!(took.is_none_or(|took| took < 4_000), "{command}: {end}");
+        assert!(took.is_none_or(|took| took < 15_000), "{command}: {end}");
     }
     let outcomes: Vec<_> = ends.iter().map(|end| end["outcome"].as_str().unwrap()).collect();
     assert_eq!(outcomes, ["done", "done", "done", "done", "done", "done", "error", "error", "error", "error"]);
