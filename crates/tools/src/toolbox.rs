@@ -91,7 +91,7 @@ impl Toolbox {
             base_env,
             secrets,
             hashes: Hashes::default(),
-            files: Files::default(),
+            files: Files::of(task),
             store: String::new(),
         };
         toolbox.check_names()?;
@@ -207,14 +207,14 @@ impl Toolbox {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
         if let Some(file_tool) = tool.file_tool() {
-            return self.use_files(task, file_tool, &tool.spec, attempt).await;
+            return self.use_files(file_tool, &tool.spec, attempt).await;
         }
         let ended = self.start(task, tool, tool.spec.body.command(), attempt, handed).await;
         ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
     }
 
-    async fn use_files(&self, task: &Task, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
-        let done = self.files.run(task, tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+    async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
         let mut blobs = ending::Blobs::default();
         let outcome = match done {
             Ok(mut result) => {
@@ -237,7 +237,7 @@ impl Toolbox {
         match self.tools.get(&attempt.tool) {
             None => no_answer(format!("there is no tool {}", attempt.tool)),
             Some(tool) if tool.file_tool().is_some() => match &attempt.target {
-                Some(target) => Probed { answer: self.files.probe(task, target).await, blobs: Vec::new() },
+                Some(target) => Probed { answer: self.files.probe(target).await, blobs: Vec::new() },
                 None => no_answer("it was not worked out which file the call was about".to_owned()),
             },
             Some(tool) if tool.spec.reconcile.is_empty() => {
@@ -286,12 +286,14 @@ impl Tools for Toolbox {
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
-        known.valid(&args)
+        let valid = known.valid(&args)?;
+        let path = valid.path.map(|path| self.files.spelling(path));
+        Ok(ValidArgs { path, ..valid })
     }
 
     fn target<'a>(
         &'a self,
-        task: &'a Task,
+        _task: &'a Task,
         tool: &'a ToolName,
         args: &'a Payload,
         seen: &'a BTreeMap<String, Digest>,
@@ -299,7 +301,7 @@ impl Tools for Toolbox {
         Box::pin(async move {
             // A command's arguments are its own: nobody here knows which of them are files.
             let Some(file_tool) = self.tools.get(tool).and_then(Tool::file_tool) else { return Ok(None) };
-            let target = self.files.target(task, file_tool, args, seen).await;
+            let target = self.files.target(file_tool, args, seen).await;
             target.map(Some).map_err(|error| self.redacted(error))
         })
     }
