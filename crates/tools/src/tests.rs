@@ -3,6 +3,7 @@
 mod attempts;
 mod calls;
 mod files;
+mod shell;
 mod tasks;
 
 use std::collections::BTreeMap;

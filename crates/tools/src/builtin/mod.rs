@@ -1,18 +1,20 @@
 //! Built-in tools: what Longrein carries out itself. One file a tool; here is what each is declared as.
 
-use longrein_core::ids::ToolName;
-use longrein_core::payload::Payload;
-use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
-use serde_json::Value;
-
 mod change;
 mod edit_file;
 pub(crate) mod files;
 mod list_files;
 mod read_file;
 mod search_files;
+pub(crate) mod shell;
 mod told;
 mod write_file;
+
+use longrein_core::ids::ToolName;
+use longrein_core::outcome::ToolError;
+use longrein_core::payload::Payload;
+use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
+use serde_json::Value;
 
 /// A built-in tool as a task declares it. None: it comes with a later part.
 pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
@@ -22,7 +24,8 @@ pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
         Builtin::EditFile => Some(edit_file::spec()),
         Builtin::ListFiles => Some(list_files::spec()),
         Builtin::SearchFiles => Some(search_files::spec()),
-        Builtin::Shell | Builtin::Ask => None,
+        Builtin::Shell => Some(shell::spec()),
+        Builtin::Ask => None,
     }
 }
 
@@ -33,5 +36,18 @@ fn spec(tool: Builtin, effect: EffectClass, description: &str, parameters: &Valu
         parameters: Payload::of(parameters).expect("a schema has only string keys"),
         overlap: Overlap::Parallel,
         ..ToolSpec::new(ToolName::new(tool.as_str()), ToolBody::Builtin(tool), effect)
+    }
+}
+
+/// What a schema cannot say of the arguments of a call.
+pub(crate) fn check(tool: Builtin, args: &Value) -> Result<(), ToolError> {
+    match tool {
+        Builtin::Shell => shell::check(args),
+        Builtin::ReadFile
+        | Builtin::WriteFile
+        | Builtin::EditFile
+        | Builtin::ListFiles
+        | Builtin::SearchFiles
+        | Builtin::Ask => Ok(()),
     }
 }
