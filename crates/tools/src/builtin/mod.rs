@@ -1,5 +1,11 @@
 //! Built-in tools: what Longrein carries out itself. One file a tool; here is what each is declared as.
 
+use longrein_core::ids::ToolName;
+use longrein_core::outcome::ToolError;
+use longrein_core::payload::Payload;
+use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
+use serde_json::Value;
+
 mod change;
 mod edit_file;
 pub(crate) mod files;
@@ -9,12 +15,6 @@ mod search_files;
 pub(crate) mod shell;
 mod told;
 mod write_file;
-
-use longrein_core::ids::ToolName;
-use longrein_core::outcome::ToolError;
-use longrein_core::payload::Payload;
-use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
-use serde_json::Value;
 
 /// A built-in tool as a task declares it. None: it comes with a later part.
 pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
