@@ -17,7 +17,7 @@ const APPLICATION_ID: i64 = 0x4C52_474E;
 /// Version of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 /// How long SQLite itself waits for a lock before it answers busy.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long opening waits for others that open or recover the same file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(30);
 /// Prepared statements kept per connection: all there are.
@@ -213,9 +213,7 @@ fn set_up(connection: &Connection) -> Result<(), Refusal> {
     if mode != "wal" {
         return Err(Refusal::NoWal(mode));
     }
-    connection.execute_batch(
-        "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 16777216;",
-    )?;
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 16777216;")?;
     let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if made != APPLICATION_ID {
         make_tables(connection)?;
