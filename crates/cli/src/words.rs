@@ -72,6 +72,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
     match event {
         Event::RunStarted(e) => format!("run {} started: {}", e.run, short(&e.task.goal, 90)),
+        Event::RunForked(e) => format!("forked from event {} of run {}", e.at, e.from),
         Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
         Event::InputReceived(e) => match &e.body {
             Received::Message(text) => format!("message: {}", short(text, 90)),

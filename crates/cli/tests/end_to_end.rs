@@ -7,7 +7,10 @@
 mod checkout;
 mod command_line;
 mod crash_matrix;
+mod export;
+mod fork;
 mod hostile;
+mod keep;
 mod support;
 mod wire;
 mod workers;

@@ -381,6 +381,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
             (action.attempts > 0 && !action.in_doubt).then_some(KeyChange::Free { id })
         }
         Event::RunStarted(_)
+        | Event::RunForked(_)
         | Event::RunClaimed(_)
         | Event::InputReceived(_)
         | Event::InputRefused(_)

@@ -540,6 +540,11 @@ pub fn amount(kind: BudgetKind, text: &str) -> Result<u64, String> {
     }
 }
 
+/// A span of time as people write it: `90s`, `10m`, `1h30m`, `90d`.
+pub fn span(text: &str) -> Result<Duration, String> {
+    values::span(text)
+}
+
 /// The flag's name for a limit.
 pub fn limit_flag(kind: BudgetKind) -> &'static str {
     match kind {

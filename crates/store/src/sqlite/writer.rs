@@ -197,12 +197,17 @@ impl Desk {
             shared.blobs.write(digest, bytes)?;
         }
         self.set(group.iter().map(|job| job.durability).max().unwrap_or(Durability::Written), shared)?;
-        patiently(|| self.table(shared).execute("BEGIN IMMEDIATE"))
+        patiently(|| self.table(shared).execute("BEGIN IMMEDIATE"))?;
+        // A collection that ran meanwhile may have taken a file that was there already; none can run now.
+        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
+            shared.blobs.write(digest, bytes)?;
+        }
+        Ok(())
     }
 
     fn set(&mut self, wanted: Durability, shared: &Shared) -> Result<(), JournalError> {
         if wanted != self.mode {
-            self.table(shared).prepare_only(match wanted {
+            self.table(shared).execute_uncached(match wanted {
                 Durability::Written => "PRAGMA synchronous = NORMAL",
                 Durability::Synced => "PRAGMA synchronous = FULL",
             })?;
@@ -324,7 +329,7 @@ impl Writer {
 
 /// Repeats while another process holds the lock: a busy lock is no failed write (`semantics.md` A4). Each attempt waits
 /// as long as the connection's busy timeout says.
-fn patiently(attempt: impl Fn() -> Result<(), JournalError>) -> Result<(), JournalError> {
+pub(super) fn patiently(attempt: impl Fn() -> Result<(), JournalError>) -> Result<(), JournalError> {
     let started = Instant::now();
     loop {
         match attempt() {
