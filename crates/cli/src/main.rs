@@ -46,7 +46,11 @@ fn main() -> ExitCode {
     let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(async {
         let _survived = outlive_a_file_size_limit();
-        let outcome = dispatch(cli).await;
+        // As a task: waking the outermost future takes a system call each time, waking a task takes none.
+        let outcome = match tokio::spawn(dispatch(cli)).await {
+            Ok(outcome) => outcome,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        };
         longrein::commands_are_gone().await;
         outcome
     });
