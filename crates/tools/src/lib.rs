@@ -1,4 +1,5 @@
-//! Command tools: programs in any language that read one JSON object and answer with JSON or text.
+//! Command tools, programs in any language that read one JSON object and answer with JSON or text; and functions of the
+//! program that embeds Longrein, held to the same rules.
 //!
 //! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
 //! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program
@@ -16,6 +17,7 @@ mod check;
 mod ending;
 mod environment;
 mod error;
+mod host;
 mod near;
 mod output;
 mod pins;
@@ -30,6 +32,7 @@ mod tests;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use error::ToolsError;
+pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;
 pub use secrets::Secrets;
 pub use toolbox::Toolbox;

@@ -10,13 +10,14 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
-use longrein_core::task::{Task, ToolSpec};
+use longrein_core::task::{Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
 use crate::canonical::canonical;
 use crate::error::ToolsError;
+use crate::host::Host;
 use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
@@ -24,7 +25,7 @@ use crate::secrets::Secrets;
 use crate::{arguments, ending, environment, pins, request};
 
 /// More is no result but a flood.
-const STDOUT_MAX_BYTES: usize = 4 << 20;
+pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
 
 /// Head and tail of the complaints.
 const STDERR_MAX_BYTES: usize = 64 << 10;
@@ -38,6 +39,7 @@ pub struct Toolbox {
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
+    host: Host,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -82,7 +84,8 @@ impl Toolbox {
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
         let base_env = environment::base(operator);
-        let toolbox = Self { tools, order, checks, base_env, secrets, hashes: Hashes::default(), store: String::new() };
+        let (hashes, host, store) = (Hashes::default(), Host::default(), String::new());
+        let toolbox = Self { tools, order, checks, base_env, secrets, hashes, host, store };
         toolbox.check_names()?;
         toolbox.check_cycles()?;
         Ok(toolbox)
@@ -91,6 +94,12 @@ impl Toolbox {
     /// Tells this run's processes apart from those of a run with the same id in another store.
     pub fn in_store(self, store: String) -> Self {
         Self { store, ..self }
+    }
+
+    /// With the functions of the embedding program: there must be one for every tool that is one.
+    pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
+        self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
+        Ok(Self { host, ..self })
     }
 
     /// What processes of a run carry as their run.
@@ -195,6 +204,9 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&attempt.tool) else {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
+        if let ToolBody::Host(_) = tool.spec.body {
+            return self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await;
+        }
         let ended = self.start(task, tool, tool.spec.body.command(), attempt, handed).await;
         ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
     }
@@ -205,6 +217,9 @@ impl Toolbox {
             None => no_answer(format!("there is no tool {}", attempt.tool)),
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
+            }
+            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_)) => {
+                self.host.ask(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
             }
             Some(tool) => {
                 let ended = self.start(task, tool, &tool.spec.reconcile, attempt, handed).await;
@@ -226,7 +241,7 @@ impl Toolbox {
             cwd: task.folder.clone().into(),
             env: tool.env.clone().into_iter().collect(),
             stdin: request::encode(attempt, handed, &task.principal),
-            stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
+            stdout: Keep::Whole { max_bytes: RESULT_MAX_BYTES },
             stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES }),
             timeout: tool.spec.timeout,
             marker: Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 },
@@ -249,7 +264,9 @@ impl Tools for Toolbox {
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
-        known.valid(&args)
+        let valid = known.valid(&args)?;
+        self.host.accepts(&known.spec, &valid.args)?;
+        Ok(valid)
     }
 
     fn target<'a>(
@@ -269,6 +286,10 @@ impl Tools for Toolbox {
 
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
         Box::pin(async move { self.attempt(task, call.attempt(), &handed).await })
+    }
+
+    fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
+        self.host.overtime(action, attempt)
     }
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
@@ -307,7 +328,8 @@ impl Tool {
         if !callable {
             return Err(ToolsError::Name { name });
         }
-        if spec.body.command().first().is_none_or(String::is_empty) {
+        let is_host = matches!(spec.body, ToolBody::Host(_));
+        if !is_host && spec.body.command().first().is_none_or(String::is_empty) {
             return Err(ToolsError::NoCommand { tool: name });
         }
         let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
