@@ -5,10 +5,15 @@
 //! reads no environment and installs nothing global.
 
 mod checks;
+mod embed;
 pub mod projection;
 mod runs;
 pub mod taskfile;
 
+pub use embed::{
+    Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
+    RunState, Script, Task, Tool,
+};
 pub use longrein_core as core;
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,

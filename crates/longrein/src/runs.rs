@@ -26,11 +26,12 @@ use longrein_ports::{
     Listed, Model, NewEvent, Posted, Recorded, RecordedBody, Ruling, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
-use longrein_tools::{Secrets, Toolbox};
+use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 
-/// A store, and the process that works on it.
+/// A store, and the process that works on it. Clones share it.
+#[derive(Clone)]
 pub struct Runs {
     journal: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
@@ -61,6 +62,29 @@ pub enum Target {
     New { id: RunId, task: Box<Task>, blobs: Vec<(Digest, Payload)> },
     /// A run that is there.
     Existing(RunId),
+}
+
+/// What the embedding program itself brings to a drive.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// Instead of the one that the task's model name means.
+    pub(crate) model: Option<Arc<dyn Model>>,
+    pub(crate) host: Host,
+    pub(crate) secrets: Secrets,
+}
+
+/// A drive that can begin.
+pub(crate) struct Prepared {
+    driver: Driver,
+    id: RunId,
+    begin: Begin,
+    stop: Stop,
+}
+
+impl Prepared {
+    pub(crate) async fn drive(self) -> Result<Driven, RunsError> {
+        Ok(self.driver.drive(&self.id, self.begin, self.stop).await?)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -213,6 +237,11 @@ impl Runs {
 
     /// Drives a run until it rests, waits or is stopped.
     pub async fn drive(&self, target: Target, around: Surroundings) -> Result<Driven, RunsError> {
+        self.prepare(target, around, Own::default()).await?.drive().await
+    }
+
+    /// Finds every mistake that can be found before a run is claimed.
+    pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
         let (id, begin, task) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
@@ -229,12 +258,12 @@ impl Runs {
             }
         };
         let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
-        let mut ports = self.ports(&task, &model, &environment, faults)?;
+        let mut ports = self.ports(&task, &model, &environment, faults, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, gate(&task, &policy)?));
         }
         let options = self.options(asked);
-        Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
+        Ok(Prepared { driver: Driver::new(ports, options, observer), id, begin, stop })
     }
 
     /// Takes what waits in a run's inbox and finishes what can be finished without a model: cancels, settlements of runs
@@ -242,7 +271,7 @@ impl Runs {
     pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
         let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
-        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None)?;
+        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
@@ -256,13 +285,17 @@ impl Runs {
         model: &ModelConfig,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
+        own: Own,
     ) -> Result<Ports, RunsError> {
-        let mut secrets = Secrets::new();
+        let Own { model: own_model, host, mut secrets } = own;
         if let Some(key) = &model.api_key {
             secrets.know("model-api-key", key.reveal());
         }
-        let model = longrein_models::connect(&task.model.name, model)?;
-        self.ports_around(task, model, secrets, environment, faults)
+        let model = match own_model {
+            Some(model) => model,
+            None => longrein_models::connect(&task.model.name, model)?,
+        };
+        self.ports_around(task, model, secrets, environment, faults, Some(host))
     }
 
     fn ports_around(
@@ -272,9 +305,15 @@ impl Runs {
         secrets: Secrets,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
+        host: Option<Host>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = match host {
+            Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
+            // Nothing is called: what a function would do, it need not be here for.
+            None => toolbox,
+        };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = gate(task, &task.policy)?;
