@@ -47,8 +47,11 @@ pub struct Surroundings {
     pub model: ModelConfig,
     /// The operator's environment: what tools may be given of it is theirs to name.
     pub environment: BTreeMap<String, String>,
+    /// What becomes of a question to a person.
     pub asked: WhenAsked,
+    /// Told of every committed batch.
     pub observer: Arc<dyn Observer>,
+    /// Asks the drive to stop.
     pub stop: Stop,
     /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
     pub policy: Option<PolicyRules>,
@@ -59,7 +62,14 @@ pub struct Surroundings {
 /// What to drive.
 pub enum Target {
     /// A new run under this id.
-    New { id: RunId, task: Box<Task>, blobs: Vec<(Digest, Payload)> },
+    New {
+        /// Nobody else's.
+        id: RunId,
+        /// With its pins filled in; see [`pin`].
+        task: Box<Task>,
+        /// Captured inputs that are too large for an event.
+        blobs: Vec<(Digest, Payload)>,
+    },
     /// A run that is there.
     Existing(RunId),
 }
@@ -87,24 +97,39 @@ impl Prepared {
     }
 }
 
+/// Why a run could not be found, driven or answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
+    /// None has this id, or one that starts so.
     #[error("no run {0} in this store")]
     NoSuchRun(String),
+    /// More than one id starts so.
     #[error("\"{text}\" could be any of: {}", .candidates.join(", "))]
-    Ambiguous { text: String, candidates: Vec<String> },
+    Ambiguous {
+        /// What was asked for.
+        text: String,
+        /// Some of the runs it could be.
+        candidates: Vec<String>,
+    },
+    /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
+    /// No such model can be connected to.
     #[error("the model cannot be used: {0}")]
     Model(#[from] longrein_models::ConfigError),
+    /// The drive ended in an error; the journal says how far it came.
     #[error(transparent)]
     Drive(#[from] DriveError),
+    /// The journal does not fold to a run that could go on here.
     #[error(transparent)]
     Fold(#[from] FoldError),
+    /// Somebody else has the run, or there is none.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// The store failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Host, boot or process could not be read from the system.
     #[error("this process cannot tell who it is: {0}")]
     Identity(#[from] std::io::Error),
 }
@@ -119,6 +144,7 @@ impl Runs {
         Ok(Self { journal, clock, worker, identity, binary: binary.to_owned() })
     }
 
+    /// The clock that events are stamped by.
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
@@ -178,6 +204,7 @@ impl Runs {
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
 
+    /// Inputs of a run that nobody has taken yet, oldest first.
     pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
         Ok(self.journal.inbox(id).await?)
     }
@@ -200,6 +227,7 @@ impl Runs {
         Ok(self.journal.blob(digest).await?)
     }
 
+    /// Checks every record of a run without trusting any cache. None: there is no such run.
     pub async fn verify(&self, id: &RunId) -> Result<Option<VerifyReport>, RunsError> {
         let Some(mut report) = self.journal.verify(id).await? else { return Ok(None) };
         report.findings.extend(self.missing_keys(id).await?);
