@@ -360,8 +360,12 @@ impl<'a> Drive<'a> {
 
     /// Whether a call that has not returned when its time was up still holds what this one needs.
     fn is_held_by_overtime(&self, action: &Action, spec: &ToolSpec) -> bool {
+        let mut overtime = self.hangar.overtime().peekable();
+        if overtime.peek().is_none() {
+            return false;
+        }
         let hold = Hold::of(spec, action.path.as_deref());
-        self.hangar.overtime().any(|(id, tool)| {
+        overtime.any(|(id, tool)| {
             let same_tool = *tool == action.tool;
             let other = self.run.task.tool(tool).map(|spec| Hold::of(spec, None));
             id == action.id

@@ -200,6 +200,7 @@ impl Drive<'_> {
 
     /// What was learned after an outcome was called unknown: it settles the action if it still is.
     fn late(&mut self, late: LateOutcome) {
+        self.draft.outcomes.push(late.clone());
         let id = late_id(&self.claim, &late);
         let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
         self.command(Command::TakeInput(input));

@@ -107,6 +107,21 @@ async fn a_typed_function_is_a_tool_and_the_answer_a_type() {
     assert_eq!(outcome.spent.turns, 2);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_followed_from_a_spawned_task() {
+    let longrein = Longrein::open("memory:").unwrap();
+    let followed = tokio::spawn(async move {
+        let script = Script::new().call("temperature", json!({ "name": "Oslo" })).text("cold");
+        let mut run = longrein.start(Task::new("How cold?").model(script).tool(temperature())).await?;
+        while let Some(line) = run.next().await {
+            assert_eq!(line?.field("run"), run.id().as_str());
+            assert!(run.questions().await?.is_empty());
+        }
+        run.await
+    });
+    assert!(followed.await.unwrap().unwrap().is_done());
+}
+
 #[test]
 fn it_works_on_any_flavour_of_runtime() {
     let script = || Script::new().call("temperature", json!({ "name": "Oslo" })).text("cold");
@@ -638,6 +653,7 @@ fn errors_and_handles_can_cross_threads() {
     crosses::<Longrein>();
     crosses::<Tool>();
     crosses::<Task>();
+    crosses::<longrein::Run>();
     fn moves<T: Send + 'static>() {}
     moves::<longrein::Run>();
     moves::<<longrein::Run as std::future::IntoFuture>::IntoFuture>();

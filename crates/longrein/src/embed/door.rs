@@ -145,7 +145,7 @@ impl Longrein {
             return Ok(Run {
                 id: id.clone(),
                 door: self.clone(),
-                events: last_line(&run),
+                events: Mutex::new(last_line(&run)),
                 work: Work::Over(Box::new(outcome)),
             });
         }
@@ -325,7 +325,8 @@ impl Longrein {
             Ok(RunOutcome::of(&driven.run))
         });
         let events = lines(self.inner.runs.clone(), id.clone(), known, seen.clone());
-        let mut run = Run { id, door: self.clone(), events, work: Work::Driven { task, stop, over } };
+        let mut run =
+            Run { id, door: self.clone(), events: Mutex::new(events), work: Work::Driven { task, stop, over } };
         // Started means durable. Without a batch it is over already: by an error, or because there was nothing to do.
         if seen.changed().await.is_err() && *seen.borrow() == before {
             run.outcome().await?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::stream::BoxStream;
@@ -31,7 +32,8 @@ use super::outcome::{Question, RunOutcome};
 pub struct Run {
     pub(crate) id: RunId,
     pub(crate) door: Longrein,
-    pub(crate) events: BoxStream<'static, Result<Line, Error>>,
+    /// Never locked, only reached through: a handle can be shared, a stream cannot.
+    pub(crate) events: Mutex<BoxStream<'static, Result<Line, Error>>>,
     pub(crate) work: Work,
 }
 
@@ -56,7 +58,11 @@ impl Run {
 
     /// The next event; None when nothing drives the run any more.
     pub async fn next(&mut self) -> Option<Result<Line, Error>> {
-        self.events.next().await
+        self.events().next().await
+    }
+
+    fn events(&mut self) -> &mut BoxStream<'static, Result<Line, Error>> {
+        self.events.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it has ended, waits for a person, or is suspended. Dropping this future changes nothing.
@@ -120,7 +126,7 @@ impl Stream for Run {
     type Item = Result<Line, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.events.poll_next_unpin(context)
+        self.events().poll_next_unpin(context)
     }
 }
 

@@ -286,10 +286,20 @@ impl Tool {
     /// gets the data itself by [`Call::evidence`].
     #[must_use]
     pub fn cites(mut self, argument: &str, tool: &str) -> Self {
-        if let Some(property) = self.spec.parameters.pointer_mut("/properties").and_then(|all| all.get_mut(argument)) {
-            property["evidence"] = Value::String(tool.to_owned());
-        } else {
-            self.spec.parameters["properties"][argument] = serde_json::json!({ "type": "string", "evidence": tool });
+        // What is no schema of an object is refused when the run starts.
+        if let Value::Object(root) = &mut self.spec.parameters
+            && let Value::Object(properties) =
+                root.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()))
+        {
+            let property = properties.entry(argument).or_insert(Value::Null);
+            match property {
+                Value::Object(property) => {
+                    property.insert("evidence".to_owned(), Value::String(tool.to_owned()));
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    *property = serde_json::json!({ "type": "string", "evidence": tool });
+                }
+            }
         }
         self
     }
