@@ -9,6 +9,7 @@
 mod bare;
 mod client;
 mod conversation;
+mod library;
 mod process;
 mod report;
 mod server;
@@ -28,7 +29,8 @@ struct Options {
     only: Option<String>,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting]";
+const USAGE: &str =
+    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library]";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -37,12 +39,17 @@ fn main() -> anyhow::Result<()> {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value; {USAGE}"));
         match argument.as_str() {
             bare::ROLE => return bare::main(&value()?),
+            library::ROLE => return library::main(&value()?),
             "--turns" => options.turns = value()?.parse()?,
             "--repeat" => options.repeat = value()?.parse()?,
             "--only" => options.only = Some(value()?),
             "--binary" => options.binary = Some(value()?.into()),
             _ => bail!("{argument} is not known; {USAGE}"),
         }
+    }
+    // Needs no binary: this one is the embedding program.
+    if options.only.as_deref() == Some("library") {
+        return library::print(options.repeat.max(1));
     }
     let binary = match &options.binary {
         Some(binary) => std::path::absolute(binary)?,

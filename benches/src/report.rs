@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::bare::Kind;
 use crate::client::{self, Place, Running, Who};
 use crate::server::{Sample, Script, Server};
-use crate::{conversation, process, syncs};
+use crate::{conversation, library, process, syncs};
 
 pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |part: &str| only.is_none_or(|only| only == part);
@@ -24,6 +24,9 @@ pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>
     }
     if wanted("waiting") {
         waiting(binary)?;
+    }
+    if wanted("library") {
+        library::print(repeat)?;
     }
     Ok(())
 }
@@ -229,7 +232,7 @@ fn waiting(binary: &Path) -> anyhow::Result<()> {
 
 // ---- the table ----
 
-fn line(name: &str, promised: &str, found: &str) {
+pub(crate) fn line(name: &str, promised: &str, found: &str) {
     println!("  {name:<40}{promised:<14}{found}");
 }
 
@@ -237,7 +240,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

@@ -293,7 +293,8 @@ pub struct ToolSpec {
     /// How long the receiver honours an idempotency key, from the first start. None: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "idempotent_ms", with = "option_duration_ms")]
     pub idempotent: Option<Duration>,
-    /// A command that tells whether a call took effect; empty: there is none.
+    /// A command that tells whether a call took effect; empty: there is none. Of a tool that is a function of the embedding
+    /// program, one word: the version of the function that tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reconcile: Vec<String>,
     #[serde(rename = "settle_after_ms", with = "duration_ms")]

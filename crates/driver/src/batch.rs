@@ -202,6 +202,8 @@ impl Drive<'_> {
                 Flight::Run(action, _) if self.stopping.is_some() => {
                     !stop_now && self.effect(*action) == EffectClass::External
                 }
+                // What runs past its time is heard out; it has a bound of its own.
+                Flight::Overtime(..) => !stop_now,
                 Flight::Send(_) | Flight::Run(..) | Flight::Recover(..) | Flight::Check(..) => {
                     self.stopping.is_none() && wanted.contains(&flight)
                 }

@@ -6,15 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use longrein_core::action::Life;
+use longrein_core::action::{Action, Life};
 use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
+use longrein_core::holds::Hold;
 use longrein_core::ids::{ActionId, RunId, Seq};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Purpose;
 use longrein_core::run::{Run, Stage};
-use longrein_core::task::EffectClass;
+use longrein_core::task::{EffectClass, Overlap, ToolSpec};
 use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
@@ -261,7 +262,10 @@ impl<'a> Drive<'a> {
             Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
             Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
-                self.stopping.is_none() && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
+                self.stopping.is_none()
+                    && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
+                    // It may still tell by itself, and until then a "no" would be none.
+                    && self.hangar.overtime().all(|(overtime, _)| overtime != *action)
             }
             Duty::Check { check, round } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Check(check.clone(), *round))
@@ -327,6 +331,9 @@ impl<'a> Drive<'a> {
     pub(crate) async fn start(&mut self, id: ActionId) -> Result<bool, DriveError> {
         let Some(action) = self.run.action(id) else { return Ok(false) };
         let Some(spec) = self.run.task.tool(&action.tool) else { return Ok(false) };
+        if self.is_held_by_overtime(action, spec) {
+            return Ok(false);
+        }
         let readiness = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
             Ok(valid) => edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0,
             Err(error) => longrein_core::decide::Readiness::Refused(error),
@@ -349,6 +356,22 @@ impl<'a> Drive<'a> {
         }
         self.key_waits.remove(&id);
         Ok(self.command(Command::Start { action: id, readiness, key }))
+    }
+
+    /// Whether a call that has not returned when its time was up still holds what this one needs.
+    fn is_held_by_overtime(&self, action: &Action, spec: &ToolSpec) -> bool {
+        let mut overtime = self.hangar.overtime().peekable();
+        if overtime.peek().is_none() {
+            return false;
+        }
+        let hold = Hold::of(spec, action.path.as_deref());
+        overtime.any(|(id, tool)| {
+            let same_tool = *tool == action.tool;
+            let other = self.run.task.tool(tool).map(|spec| Hold::of(spec, None));
+            id == action.id
+                || (same_tool && spec.overlap == Overlap::OneAtATime)
+                || other.is_some_and(|other| other.conflicts(&hold))
+        })
     }
 
     pub(crate) async fn recover(

@@ -91,6 +91,11 @@ impl Stop {
         self.token.cancel();
     }
 
+    /// Ends once a stop was asked for.
+    pub async fn asked(&self) {
+        self.token.cancelled().await;
+    }
+
     pub(crate) fn why(&self) -> Suspension {
         self.why.get().copied().unwrap_or(Suspension::Dropped)
     }

@@ -151,6 +151,9 @@ impl Tools for FaultyTools {
             ran
         })
     }
+    fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
+        self.inner.overtime(action, attempt)
+    }
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         Box::pin(async move {
             self.faults.reached(CrashPoint::BeforeProbe);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Verdict;
-use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence};
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ToolName};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::task::{CheckSpec, EffectClass, Task};
@@ -21,6 +21,9 @@ use crate::ports::Ports;
 pub(crate) enum Flight {
     Send(AttemptId),
     Run(ActionId, u32),
+    /// An attempt of this tool whose time was up and that has not returned yet: unknown, and it keeps its hold
+    /// (`semantics.md` D5).
+    Overtime(ActionId, u32, ToolName),
     Recover(ActionId, u32, u32),
     Check(CheckName, u32),
     /// Waits for the inbox to change.
@@ -68,6 +71,14 @@ impl Hangar {
 
     pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
         self.flying.keys()
+    }
+
+    /// What runs past its time: the actions and their tools.
+    pub(crate) fn overtime(&self) -> impl Iterator<Item = (ActionId, &ToolName)> {
+        self.flying.keys().filter_map(|flight| match flight {
+            Flight::Overtime(action, _, tool) => Some((*action, tool)),
+            Flight::Send(_) | Flight::Run(..) | Flight::Recover(..) | Flight::Check(..) | Flight::Inbox => None,
+        })
     }
 
     /// Anything in flight that touches the world.
@@ -133,6 +144,19 @@ pub(crate) fn run(
         let Ran { outcome, blobs } = tools.run(&task, call, handed).await;
         Landed::Ran(outcome, blobs)
     }
+}
+
+/// Hears how an attempt ends whose time was up, if it has not ended with its time.
+pub(crate) fn overtime(
+    ports: &Ports,
+    action: ActionId,
+    attempt: u32,
+) -> Option<impl Future<Output = Landed> + Send + 'static> {
+    let work = ports.tools.overtime(action, attempt)?;
+    Some(async move {
+        let Ran { outcome, blobs } = work.await;
+        Landed::Ran(outcome, blobs)
+    })
 }
 
 pub(crate) fn check(

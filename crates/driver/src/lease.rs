@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longrein_core::ids::InputId;
 use longrein_core::input::{Input, InputBody, LateOutcome};
-use longrein_ports::{AppendError, LEASE};
+use longrein_ports::{AppendError, Claim, LEASE};
 
 use crate::batch::{RESEND_EVERY, without_blobs};
 use crate::claimed::Drive;
@@ -86,16 +86,23 @@ impl Drive<'_> {
     pub(crate) async fn pass_on_what_is_known(&mut self) {
         let mut known = std::mem::take(&mut self.draft.outcomes);
         for (flight, landed) in self.hangar.abort_all().await {
-            if let (Flight::Run(action, attempt), Landed::Ran(outcome, _)) = (flight, landed) {
+            if let (Flight::Run(action, attempt) | Flight::Overtime(action, attempt, _), Landed::Ran(outcome, _)) =
+                (flight, landed)
+            {
                 known.push(LateOutcome { action, attempt, outcome });
             }
         }
         for mut late in known {
             late.outcome = without_blobs(late.outcome);
-            let id = InputId::new(format!("late.{}.{}.{}", self.claim.fence, late.action, late.attempt));
+            let id = late_id(&self.claim, &late);
             let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
             // Nobody is left to tell if this fails too; the new holder recovers without it.
             let _ = self.ports.journal.post_input(&self.run.id, &input).await;
         }
     }
+}
+
+/// Names what a claim learned late of an attempt, so that told twice it counts once.
+pub(crate) fn late_id(claim: &Claim, late: &LateOutcome) -> InputId {
+    InputId::new(format!("late.{}.{}.{}", claim.fence, late.action, late.attempt))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use longrein_core::decide::Command;
 use longrein_core::event::Wait;
-use longrein_core::input::LateOutcome;
+use longrein_core::ids::ActionId;
+use longrein_core::input::{Input, InputBody, LateOutcome};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::run::{Activity, Stage};
@@ -15,7 +16,7 @@ use crate::claimed::Drive;
 use crate::drive::{DriveError, Standing, WhenAsked};
 use crate::edge;
 use crate::jobs::{self, Flight, Landed};
-use crate::lease::RENEW_EVERY;
+use crate::lease::{RENEW_EVERY, late_id};
 
 /// How long external calls get to end by themselves when the process is told to stop (`semantics.md` E3).
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -150,6 +151,11 @@ impl Drive<'_> {
                 self.keep_blobs(blobs);
                 self.draft.outcomes.push(LateOutcome { action, attempt, outcome: outcome.clone() });
                 self.command(Command::Finish { action, attempt, outcome });
+                self.hear_out(action, attempt);
+            }
+            (Flight::Overtime(action, attempt, _), Landed::Ran(outcome, blobs)) => {
+                self.keep_blobs(blobs);
+                self.late(LateOutcome { action, attempt, outcome });
             }
             (Flight::Run(action, attempt), landed) => {
                 // Told to stop, the suspension makes it lost, and the next claim finds out.
@@ -179,9 +185,25 @@ impl Drive<'_> {
                 self.command(Command::GiveVerdict { check, round, verdict });
             }
             // Given up: still owed if it is.
-            (Flight::Recover(..) | Flight::Check(..), _) => {}
+            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..), _) => {}
         }
         Ok(())
+    }
+
+    /// An attempt whose time was up and that still runs is heard out beside everything else.
+    fn hear_out(&mut self, action: ActionId, attempt: u32) {
+        let Some(work) = jobs::overtime(self.ports, action, attempt) else { return };
+        if let Some(tool) = self.run.action(action).map(|action| action.tool.clone()) {
+            self.hangar.launch(Flight::Overtime(action, attempt, tool), work);
+        }
+    }
+
+    /// What was learned after an outcome was called unknown: it settles the action if it still is.
+    fn late(&mut self, late: LateOutcome) {
+        self.draft.outcomes.push(late.clone());
+        let id = late_id(&self.claim, &late);
+        let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
+        self.command(Command::TakeInput(input));
     }
 
     pub(crate) fn keep_blobs(&mut self, blobs: jobs::Blobs) {

@@ -1,10 +1,57 @@
 //! Longrein: the runtime around a language model. The model proposes; Longrein executes, remembers, permits, pays,
 //! recovers and proves.
 //!
-//! Read [`Runs`] first: it is the one door. This crate composes the others for a program that embeds it; it takes values,
-//! reads no environment and installs nothing global.
+//! Everything a run does is journaled before it is acted on, so the process may be killed at any instant and the next one
+//! goes on where it was: no effect is repeated on a guess, no budget refills, no question is lost.
+//!
+//! # In a program
+//!
+//! Read [`Longrein`] first: it opens a store and starts runs. A [`Task`] says what is asked, with which [`Tool`]s and which
+//! model; a [`Run`] is a stream of its events and a future of its [`RunOutcome`].
+//!
+//! ```
+//! use longrein::{Call, Longrein, Script, Task, Tool};
+//! use serde_json::json;
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct City {
+//!     /// Its name in English.
+//!     name: String,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), longrein::Error> {
+//! let thermometer = Tool::read("temperature", "Degrees Celsius in a city right now.", |city: City, _: Call| async move {
+//!     Ok(json!({ "city": city.name, "celsius": -3.5 }))
+//! });
+//! // In earnest: .model("openai/gpt-5-mini"), or LanguageModel::named("openai/…").base_url("http://localhost:8080/v1").
+//! let script = Script::new().call("temperature", json!({ "name": "Oslo" })).text("It is -3.5 °C in Oslo.");
+//!
+//! let longrein = Longrein::open("memory:")?; // or sqlite:PATH, which outlives the process
+//! let run = longrein.start(Task::new("How cold is it in Oslo?").model(script).tool(thermometer)).await?;
+//! let outcome = run.await?;
+//! assert_eq!(outcome.text.as_deref(), Some("It is -3.5 °C in Oslo."));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Beside this crate a program needs `serde` and `schemars` (1.x) for the arguments of its tools, and `tokio`.
+//!
+//! # What it leaves alone
+//!
+//! It reads no environment variable and installs nothing global: no TLS provider, no subscriber, no panic hook, no signal
+//! handler. Two [`Longrein`]s in one process do not meet, except that all child processes are spawned by one thread.
+//! [`commands_are_gone`] waits for the last of those before a process ends.
+//!
+//! # Below
+//!
+//! [`Runs`] is the door the binary itself comes in by: task files ([`taskfile`]), drives with an observer, listings,
+//! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
+
+#![deny(missing_docs)]
 
 mod checks;
+mod embed;
 mod gate;
 pub mod policycheck;
 pub mod projection;
@@ -12,6 +59,10 @@ mod runs;
 pub mod taskfile;
 pub mod trajectory;
 
+pub use embed::{
+    Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
+    RunState, Script, Task, Tool,
+};
 pub use longrein_core as core;
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,

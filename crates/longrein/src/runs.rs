@@ -27,12 +27,13 @@ use longrein_ports::{
     RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
-use longrein_tools::{Secrets, Toolbox};
+use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 use crate::gate;
 
-/// A store, and the process that works on it.
+/// A store, and the process that works on it. Clones share it.
+#[derive(Clone)]
 pub struct Runs {
     journal: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -50,8 +51,11 @@ pub struct Surroundings {
     pub model: ModelConfig,
     /// The operator's environment: what tools may be given of it is theirs to name.
     pub environment: BTreeMap<String, String>,
+    /// What becomes of a question to a person.
     pub asked: WhenAsked,
+    /// Told of every committed batch.
     pub observer: Arc<dyn Observer>,
+    /// Asks the drive to stop.
     pub stop: Stop,
     /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
     pub policy: Option<PolicyRules>,
@@ -62,33 +66,80 @@ pub struct Surroundings {
 /// What to drive.
 pub enum Target {
     /// A new run under this id.
-    New { id: RunId, task: Box<Task>, blobs: Vec<(Digest, Payload)> },
+    New {
+        /// Nobody else's.
+        id: RunId,
+        /// With its pins filled in; see [`pin`].
+        task: Box<Task>,
+        /// Captured inputs that are too large for an event.
+        blobs: Vec<(Digest, Payload)>,
+    },
     /// A run that is there.
     Existing(RunId),
 }
 
+/// What the embedding program itself brings to a drive.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// Instead of the one that the task's model name means.
+    pub(crate) model: Option<Arc<dyn Model>>,
+    pub(crate) host: Host,
+    pub(crate) secrets: Secrets,
+}
+
+/// A drive that can begin.
+pub(crate) struct Prepared {
+    driver: Driver,
+    id: RunId,
+    begin: Begin,
+    stop: Stop,
+}
+
+impl Prepared {
+    pub(crate) async fn drive(self) -> Result<Driven, RunsError> {
+        Ok(self.driver.drive(&self.id, self.begin, self.stop).await?)
+    }
+}
+
+/// Why a run could not be found, driven or answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
+    /// None has this id, or one that starts so.
     #[error("no run {0} in this store")]
     NoSuchRun(String),
+    /// More than one id starts so.
     #[error("\"{text}\" could be any of: {}", .candidates.join(", "))]
-    Ambiguous { text: String, candidates: Vec<String> },
+    Ambiguous {
+        /// What was asked for.
+        text: String,
+        /// Some of the runs it could be.
+        candidates: Vec<String>,
+    },
+    /// The id is taken.
     #[error("there is a run {0} already")]
     Exists(RunId),
+    /// A run has no point at which it could be forked.
     #[error("{0}")]
     ForkPoint(String),
+    /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
+    /// No such model can be connected to.
     #[error("the model cannot be used: {0}")]
     Model(#[from] longrein_models::ConfigError),
+    /// The drive ended in an error; the journal says how far it came.
     #[error(transparent)]
     Drive(#[from] DriveError),
+    /// The journal does not fold to a run that could go on here.
     #[error(transparent)]
     Fold(#[from] FoldError),
+    /// Somebody else has the run, or there is none.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// The store failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Host, boot or process could not be read from the system.
     #[error("this process cannot tell who it is: {0}")]
     Identity(#[from] std::io::Error),
 }
@@ -103,6 +154,7 @@ impl Runs {
         Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned() })
     }
 
+    /// The clock that events are stamped by.
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
@@ -246,6 +298,7 @@ impl Runs {
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
 
+    /// Inputs of a run that nobody has taken yet, oldest first.
     pub async fn inbox(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
         Ok(self.journal.inbox(id).await?)
     }
@@ -268,6 +321,7 @@ impl Runs {
         Ok(self.journal.blob(digest).await?)
     }
 
+    /// Checks every record of a run without trusting any cache. None: there is no such run.
     pub async fn verify(&self, id: &RunId) -> Result<Option<VerifyReport>, RunsError> {
         let Some(mut report) = self.journal.verify(id).await? else { return Ok(None) };
         report.findings.extend(self.missing_keys(id).await?);
@@ -305,6 +359,11 @@ impl Runs {
 
     /// Drives a run until it rests, waits or is stopped.
     pub async fn drive(&self, target: Target, around: Surroundings) -> Result<Driven, RunsError> {
+        self.prepare(target, around, Own::default()).await?.drive().await
+    }
+
+    /// Finds every mistake that can be found before a run is claimed.
+    pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
         let (id, begin, task) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
@@ -321,12 +380,12 @@ impl Runs {
             }
         };
         let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
-        let mut ports = self.ports(&task, &model, &environment, faults)?;
+        let mut ports = self.ports(&task, &model, &environment, faults, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &environment)?));
         }
         let options = self.options(asked);
-        Ok(Driver::new(ports, options, observer).drive(&id, begin, stop).await?)
+        Ok(Prepared { driver: Driver::new(ports, options, observer), id, begin, stop })
     }
 
     /// Takes what waits in a run's inbox and finishes what can be finished without a model: cancels, settlements of runs
@@ -334,7 +393,7 @@ impl Runs {
     pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
         let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
-        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None)?;
+        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
@@ -358,13 +417,17 @@ impl Runs {
         model: &ModelConfig,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
+        own: Own,
     ) -> Result<Ports, RunsError> {
-        let mut secrets = Secrets::new();
+        let Own { model: own_model, host, mut secrets } = own;
         if let Some(key) = &model.api_key {
             secrets.know("model-api-key", key.reveal());
         }
-        let model = longrein_models::connect(&task.model, model)?;
-        self.ports_around(task, model, secrets, environment, faults)
+        let model = match own_model {
+            Some(model) => model,
+            None => longrein_models::connect(&task.model, model)?,
+        };
+        self.ports_around(task, model, secrets, environment, faults, Some(host))
     }
 
     fn ports_around(
@@ -374,9 +437,15 @@ impl Runs {
         secrets: Secrets,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
+        host: Option<Host>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = match host {
+            Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
+            // Nothing is called: what a function would do, it need not be here for.
+            None => toolbox,
+        };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, environment)?;

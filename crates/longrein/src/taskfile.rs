@@ -57,19 +57,23 @@ pub struct Options {
     pub rules: PolicyRules,
     /// `--var`
     pub variables: BTreeMap<String, String>,
+    /// What configuration says.
     pub defaults: Defaults,
 }
 
 /// A limit given by a flag, as written: `200_000`, `0.50`, `10m`, `unlimited`.
 #[derive(Debug, Clone)]
 pub struct LimitFlag {
+    /// Which budget.
     pub kind: BudgetKind,
+    /// As written.
     pub value: String,
 }
 
 /// What configuration says about models.
 #[derive(Debug, Clone, Default)]
 pub struct Defaults {
+    /// The one to take where nothing names one.
     pub model: Option<DefaultModel>,
     /// By model name as written, `openai/x`.
     pub models: BTreeMap<String, ModelSettings>,
@@ -78,6 +82,7 @@ pub struct Defaults {
 /// The model to take where neither flag nor file names one.
 #[derive(Debug, Clone)]
 pub struct DefaultModel {
+    /// `provider/model`.
     pub name: String,
     /// Where it is written: `LONGREIN_MODEL`, a configuration file.
     pub source: String,
@@ -86,7 +91,9 @@ pub struct DefaultModel {
 /// What is known of one model.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModelSettings {
+    /// The most tokens of one reply.
     pub max_output: Option<u64>,
+    /// What it costs.
     pub price: Option<Price>,
     pub temperature: Option<Temperature>,
     pub context_limit: Option<u64>,

@@ -88,6 +88,12 @@ pub trait Tools: Send + Sync {
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;
 
+    /// What still goes on of an attempt whose time was up, to its end, if it comes: a function inside this process cannot be
+    /// ended as a process can (`semantics.md` D5). Asked once, right after `run`; bounded; dropping the future gives it up.
+    fn overtime(&self, _action: ActionId, _attempt: u32) -> Option<BoxFuture<'static, Ran>> {
+        None
+    }
+
     /// Finds out what became of a call: by the tool's reconcile command, or by the file it was to change.
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed>;
 

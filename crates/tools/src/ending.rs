@@ -20,6 +20,12 @@ const STDERR_SHOWN_MAX_BYTES: usize = 2 * 1024;
 const MESSAGE_MAX_BYTES: usize = 4 * 1024;
 const WORD_MAX_BYTES: usize = 64;
 
+/// What is said of every effect of which nothing is certain.
+pub(crate) const UNKNOWN_HINT: &str = "It may have happened. Do not repeat it before that is known.";
+
+/// What is said of files that may have been changed.
+pub(crate) const LOOK_HINT: &str = "It may have changed files before it ended. Look at them before going on.";
+
 /// The class of a structured error that brings none.
 const TOOL_ERROR: &str = "tool_error";
 
@@ -102,15 +108,12 @@ fn workspace(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets
         How::Exited(0) => Outcome::Done(blobs.keep(printed.payload)),
         How::Exited(_) => Outcome::Error(failed(class::EXIT, spec, ended, secrets).with_output(printed, blobs)),
         How::Signalled(_) | How::TimedOut | How::Cut => Outcome::Error(
-            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets)
-                .hint("It may have changed files before it ended. Look at them before going on.")
-                .with_output(printed, blobs),
+            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(LOOK_HINT).with_output(printed, blobs),
         ),
     }
 }
 
 fn external(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blobs: &mut Blobs) -> Outcome {
-    let unknown_hint = "It may have happened. Do not repeat it before that is known.";
     let denies_effect = printed.member("took_effect") == Some(&Value::Bool(false));
     match ended.how {
         How::Exited(_) if denies_effect => {
@@ -124,24 +127,21 @@ fn external(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets,
         How::Exited(status) => match structured(&printed, blobs) {
             None if status == 0 && !printed.is_ambiguous => Outcome::Done(blobs.keep(printed.payload)),
             None => Outcome::Unknown(
-                failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(unknown_hint).with_output(printed, blobs),
+                failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(UNKNOWN_HINT).with_output(printed, blobs),
             ),
-            Some(told) => {
-                let message = format!("{} failed ({}): {}", spec.name, told.class, told.message);
-                let hint =
-                    told.hint.as_deref().map_or(unknown_hint.to_owned(), |hint| format!("{hint} {unknown_hint}"));
-                Outcome::Unknown(ToolError {
-                    class: class::UNKNOWN_OUTCOME.to_owned(),
-                    message,
-                    hint: Some(hint),
-                    ..told
-                })
-            }
+            Some(told) => doubtful(spec, told),
         },
         How::Signalled(_) | How::TimedOut | How::Cut => Outcome::Unknown(
-            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(unknown_hint).with_output(printed, blobs),
+            failed(class::UNKNOWN_OUTCOME, spec, ended, secrets).hint(UNKNOWN_HINT).with_output(printed, blobs),
         ),
     }
+}
+
+/// An external tool's own error says nothing of what happened before it.
+pub(crate) fn doubtful(spec: &ToolSpec, told: ToolError) -> Outcome {
+    let message = format!("{} failed ({}): {}", spec.name, told.class, told.message);
+    let hint = told.hint.as_deref().map_or(UNKNOWN_HINT.to_owned(), |hint| format!("{hint} {UNKNOWN_HINT}"));
+    Outcome::Unknown(ToolError { class: class::UNKNOWN_OUTCOME.to_owned(), message, hint: Some(hint), ..told })
 }
 
 /// What a reconcile command said.
@@ -238,7 +238,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     format!("{span:?}")
 }
 

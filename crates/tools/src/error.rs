@@ -10,6 +10,13 @@ pub enum ToolsError {
     Duplicate { tool: ToolName },
     #[error("tool {tool} has no command")]
     NoCommand { tool: ToolName },
+    #[error("tool {tool} is a function of the program that started the run; go on from there, or give it to this one")]
+    NoFunction { tool: ToolName },
+    #[error(
+        "tool {tool} is a function of version \"{theirs}\", and this program has version \"{ours}\"; a run goes on with \
+         the functions it was started with"
+    )]
+    OtherVersion { tool: ToolName, theirs: String, ours: String },
     #[error("the parameters of tool {tool} are no usable JSON Schema: {problem}")]
     Parameters { tool: ToolName, problem: String },
     #[error("the default of {field} in tool {tool} breaks its own schema: {problem}")]

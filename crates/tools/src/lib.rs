@@ -1,5 +1,5 @@
-//! The tools of a run: programs in any language that read one JSON object and answer with JSON or text, and what is built
-//! in.
+//! The tools of a run: programs in any language that read one JSON object and answer with JSON or text, what is built in,
+//! and functions of the program that embeds Longrein, all held to the same rules.
 //!
 //! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
 //! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program
@@ -19,6 +19,7 @@ mod ending;
 mod environment;
 mod error;
 mod excerpt;
+mod host;
 mod near;
 mod output;
 mod pins;
@@ -35,6 +36,7 @@ pub use builtin::builtin;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use error::ToolsError;
+pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;
 pub use secrets::Secrets;
 pub use toolbox::Toolbox;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use longrein_core::ids::Digest;
-use longrein_core::task::{CheckSpec, Task, ToolSpec};
+use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 
 /// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands.
 /// A word counts if it names a file under the task's folder or the workspace; keys are absolute paths.
@@ -23,7 +23,12 @@ pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
 
 /// Files that a tool's commands may name, whether they exist or not.
 pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
-    let words = tool.body.command().iter().chain(&tool.reconcile).chain(&tool.declared.check);
+    let reconcile = match &tool.body {
+        ToolBody::Command(_) | ToolBody::Builtin(_) => tool.reconcile.as_slice(),
+        // The version of a function.
+        ToolBody::Host(_) => &[],
+    };
+    let words = tool.body.command().iter().chain(reconcile).chain(&tool.declared.check);
     named(task, &task.folder, words)
 }
 

@@ -19,6 +19,7 @@ use crate::builtin::files::{FileTool, Files};
 use crate::builtin::{self, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
+use crate::host::Host;
 use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
@@ -26,7 +27,7 @@ use crate::secrets::Secrets;
 use crate::{arguments, ending, environment, pins, request};
 
 /// More is no result but a flood.
-const STDOUT_MAX_BYTES: usize = 4 << 20;
+pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
 
 /// Head and tail of the complaints.
 const STDERR_MAX_BYTES: usize = 64 << 10;
@@ -41,6 +42,7 @@ pub struct Toolbox {
     secrets: Secrets,
     hashes: Hashes,
     files: Files,
+    host: Host,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -93,6 +95,7 @@ impl Toolbox {
             secrets,
             hashes: Hashes::default(),
             files: Files::of(task),
+            host: Host::default(),
             store: String::new(),
         };
         toolbox.check_names()?;
@@ -103,6 +106,12 @@ impl Toolbox {
     /// Tells this run's processes apart from those of a run with the same id in another store.
     pub fn in_store(self, store: String) -> Self {
         Self { store, ..self }
+    }
+
+    /// With the functions of the embedding program: there must be one for every tool that is one.
+    pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
+        self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
+        Ok(Self { host, ..self })
     }
 
     /// What processes of a run carry as their run.
@@ -227,7 +236,7 @@ impl Toolbox {
                 }
                 Builtin::Ask => cannot_run(&tool.spec),
             },
-            ToolBody::Host(_) => cannot_run(&tool.spec),
+            ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
     }
 
@@ -265,6 +274,9 @@ impl Toolbox {
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
             }
+            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_)) => {
+                self.host.ask(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
+            }
             Some(tool) => {
                 let ended = self.start(task, tool, &tool.spec.reconcile, attempt, handed).await;
                 ending::answer(&tool.spec, ended.as_ref(), &self.secrets)
@@ -285,7 +297,7 @@ impl Toolbox {
             cwd: task.folder.clone().into(),
             env: tool.env.clone().into_iter().collect(),
             stdin: request::encode(attempt, handed, &task.principal),
-            stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
+            stdout: Keep::Whole { max_bytes: RESULT_MAX_BYTES },
             stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
             timeout: tool.spec.timeout,
             marker: self.marker(attempt),
@@ -312,6 +324,7 @@ impl Tools for Toolbox {
             builtin::check(tool, &args)?;
         }
         let valid = known.valid(&args)?;
+        self.host.accepts(&known.spec, &valid.args)?;
         let path = valid.path.map(|path| self.files.spelling(path));
         Ok(ValidArgs { path, ..valid })
     }
@@ -337,6 +350,10 @@ impl Tools for Toolbox {
 
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
         Box::pin(async move { self.attempt(task, call.attempt(), &handed).await })
+    }
+
+    fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
+        self.host.overtime(action, attempt)
     }
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {

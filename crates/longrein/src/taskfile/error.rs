@@ -9,23 +9,44 @@ pub enum TaskFileError {
     /// A file cannot be read. Status 65.
     #[error("{place}: cannot read {}: {source}", file.display())]
     Unreadable {
+        /// Where it is named.
         place: Place,
+        /// The file.
         file: PathBuf,
+        /// What the system says.
         #[source]
         source: std::io::Error,
     },
     /// The task is wrong. Status 65.
     #[error("{place}: {problem}")]
-    Task { place: Place, problem: String },
+    Task {
+        /// Where it is wrong.
+        place: Place,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// Written as documented, but this version cannot do it. Status 64.
     #[error("{place}: not yet: {what}")]
-    NotYet { place: Place, what: String },
+    NotYet {
+        /// Where it is written.
+        place: Place,
+        /// What cannot be done.
+        what: String,
+    },
     /// The flags are wrong. Status 64.
     #[error("{place}: {problem}")]
-    Usage { place: Place, problem: String },
+    Usage {
+        /// The flag.
+        place: Place,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// Something that configuration should say is missing or wrong. Status 78.
     #[error("{problem}")]
-    Configuration { problem: String },
+    Configuration {
+        /// What is missing, and where to write it.
+        problem: String,
+    },
 }
 
 /// Where it is.
@@ -35,15 +56,21 @@ pub enum Place {
     File(PathBuf),
     /// A line that is no TOML.
     Line {
+        /// The task file.
         file: PathBuf,
+        /// Counted from 1.
         line: usize,
     },
     /// A key: `budget.turns`, `tools[1].timeout`.
     Key {
+        /// The task file.
         file: PathBuf,
+        /// Counted from 1.
         line: usize,
+        /// The way to it.
         key: String,
     },
+    /// A flag of the command line.
     Flag(String),
 }
 

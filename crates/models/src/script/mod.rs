@@ -69,6 +69,13 @@ impl ScriptedModel {
         Ok(Self { entries, grown: Grown::default(), served: Mutex::new(None) })
     }
 
+    /// A script written in code: what each call brings, in order.
+    pub fn of(replies: impl IntoIterator<Item = Result<Reply, ModelFailure>>) -> Self {
+        let entry = |outcome| Entry { when: Vec::new(), delay: Duration::ZERO, outcome };
+        let entries = replies.into_iter().map(entry).collect();
+        Self { entries, grown: Grown::default(), served: Mutex::new(None) }
+    }
+
     /// Which entry a request is for; the number of entries if the script is over.
     fn choose(&self, request: &Encoded) -> usize {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);

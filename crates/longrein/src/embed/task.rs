@@ -1,0 +1,407 @@
+//! A task in code.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longrein_core::budget::{Limit, Limits};
+use longrein_core::ids::{CheckName, Digest, RunId};
+use longrein_core::payload::{Content, Payload, place};
+use longrein_core::program::Program;
+use longrein_core::task::{AnswerSpec, Binding, CheckSpec, EffectClass, PolicyRules};
+use longrein_core::time::{Timestamp, millis};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::Error;
+use super::model::LanguageModel;
+use super::tool::Tool;
+
+/// What is asked, with the tools and the model it is asked of.
+///
+/// Immutable once a run has started with it. Where a budget is not given, there is a ceiling: 200 turns, 400 model calls,
+/// 2,000 tool calls, 8 hours.
+#[derive(Clone)]
+pub struct Task {
+    pub(crate) id: Option<String>,
+    goal: String,
+    instructions: String,
+    constraints: Vec<String>,
+    pub(crate) model: Option<LanguageModel>,
+    workspace: Option<PathBuf>,
+    principal: Value,
+    limits: Limits,
+    inputs: BTreeMap<String, Value>,
+    pub(crate) tools: Vec<Tool>,
+    acceptance: Vec<(String, Vec<String>, Duration)>,
+    answer_schema: Option<Value>,
+    evidence: BTreeMap<String, Binding>,
+    answer_check: Option<String>,
+    answer_template: Option<String>,
+    policy: PolicyRules,
+}
+
+/// A task as a run starts with it.
+pub(crate) struct Resolved {
+    pub(crate) id: Option<RunId>,
+    pub(crate) task: longrein_core::task::Task,
+    pub(crate) blobs: Vec<(Digest, Payload)>,
+}
+
+/// How long an acceptance check may take where nothing says otherwise.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The folder of a task that works in none.
+const NOWHERE: &str = "/";
+
+impl Task {
+    /// A task with this goal and nothing else.
+    pub fn new(goal: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            goal: goal.into(),
+            instructions: String::new(),
+            constraints: Vec::new(),
+            model: None,
+            workspace: None,
+            principal: Value::Object(serde_json::Map::new()),
+            limits: Limits::default(),
+            inputs: BTreeMap::new(),
+            tools: Vec::new(),
+            acceptance: Vec::new(),
+            answer_schema: None,
+            evidence: BTreeMap::new(),
+            answer_check: None,
+            answer_template: None,
+            policy: PolicyRules::default(),
+        }
+    }
+
+    /// The id of the run, 1 to 64 of `A-Z a-z 0-9 . _ -`. Starting the same task under the same id again goes on with that
+    /// run, or brings its stored result; another task is refused. A fresh id if not given.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// How to work, beside the goal.
+    #[must_use]
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = instructions.into();
+        self
+    }
+
+    /// A rule that is in every request.
+    #[must_use]
+    pub fn constraint(mut self, constraint: impl Into<String>) -> Self {
+        self.constraints.push(constraint.into());
+        self
+    }
+
+    /// Which model answers: a name such as `"openai/gpt-5-mini"`, a [`LanguageModel`], or a [`Script`](crate::Script).
+    #[must_use]
+    pub fn model(mut self, model: impl Into<LanguageModel>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// A tool the model may call.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Tools the model may call.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// The folder the run works in. Commands, acceptance checks and workspace tools need one; one run at a time writes it.
+    #[must_use]
+    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(folder.into());
+        self
+    }
+
+    /// Who this is for: a JSON object that tools and guards see. Never the model's word.
+    #[must_use]
+    pub fn principal(mut self, principal: Value) -> Self {
+        self.principal = principal;
+        self
+    }
+
+    /// A value that is captured into the journal at the start; tools get it.
+    #[must_use]
+    pub fn input(mut self, name: &str, value: Value) -> Self {
+        self.inputs.insert(name.to_owned(), value);
+        self
+    }
+
+    /// All budgets at once.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Answered model turns. The last of two or more is the closing call, without tools.
+    #[must_use]
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.limits.turns = Limit::At(turns);
+        self
+    }
+
+    /// Attempts at model calls, lost and failed ones too.
+    #[must_use]
+    pub fn max_model_calls(mut self, calls: u64) -> Self {
+        self.limits.model_calls = Limit::At(calls);
+        self
+    }
+
+    /// Calls of tools.
+    #[must_use]
+    pub fn max_tool_calls(mut self, calls: u64) -> Self {
+        self.limits.tool_calls = Limit::At(calls);
+        self
+    }
+
+    /// Tokens in and out, over all attempts.
+    #[must_use]
+    pub fn max_tokens(mut self, tokens: u64) -> Self {
+        self.limits.tokens = Limit::At(tokens);
+        self
+    }
+
+    /// Micro-dollars: a dollar is 1,000,000. The model needs a price.
+    #[must_use]
+    pub fn max_micros(mut self, micros: u64) -> Self {
+        self.limits.micros = Limit::At(micros);
+        self
+    }
+
+    /// Working time; waits for a person and downtime do not count.
+    #[must_use]
+    pub fn max_time(mut self, time: Duration) -> Self {
+        self.limits.time_ms = Limit::At(millis(time));
+        self
+    }
+
+    /// The wall-clock time at which it is over.
+    #[must_use]
+    pub fn deadline(mut self, at: Timestamp) -> Self {
+        self.limits.deadline = Some(at);
+        self
+    }
+
+    /// An acceptance check: a command run in the workspace before the run is done. Exit 0 passes; its output is the
+    /// evidence.
+    #[must_use]
+    pub fn check<W: Into<String>>(self, name: &str, words: impl IntoIterator<Item = W>) -> Self {
+        self.check_within(name, words, CHECK_TIMEOUT)
+    }
+
+    /// As [`check`](Task::check), with a time of its own instead of 10 minutes.
+    #[must_use]
+    pub fn check_within<W: Into<String>>(
+        mut self,
+        name: &str,
+        words: impl IntoIterator<Item = W>,
+        timeout: Duration,
+    ) -> Self {
+        self.acceptance.push((name.to_owned(), words.into_iter().map(Into::into).collect(), timeout));
+        self
+    }
+
+    /// The answer is JSON of this type; read it back with [`RunOutcome::answer_as`](crate::RunOutcome::answer_as).
+    #[must_use]
+    pub fn answer<T: JsonSchema>(self) -> Self {
+        self.answer_schema(schemars::schema_for!(T).to_value())
+    }
+
+    /// The answer is JSON that fits this schema.
+    #[must_use]
+    pub fn answer_schema(mut self, schema: Value) -> Self {
+        self.answer_schema = Some(schema);
+        self
+    }
+
+    /// A field of the answer that must hold the id of evidence which `tool` brought; `name` stands for its data in
+    /// [`answer_check`](Task::answer_check) and [`answer_template`](Task::answer_template).
+    #[must_use]
+    pub fn answer_cites(mut self, name: &str, field: &str, tool: &str) -> Self {
+        let binding = Binding { field: field.to_owned(), tool: longrein_core::ids::ToolName::new(tool) };
+        self.evidence.insert(name.to_owned(), binding);
+        self
+    }
+
+    /// A CEL condition over `answer` and what it cites.
+    #[must_use]
+    pub fn answer_check(mut self, condition: &str) -> Self {
+        self.answer_check = Some(condition.to_owned());
+        self
+    }
+
+    /// Renders the answer for people from verified data.
+    #[must_use]
+    pub fn answer_template(mut self, template: &str) -> Self {
+        self.answer_template = Some(template.to_owned());
+        self
+    }
+
+    /// A rule for what may be called without being asked. Reads may be anyway; deny beats ask beats allow.
+    #[must_use]
+    pub fn allow(mut self, rule: &str) -> Self {
+        self.policy.allow.push(rule.to_owned());
+        self
+    }
+
+    /// A rule for what a person is asked about.
+    #[must_use]
+    pub fn ask(mut self, rule: &str) -> Self {
+        self.policy.ask.push(rule.to_owned());
+        self
+    }
+
+    /// A rule for what may not be called.
+    #[must_use]
+    pub fn deny(mut self, rule: &str) -> Self {
+        self.policy.deny.push(rule.to_owned());
+        self
+    }
+
+    /// Fills in what was left out, and refuses what cannot be meant.
+    pub(crate) fn resolve(&self) -> Result<Resolved, Error> {
+        let wrong = |problem: String| Error::Task(problem);
+        let id = self.id.as_deref().map(RunId::parse).transpose().map_err(|error| wrong(error.to_string()))?;
+        if self.goal.trim().is_empty() {
+            return Err(wrong("it has no goal".to_owned()));
+        }
+        let model = self.model.as_ref().ok_or_else(|| wrong("no model is named: add .model(…)".to_owned()))?.spec();
+        if model.price.is_none() && self.limits.micros != Limit::Unlimited {
+            let problem = format!("the budget is in dollars and the price of {} is not known", model.name);
+            return Err(wrong(problem));
+        }
+        let workspace = self.folder()?;
+        if !self.principal.is_object() {
+            return Err(wrong("the principal is no JSON object".to_owned()));
+        }
+        let mut blobs = Vec::new();
+        let mut inputs: BTreeMap<String, Content> = BTreeMap::new();
+        for (name, value) in &self.inputs {
+            let (content, blob) = place(json(value));
+            blobs.extend(blob);
+            inputs.insert(name.clone(), content);
+        }
+        let mut tools = Vec::new();
+        for tool in &self.tools {
+            let mut spec = tool.spec.tool.clone();
+            spec.parameters = json(&tool.spec.parameters);
+            tools.push(spec);
+        }
+        self.facts_are_provided(&tools)?;
+        let task = longrein_core::task::Task {
+            goal: self.goal.clone(),
+            instructions: self.instructions.clone(),
+            constraints: self.constraints.clone(),
+            program: Program::React,
+            model,
+            folder: workspace.clone(),
+            workspace,
+            principal: json(&self.principal),
+            limits: self.limits.clone(),
+            inputs,
+            tools,
+            acceptance: self.checks()?,
+            answer: self.answer_spec(),
+            policy: self.policy.clone(),
+            sources: BTreeMap::new(),
+            pins: BTreeMap::new(),
+        };
+        Ok(Resolved { id, task, blobs })
+    }
+
+    fn folder(&self) -> Result<String, Error> {
+        let needs_one = !self.acceptance.is_empty()
+            || self.tools.iter().any(|tool| tool.function.is_none() || tool.spec.tool.effect == EffectClass::Workspace);
+        let Some(folder) = &self.workspace else {
+            return if needs_one {
+                let problem = "commands, acceptance checks and workspace tools need a folder: add .workspace(…)";
+                Err(Error::Task(problem.to_owned()))
+            } else {
+                Ok(NOWHERE.to_owned())
+            };
+        };
+        let unusable = |problem: String| Error::Task(format!("the workspace {}: {problem}", folder.display()));
+        let found = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
+        if !found.is_dir() {
+            return Err(unusable("is no folder".to_owned()));
+        }
+        found.to_str().map(str::to_owned).ok_or_else(|| unusable("its path is not UTF-8".to_owned()))
+    }
+
+    fn facts_are_provided(&self, tools: &[longrein_core::task::ToolSpec]) -> Result<(), Error> {
+        for tool in tools {
+            if let Some(fact) = tool.requires.iter().find(|fact| !tools.iter().any(|t| t.provides.contains(fact))) {
+                return Err(Error::Task(format!("{} requires the fact {fact}, which no tool provides", tool.name)));
+            }
+            let external = tool.key.is_some() || tool.idempotent.is_some() || !tool.reconcile.is_empty();
+            if external && tool.effect != EffectClass::External {
+                let problem = format!("{}: key, idempotent and reconcile are for external tools", tool.name);
+                return Err(Error::Task(problem));
+            }
+            if tool.timeout.is_zero() {
+                return Err(Error::Task(format!("{} has no time to run", tool.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn checks(&self) -> Result<Vec<CheckSpec>, Error> {
+        let mut checks: Vec<CheckSpec> = Vec::new();
+        for (name, command, timeout) in &self.acceptance {
+            let name = CheckName::new(name);
+            if command.first().is_none_or(String::is_empty) {
+                return Err(Error::Task(format!("the check {name} has no command")));
+            }
+            if checks.iter().any(|check| check.name == name) {
+                return Err(Error::Task(format!("two checks are called {name}")));
+            }
+            let (command, timeout) = (command.clone(), *timeout);
+            checks.push(CheckSpec { name, command, timeout, protect: Vec::new() });
+        }
+        Ok(checks)
+    }
+
+    fn answer_spec(&self) -> Option<AnswerSpec> {
+        let spec = AnswerSpec {
+            schema: self.answer_schema.as_ref().map(json),
+            evidence: self.evidence.clone(),
+            check: self.answer_check.clone(),
+            template: self.answer_template.clone(),
+        };
+        let says_nothing =
+            spec.schema.is_none() && spec.evidence.is_empty() && spec.check.is_none() && spec.template.is_none();
+        (!says_nothing).then_some(spec)
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("id", &self.id)
+            .field("goal", &self.goal)
+            .field("model", &self.model)
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+fn json(value: &impl Serialize) -> Payload {
+    Payload::of(value).expect("a JSON value always serialises")
+}
