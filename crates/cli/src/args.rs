@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Cancel(OneRun),
     /// Check every record of a run's journal
     Verify(OneRun),
+    /// What models are configured, where they are, and whether they answer
+    Models(ModelsArgs),
     /// A new run from a point of another's journal
     Fork(ForkArgs),
     /// Print a run for other programs to read
@@ -120,6 +122,13 @@ pub(crate) struct PolicyCheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NoArgs {}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Ask no server: list what is configured
+    #[arg(long)]
+    pub(crate) no_probe: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct OneRun {
@@ -181,7 +190,7 @@ pub(crate) struct RunArgs {
     /// Start under this id, or go on with the run that has it
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// PROVIDER/MODEL: openai/NAME (any compatible server), script/FILE
+    /// PROVIDER/MODEL: openai/NAME (any compatible server), ollama/NAME, script/FILE
     #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
     /// The workspace [default: the task's, else the git root, else here]
@@ -370,7 +379,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Commands of the contract that a later version brings.
 const LATER: &[&str] = &[
-    "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp", "serve", "worker", "acp",
+    "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp",
     "eval",
 ];
 

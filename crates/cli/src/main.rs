@@ -12,6 +12,7 @@ mod export;
 mod failure;
 mod inspect;
 mod keep;
+mod models;
 mod out;
 mod policy;
 mod progress;
@@ -45,7 +46,11 @@ fn main() -> ExitCode {
     let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(async {
         let _survived = outlive_a_file_size_limit();
-        let outcome = dispatch(cli).await;
+        // As a task: waking the outermost future takes a system call each time, waking a task takes none.
+        let outcome = match tokio::spawn(dispatch(cli)).await {
+            Ok(outcome) => outcome,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        };
         longrein::commands_are_gone().await;
         outcome
     });
@@ -83,6 +88,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Models(args) => models::models(globals, args).await,
         Command::Fork(args) => keep::fork(globals, args).await,
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,

@@ -214,7 +214,7 @@ fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));
     for word in [
-        "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp", "serve", "worker",
+        "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker",
         "acp", "eval",
     ] {
         world.run(&format!("{word} something")).is(64).says("not yet").says(word);

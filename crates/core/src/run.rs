@@ -958,7 +958,7 @@ impl Run {
             let status = verdict.exit_status.map_or("no exit status".to_owned(), |status| format!("exit {status}"));
             let evidence = match &verdict.evidence {
                 Content::Inline(payload) => payload.read::<String>().unwrap_or_else(|_| payload.as_str().to_owned()),
-                Content::Blob(blob) => blob.shown.clone(),
+                Content::Blob(blob) => blob.shown_text(),
             };
             text.push_str(&format!("\n- {name} ({status}):\n{}", evidence.trim_end()));
         }

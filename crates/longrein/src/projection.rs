@@ -94,6 +94,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "calls": e.reply.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }))
                 .collect::<Vec<_>>(),
             "finish": e.reply.finish, "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros),
+            "repaired": e.reply.repaired.is_some(),
         }),
         Event::ModelFailed(e) => json!({
             "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,

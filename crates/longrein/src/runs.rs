@@ -13,7 +13,7 @@ use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::Prompt;
+use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
@@ -363,7 +363,7 @@ impl Runs {
         if let Some(key) = &model.api_key {
             secrets.know("model-api-key", key.reveal());
         }
-        let model = longrein_models::connect(&task.model.name, model)?;
+        let model = longrein_models::connect(&task.model, model)?;
         self.ports_around(task, model, secrets, environment, faults)
     }
 
@@ -416,7 +416,7 @@ impl Gate for Strictest {
 }
 
 /// Whether a model could be connected to, as far as can be told without calling it.
-pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longrein_models::ConfigError> {
     longrein_models::connect(model, config)?;
     Ok(())
 }
@@ -426,7 +426,7 @@ struct NoModel;
 
 impl Model for NoModel {
     fn encode(&self, _prompt: &Prompt) -> Encoded {
-        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0 }
+        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Remark }
     }
 
     fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
