@@ -378,10 +378,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &[
-    "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp",
-    "eval",
-];
+const LATER: &[&str] =
+    &["trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();
