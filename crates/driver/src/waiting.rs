@@ -50,13 +50,15 @@ impl Drive<'_> {
             return Ok(false);
         }
         match self.options.asked {
-            WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_))) => Ok(false),
+            WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_) | Wait::Answer(_))) => {
+                Ok(false)
+            }
             WhenAsked::Stay | WhenAsked::Park => Ok(self.command(Command::Park)),
             WhenAsked::Deny => {
                 let mut changed = false;
                 for wait in waits {
                     changed |= match wait {
-                        Wait::Approval(action) => {
+                        Wait::Approval(action) | Wait::Answer(action) => {
                             let reason = "nobody can be asked (--on-ask deny)".to_owned();
                             self.command(Command::DenyUnasked { action, reason })
                         }

@@ -96,10 +96,13 @@ fn body(event: &Event) -> Map<String, Value> {
         }),
         Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error) }),
         Event::ActionHeld(e) => {
-            json!({ "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason })
+            json!({
+                "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason, "wants": e.wants,
+            })
         }
         Event::ActionApproved(e) => json!({
             "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
+            "covers": e.covers,
         }),
         Event::ActionDenied(e) => {
             json!({ "action": e.action, "input": e.input, "by": e.by, "door": e.door, "reason": e.reason })
@@ -121,6 +124,7 @@ fn body(event: &Event) -> Map<String, Value> {
                     How::Recovered => "recovered",
                     How::Reconciled => "reconciled",
                     How::Replayed { .. } => "replayed",
+                    How::Answered => "answered",
                 },
                 "replayed": matches!(e.how, How::Replayed { .. }),
             }));
