@@ -204,6 +204,7 @@ impl Town {
     fn judge_error(&self, id: &RunId, error: &DriveError) {
         match error {
             DriveError::Claim(longrein_ports::ClaimError::Held(_) | longrein_ports::ClaimError::NoSuchRun(_))
+            | DriveError::Claim(longrein_ports::ClaimError::Removed(_))
             | DriveError::Claim(longrein_ports::ClaimError::WorkspaceHeld { .. })
             | DriveError::ClaimLost { .. }
             | DriveError::WorkspaceBusy { .. }

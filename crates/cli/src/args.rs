@@ -73,6 +73,12 @@ pub(crate) enum Command {
     Cancel(OneRun),
     /// Check every record of a run's journal
     Verify(OneRun),
+    /// Print a run for other programs to read
+    Export(ExportArgs),
+    /// Remove runs that have ended; their ids and business keys are not used again
+    Rm(RmArgs),
+    /// Remove large results that no run refers to any more
+    Gc(GcArgs),
     #[command(external_subcommand)]
     Later(Vec<String>),
 }
@@ -84,6 +90,38 @@ pub(crate) struct NoArgs {}
 pub(crate) struct OneRun {
     /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+    pub(crate) format: ExportFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The events, one a line, with large results in their places
+    Jsonl,
+    /// The conversation as one line of OpenAI chat messages
+    Openai,
+    /// The conversation in the Agent Trajectory Interchange Format
+    Atif,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// The runs' ids, or beginnings of them that no other run has
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Remove ended runs too that nothing was heard of for this long, for example 90d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) older_than: Option<String>,
 }
 
 #[derive(Debug, Args, Default)]
@@ -285,8 +323,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Commands of the contract that a later version brings.
 const LATER: &[&str] = &[
-    "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools",
-    "doctor", "mcp", "serve", "worker", "acp", "eval",
+    "fork", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools", "doctor", "mcp",
+    "serve", "worker", "acp", "eval",
 ];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {

@@ -154,7 +154,9 @@ impl From<ClaimError> for Failure {
             ClaimError::WorkspaceHeld { holder, .. } => {
                 Failure::new(Status::Unavailable, problem).way_out(format!("longrein log {} --follow", holder.run))
             }
-            ClaimError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
+            ClaimError::NoSuchRun(_) | ClaimError::Removed(_) => {
+                Failure::new(Status::NotFound, problem).way_out("longrein runs")
+            }
             ClaimError::Journal(error) => error.into(),
         }
     }

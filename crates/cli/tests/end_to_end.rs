@@ -7,7 +7,9 @@
 mod checkout;
 mod command_line;
 mod crash_matrix;
+mod export;
 mod hostile;
+mod keep;
 mod support;
 mod wire;
 mod workers;

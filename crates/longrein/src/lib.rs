@@ -8,6 +8,7 @@ mod checks;
 pub mod projection;
 mod runs;
 pub mod taskfile;
+pub mod trajectory;
 
 pub use longrein_core as core;
 pub use longrein_driver::{

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
@@ -22,8 +23,9 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId,
-    Listed, Model, NewEvent, Posted, Recorded, RecordedBody, Ruling, Tools, VerifyReport, Worker,
+    BoxFuture, Checks, ClaimError, Clock, Collected, Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError,
+    KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Ruling, Store, Tools, VerifyReport,
+    Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -32,7 +34,7 @@ use crate::checks::Judges;
 
 /// A store, and the process that works on it.
 pub struct Runs {
-    journal: Arc<dyn Journal>,
+    journal: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     worker: Worker,
     /// Tells its processes apart from those of other stores on this host.
@@ -102,11 +104,11 @@ impl Runs {
     /// The run with this id, or the only one whose id starts so.
     pub async fn find(&self, text: &str) -> Result<RunId, RunsError> {
         if let Ok(id) = RunId::parse(text)
-            && self.journal.row(&id).await?.is_some()
+            && self.listed(&id).await?.is_some()
         {
             return Ok(id);
         }
-        let all = self.journal.runs().await?;
+        let all = self.list().await?;
         let mut starting: Vec<_> =
             all.into_iter().map(|(row, _)| row.run).filter(|run| run.as_str().starts_with(text)).collect();
         match starting.len() {
@@ -121,12 +123,27 @@ impl Runs {
 
     /// All runs, the newest first, each with who holds it.
     pub async fn list(&self) -> Result<Vec<Listed>, RunsError> {
-        Ok(self.journal.runs().await?)
+        let mut all = self.journal.runs().await?;
+        all.retain(|(row, _)| row.state != REMOVED);
+        Ok(all)
     }
 
-    /// A run in a listing; None: there is none under this id.
+    /// A run in a listing; None: there is none under this id. One that was removed is an error: its id is used up.
     pub async fn listed(&self, id: &RunId) -> Result<Option<Listed>, RunsError> {
-        Ok(self.journal.row(id).await?)
+        match self.journal.row(id).await? {
+            Some((row, _)) if row.state == REMOVED => Err(ClaimError::Removed(id.clone()).into()),
+            listed => Ok(listed),
+        }
+    }
+
+    /// Removes a run that nobody holds, whatever its state: its records go, its id and its business keys stay used.
+    pub async fn remove(&self, id: &RunId) -> Result<(), RunsError> {
+        Ok(self.journal.purge(id).await?)
+    }
+
+    /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`.
+    pub async fn collect(&self, older_than: Duration) -> Result<Collected, RunsError> {
+        Ok(self.journal.collect(older_than).await?)
     }
 
     /// Folds a run from its journal, showing every record.
@@ -280,7 +297,7 @@ impl Runs {
         let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
-        let journal = Arc::clone(&self.journal);
+        let journal: Arc<dyn Journal> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {

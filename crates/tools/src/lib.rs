@@ -11,6 +11,7 @@
 //! [`Cleared`]: longrein_core::action::Cleared
 
 mod arguments;
+mod builtin;
 mod canonical;
 mod check;
 mod ending;
@@ -27,6 +28,7 @@ mod toolbox;
 #[cfg(test)]
 mod tests;
 
+pub use builtin::builtin;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use error::ToolsError;
