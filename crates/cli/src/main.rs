@@ -12,6 +12,7 @@ mod export;
 mod failure;
 mod inspect;
 mod keep;
+mod live;
 mod out;
 mod progress;
 mod run;

@@ -76,6 +76,7 @@ pub enum Begin {
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     pub(crate) token: CancellationToken,
+    pub(crate) left: CancellationToken,
     why: Arc<OnceLock<Suspension>>,
 }
 
@@ -89,6 +90,11 @@ impl Stop {
         // A second cause changes nothing: the first is being acted on.
         let _ = self.why.set(why);
         self.token.cancel();
+    }
+
+    /// Whoever was there to answer has gone: what goes on goes on, and then questions park the run.
+    pub fn nobody_is_there(&self) {
+        self.left.cancel();
     }
 
     pub(crate) fn why(&self) -> Suspension {

@@ -10,7 +10,7 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
-use longrein_core::task::{Task, ToolSpec};
+use longrein_core::task::{Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
@@ -307,7 +307,9 @@ impl Tool {
         if !callable {
             return Err(ToolsError::Name { name });
         }
-        if spec.body.command().first().is_none_or(String::is_empty) {
+        if let ToolBody::Command(words) = &spec.body
+            && words.first().is_none_or(String::is_empty)
+        {
             return Err(ToolsError::NoCommand { tool: name });
         }
         let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {

@@ -1,5 +1,7 @@
 //! Built-in tools: what Longrein carries out itself. One file a tool; here is what each is declared as.
 
+mod ask;
+
 use longrein_core::task::{Builtin, ToolSpec};
 
 /// A built-in tool as a task declares it. None: it comes with a later part.
@@ -10,7 +12,7 @@ pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
         | Builtin::EditFile
         | Builtin::ListFiles
         | Builtin::SearchFiles
-        | Builtin::Shell
-        | Builtin::Ask => None,
+        | Builtin::Shell => None,
+        Builtin::Ask => Some(ask::spec()),
     }
 }
