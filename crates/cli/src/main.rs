@@ -8,14 +8,17 @@ mod args;
 mod ask;
 mod config;
 mod context;
+mod doctor;
 mod export;
 mod failure;
 mod inspect;
 mod keep;
 mod live;
+mod manual;
 mod out;
 mod progress;
 mod run;
+mod tools;
 mod words;
 
 use std::process::ExitCode;
@@ -85,6 +88,10 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,
+        Command::Tools(args) => tools::tools(globals, args),
+        Command::Doctor(args) => doctor::doctor(globals, args).await,
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(_) => manual::man(),
         Command::Later(words) => Err(args::not_yet(&words)),
     }
 }

@@ -107,8 +107,9 @@ impl Observer for Progress {
             }
             Style::Live => {
                 let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-                for line in view.lines(run, events, width()) {
-                    tell!("{line}");
+                let lines = view.lines(run, events, width());
+                if !lines.is_empty() {
+                    tell!("{}", lines.join("\n"));
                 }
                 out::status(view.status(width()));
             }

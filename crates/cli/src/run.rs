@@ -355,15 +355,7 @@ fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
 // ---- what the flags ask for ----
 
 fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::new(Status::Configuration, format!("the current directory: {error}")))?;
-    let mut variables = std::collections::BTreeMap::new();
-    for pair in &args.vars {
-        let Some((name, value)) = pair.split_once('=') else {
-            return Err(Failure::new(Status::Usage, format!("--var {pair}: write --var NAME=VALUE")));
-        };
-        variables.insert(name.to_owned(), value.to_owned());
-    }
+    let variables = context::variables(&args.vars)?;
     let limits = [
         (BudgetKind::Turns, &args.max_turns),
         (BudgetKind::ModelCalls, &args.max_model_calls),
@@ -375,7 +367,7 @@ fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
     ];
     let limits = limits.into_iter().filter_map(|(kind, value)| Some(LimitFlag { kind, value: value.clone()? }));
     let options = taskfile::Options {
-        here,
+        here: context::here()?,
         prompt: prompt(args.prompt.as_deref())?,
         model: args.model.clone(),
         workspace: args.cd.clone(),

@@ -147,7 +147,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
             Wants::Yes => {
                 format!("{} waits for a yes: {} ({})", named(e.action), short(&e.reason, 120), short(&e.rule, 60))
             }
-            Wants::Words => format!("{} asks: {}", named(e.action), short(&e.reason, 200)),
+            Wants::Words => format!("{} asks: {}", e.action, short(&e.reason, 200)),
         },
         Event::ActionApproved(e) => {
             let always = match e.covers {

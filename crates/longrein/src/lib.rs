@@ -16,4 +16,6 @@ pub use longrein_driver::{
 };
 pub use longrein_models::{ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts};
 pub use longrein_ports as ports;
+pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
+pub use longrein_tools::builtin;
 pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
