@@ -330,7 +330,7 @@ pub fn task(name: &str) -> Task {
         instructions: format!("This is {name}."),
         constraints: Vec::new(),
         program: Program::React,
-        model: ModelSpec { name: ModelName::new("sim/model"), max_output: 1000, price: None },
+        model: ModelSpec::plain(ModelName::new("sim/model"), 1000),
         workspace: format!("/town/{name}"),
         folder: format!("/town/{name}"),
         principal: Payload::null(),

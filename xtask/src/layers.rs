@@ -50,7 +50,7 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
 const CORE_MAY_USE: &[&str] = &["blake3", "jiff", "serde", "serde_json"];
 /// For its tests, beside that.
 const CORE_TESTS_MAY_USE: &[&str] = &["proptest"];
-/// The only package whose code may be `unsafe`.
+/// The only package whose shipped code may be `unsafe`.
 pub(crate) const UNSAFE: &str = "longrein-sandbox";
 
 /// How high a package stands. A package imports from below only.

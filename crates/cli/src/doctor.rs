@@ -2,11 +2,10 @@
 //! unless asked to.
 
 use std::io::IsTerminal;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use longrein::Answering;
 use longrein::core::ids::ModelName;
 use serde_json::json;
 
@@ -14,12 +13,10 @@ use crate::args::{DoctorArgs, Globals};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
+use crate::models;
 use crate::out::say;
 use crate::progress::{self, Style, print_line};
 use crate::words;
-
-/// How long a model's server may take to accept a connection.
-const PROBE_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -55,7 +52,7 @@ pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status,
     let mut findings = store(&globals);
     findings.extend(kernel());
     findings.push(git());
-    findings.extend(model(args.probe));
+    findings.extend(model(args.probe).await);
     findings.push(terminal(&globals));
     let level = |level: Level| match level {
         Level::Ok => "ok",
@@ -238,7 +235,7 @@ fn git() -> Finding {
     }
 }
 
-fn model(probe: bool) -> Vec<Finding> {
+async fn model(probe: bool) -> Vec<Finding> {
     let about = "model";
     let config = match Config::load() {
         Ok(config) => config,
@@ -257,38 +254,24 @@ fn model(probe: bool) -> Vec<Finding> {
         Ok(settings) => settings,
         Err(failure) => return vec![Finding::new(Level::Bad, about, failure.problem).way_out("export that variable")],
     };
-    if let Err(error) = longrein::connectable(&name, &settings) {
-        let from = format!("{name} (from {}): {error}", default.source);
-        return vec![Finding::new(Level::Bad, about, from).way_out("see `longrein run --help` on models")];
+    if let Err(error) = longrein::connectable(&models::spec(&config, &name), &settings) {
+        let from = format!("{name} (from {}): {}", default.source, models::in_words(error));
+        return vec![Finding::new(Level::Bad, about, from).way_out("longrein models")];
     }
     let mut findings = vec![Finding::new(Level::Ok, about, format!("{name}, from {}", default.source))];
-    if probe && let Some(url) = &settings.base_url {
-        findings.push(match reach(url) {
-            Ok(address) => Finding::new(Level::Ok, "probe", format!("{url} accepts connections at {address}")),
-            Err(problem) => Finding::new(Level::Bad, "probe", format!("{url}: {problem}"))
-                .way_out("start the server, or correct base_url"),
+    if probe {
+        findings.push(match longrein::probe(&name, &settings, models::PROBE_TIMEOUT).await {
+            Ok(Some(Answering::Lists(_) | Answering::Otherwise(_))) => {
+                Finding::new(Level::Ok, "probe", "its server answers")
+            }
+            Ok(None) => Finding::new(Level::Ok, "probe", "it is a script: nobody has to answer"),
+            Ok(Some(Answering::Silent(problem))) => {
+                Finding::new(Level::Bad, "probe", problem).way_out("start the server, or correct its address")
+            }
+            Err(error) => Finding::new(Level::Bad, "probe", models::in_words(error)).way_out("longrein models"),
         });
-    } else if probe {
-        findings.push(Finding::new(Level::Fact, "probe", "no base_url is configured: nothing was tried"));
     }
     findings
-}
-
-/// Whether something accepts connections where a model's server should be. Nothing is sent.
-fn reach(url: &str) -> Result<String, String> {
-    let (scheme, rest) = url.split_once("://").ok_or("no URL")?;
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = host.rsplit('@').next().unwrap_or_default();
-    let is_whole = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let place = match (is_whole, scheme) {
-        (true, _) => host.to_owned(),
-        (false, "http") => format!("{host}:80"),
-        (false, _) => format!("{host}:443"),
-    };
-    let mut addresses = place.to_socket_addrs().map_err(|error| error.to_string())?;
-    let address = addresses.next().ok_or("no address")?;
-    TcpStream::connect_timeout(&address, PROBE_MAX).map_err(|error| error.to_string())?;
-    Ok(address.to_string())
 }
 
 fn terminal(globals: &Globals) -> Finding {

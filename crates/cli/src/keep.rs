@@ -1,12 +1,12 @@
-//! Keeping a store: removing runs, and what nothing refers to any more.
+//! Keeping a store: forking runs, removing them, and what nothing refers to any more.
 
 use std::time::Duration;
 
-use longrein::core::ids::RunId;
+use longrein::core::ids::{RunId, Seq};
 use serde_json::json;
 
-use crate::args::{GcArgs, Globals, RmArgs};
-use crate::context::StoreAt;
+use crate::args::{ForkArgs, GcArgs, Globals, RmArgs};
+use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::print_line;
@@ -20,6 +20,25 @@ const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
 const RESTING: [&str; 5] = ["done", "exhausted", "failed", "context_exhausted", "cancelled"];
 /// A run that cannot be folded any more: nothing but its removal is left.
 const DAMAGED: &str = "damaged";
+
+pub(crate) async fn fork(globals: Globals, args: ForkArgs) -> Result<Status, Failure> {
+    let new = match &args.new {
+        None => context::fresh_id(),
+        Some(text) => RunId::parse(text).map_err(|why| Failure::new(Status::Usage, format!("--as {text}: {why}")))?,
+    };
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open_existing()?;
+    let from = runs.find(&args.id).await?;
+    let point = runs.fork(&from, args.at.map(Seq), &new).await?;
+    if globals.json {
+        print_line(&json!({ "v": 1, "run": new, "from": from, "at_seq": point }));
+        return Ok(Status::Done);
+    }
+    say!("{new}");
+    tell!("{new} goes on from event {point} of {from}; its budget is what {from} has left");
+    tell!("{}", store.command(&format!("resume {new}")));
+    Ok(Status::Done)
+}
 
 pub(crate) async fn rm(globals: Globals, args: RmArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;

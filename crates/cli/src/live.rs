@@ -269,6 +269,7 @@ impl Doing {
 fn is_said(kind: EventKind) -> bool {
     match kind {
         EventKind::RunStarted
+        | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::ModelSwitched
         | EventKind::ActionApproved

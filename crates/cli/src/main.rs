@@ -15,9 +15,11 @@ mod inspect;
 mod keep;
 mod live;
 mod manual;
+mod models;
 mod out;
 mod progress;
 mod run;
+mod stats;
 mod tools;
 mod words;
 
@@ -85,6 +87,8 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Models(args) => models::models(globals, args).await,
+        Command::Fork(args) => keep::fork(globals, args).await,
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,

@@ -53,7 +53,7 @@ pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure
         return Ok(Status::Done);
     }
     for (spec, missing, warnings) in &rows {
-        say!("{}  {}  {}", words::safe(spec.name.as_str()), spec.effect, words::safe(&source(spec)));
+        say!("{}  {}  {}", words::safe(spec.name.as_str()), spec.effect, words::short(&source(spec), 100));
         say!("    takes    {}", parameters(&schema(spec)));
         match missing {
             None => say!("    available"),

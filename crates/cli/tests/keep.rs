@@ -59,3 +59,25 @@ fn gc_takes_the_results_of_removed_runs_and_no_others() {
     assert_eq!(world.run("gc --older-than 1ms --json").is(0).last_json()["removed"][0], "b");
     assert_eq!(world.run("gc --older-than never").is(64).stdout, "");
 }
+
+#[test]
+fn stats_add_up_over_runs_and_count_nothing_twice() {
+    let world = World::new();
+    let tools = tool("ok", "read", "echo 1", "") + &tool("bad", "read", "exit 3", "");
+    let more = format!("{tools}[[acceptance]]\nname = \"there\"\ncommand = [\"test\", \"-e\", \"there\"]\n");
+    task(&world, &more, &(calls("ok", "{}") + &calls("ok", "{}") + &calls("bad", "{}") + &says("x") + &says("y")));
+    world.write("there.sh", "");
+    let none = world.run("runs --stats --json").is(0).last_json();
+    assert_eq!(none, serde_json::json!([]), "no store, no runs");
+    world.run("run --task task.toml --id r1 --max-turns 4").is(2);
+    world.write("there", "");
+    world.run("run --task task.toml --id r2 --crash-at tool.running:2").is(75);
+    world.run("resume r2").is(0);
+    world.run("fork r2 --as f").is(0);
+    let stats = world.run("runs --stats --json").is(0).last_json();
+    assert_eq!(stats["states"], serde_json::json!({ "done": 1, "exhausted": 1, "suspended": 1 }));
+    assert_eq!((&stats["runs"], &stats["verified"]), (&3.into(), &1.into()));
+    assert_eq!((&stats["tool_calls"], &stats["tool_errors"], &stats["repeats"]), (&6.into(), &2.into(), &2.into()));
+    assert_eq!((&stats["recoveries"], &stats["turns_per_run"]["p99"]), (&1.into(), &4.into()));
+    assert!(world.run("runs --stats").is(0).stdout.contains("tool calls         6"));
+}

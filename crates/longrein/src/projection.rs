@@ -81,6 +81,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
             "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
         }),
+        Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
@@ -93,6 +94,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "calls": e.reply.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }))
                 .collect::<Vec<_>>(),
             "finish": e.reply.finish, "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros),
+            "repaired": e.reply.repaired.is_some(),
         }),
         Event::ModelFailed(e) => json!({
             "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,

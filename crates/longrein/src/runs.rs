@@ -13,7 +13,7 @@ use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::Prompt;
+use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
@@ -23,9 +23,9 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Collected, Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError,
-    KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Ruling, Store, Tools, VerifyReport,
-    Worker,
+    AppendError, Batch, BatchId, BoxFuture, Checks, ClaimError, Clock, Collected, Create, Durability, Encoded, Faults,
+    Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded,
+    RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Secrets, Toolbox};
@@ -71,6 +71,10 @@ pub enum RunsError {
     NoSuchRun(String),
     #[error("\"{text}\" could be any of: {}", .candidates.join(", "))]
     Ambiguous { text: String, candidates: Vec<String> },
+    #[error("there is a run {0} already")]
+    Exists(RunId),
+    #[error("{0}")]
+    ForkPoint(String),
     #[error("the task cannot run here: {0}")]
     Task(String),
     #[error("the model cannot be used: {0}")]
@@ -133,6 +137,75 @@ impl Runs {
         match self.journal.row(id).await? {
             Some((row, _)) if row.state == REMOVED => Err(ClaimError::Removed(id.clone()).into()),
             listed => Ok(listed),
+        }
+    }
+
+    /// A new run `id` that goes on from event `at` of another (its end, if None), or from the last point before where every
+    /// call has its observation. It waits for somebody to resume it. The point it goes on from.
+    pub async fn fork(&self, from: &RunId, at: Option<Seq>, id: &RunId) -> Result<Seq, RunsError> {
+        let mut events = Vec::new();
+        let mut after = Seq(0);
+        let mut unreadable = None;
+        while unreadable.is_none() {
+            let page = self.records(from, after).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for record in page {
+                match record.body {
+                    RecordedBody::Known(event) => events.push((record.seq, record.at, event)),
+                    RecordedBody::Unknown { must_understand: false, .. } => {}
+                    RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => {
+                        unreadable = Some(record.seq);
+                        break;
+                    }
+                }
+            }
+        }
+        let at = at.unwrap_or(Seq(u64::MAX));
+        if let Some(seq) = unreadable.filter(|seq| *seq <= at && at != Seq(u64::MAX)) {
+            return Err(RunsError::ForkPoint(format!("event {seq} of run {from} cannot be read; name one before it")));
+        }
+        let forked = longrein_core::fork::fork(&events, at, id.clone(), self.clock.now());
+        let Some((point, events)) = forked else {
+            return Err(RunsError::ForkPoint(format!("run {from} has no point to go on from at or before event {at}")));
+        };
+        if self.listed(id).await?.is_some() {
+            return Err(RunsError::Exists(id.clone()));
+        }
+        let claim = self.journal.claim(id, &self.worker, None, Create::IfAbsent).await?;
+        let mut folded: Option<Run> = None;
+        for ((at, event), seq) in events.iter().zip(1..) {
+            match (&mut folded, event) {
+                (None, Event::RunStarted(started)) => folded = Some(Run::new(started, *at)),
+                (Some(run), event) => run.apply(Seq(seq), *at, event),
+                (None, _) => {}
+            }
+        }
+        let Some(run) = folded else { return Err(RunsError::ForkPoint(format!("run {from} has no beginning"))) };
+        let batch = Batch {
+            id: BatchId(format!("{}.fork", claim.fence)),
+            expected: claim.head,
+            events: events.into_iter().map(|(at, event)| NewEvent { at, event }).collect(),
+            consumed: Vec::new(),
+            keys: Vec::new(),
+            blobs: Vec::new(),
+            durability: Durability::Synced,
+            row: longrein_driver::run_row(&run),
+        };
+        let appended = loop {
+            match self.journal.append(&claim, &batch).await {
+                Err(AppendError::Unknown) => tokio::time::sleep(Duration::from_millis(50)).await,
+                answer => break answer,
+            }
+        };
+        self.journal.release(&claim).await?;
+        match appended {
+            Ok(_) => Ok(point),
+            Err(AppendError::Conflict { .. } | AppendError::Fenced { .. }) => Err(RunsError::Exists(id.clone())),
+            Err(AppendError::Journal(error)) => Err(error.into()),
+            Err(error @ (AppendError::InputPending | AppendError::KeyTaken(_) | AppendError::Unknown)) => {
+                Err(RunsError::ForkPoint(error.to_string()))
+            }
         }
     }
 
@@ -278,7 +351,7 @@ impl Runs {
         if let Some(key) = &model.api_key {
             secrets.know("model-api-key", key.reveal());
         }
-        let model = longrein_models::connect(&task.model.name, model)?;
+        let model = longrein_models::connect(&task.model, model)?;
         self.ports_around(task, model, secrets, environment, faults)
     }
 
@@ -337,7 +410,7 @@ impl Gate for Strictest {
 }
 
 /// Whether a model could be connected to, as far as can be told without calling it.
-pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longrein_models::ConfigError> {
     longrein_models::connect(model, config)?;
     Ok(())
 }
@@ -347,7 +420,7 @@ struct NoModel;
 
 impl Model for NoModel {
     fn encode(&self, _prompt: &Prompt) -> Encoded {
-        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0 }
+        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Remark }
     }
 
     fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {

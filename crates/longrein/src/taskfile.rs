@@ -20,7 +20,9 @@ use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
-use longrein_core::task::{AnswerSpec, Binding, Builtin, CheckSpec, ModelSpec, PolicyRules, Task, ToolSpec};
+use longrein_core::task::{
+    AnswerSpec, Binding, Builtin, CheckSpec, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
+};
 use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy};
 use longrein_rules::{Answer, Schema};
@@ -86,6 +88,25 @@ pub struct DefaultModel {
 pub struct ModelSettings {
     pub max_output: Option<u64>,
     pub price: Option<Price>,
+    pub temperature: Option<Temperature>,
+    pub context_limit: Option<u64>,
+    pub protocol: Protocol,
+}
+
+impl ModelSettings {
+    /// The model of this name, as a run keeps it. Where the settings name no `max_output` this one counts, but never more
+    /// than a quarter of the context: the rest is for what is asked.
+    pub fn spec(self, name: ModelName, max_output: u64) -> ModelSpec {
+        let room = self.context_limit.map_or(u64::MAX, |limit| (limit / 4).max(1));
+        ModelSpec {
+            name,
+            max_output: self.max_output.unwrap_or(max_output.min(room)),
+            price: self.price,
+            temperature: self.temperature,
+            context_limit: self.context_limit,
+            protocol: self.protocol,
+        }
+    }
 }
 
 /// A task ready to start.
@@ -604,7 +625,7 @@ fn model(
             return Err(no_model(place, problem));
         }
     };
-    Ok(ModelSpec { name: ModelName::new(name), max_output: settings.max_output.unwrap_or(MAX_OUTPUT), price })
+    Ok(ModelSettings { price, ..settings }.spec(ModelName::new(name), MAX_OUTPUT))
 }
 
 /// A script file named without its provider.
@@ -721,7 +742,7 @@ const TASK_FILE: &str = "task file";
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
 /// The most tokens of a reply where nothing says otherwise.
-const MAX_OUTPUT: u64 = 8_192;
+pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;

@@ -1,4 +1,5 @@
-//! Command tools: programs in any language that read one JSON object and answer with JSON or text.
+//! The tools of a run: programs in any language that read one JSON object and answer with JSON or text, and what is built
+//! in.
 //!
 //! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
 //! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program
@@ -17,12 +18,14 @@ mod check;
 mod ending;
 mod environment;
 mod error;
+mod excerpt;
 mod near;
 mod output;
 mod pins;
 mod request;
 mod schema;
 mod secrets;
+mod text;
 mod toolbox;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod calls;
+mod shell;
 mod tasks;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, ToolName};
@@ -10,11 +10,12 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
-use longrein_core::task::{Task, ToolBody, ToolSpec};
+use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
-use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
+use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
+use crate::builtin::{self, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
 use crate::near::nearest;
@@ -195,8 +196,32 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&attempt.tool) else {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
-        let ended = self.start(task, tool, tool.spec.body.command(), attempt, handed).await;
-        ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
+        match &tool.spec.body {
+            ToolBody::Command(words) => {
+                let ended = self.start(task, tool, words, attempt, handed).await;
+                ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
+            }
+            ToolBody::Builtin(Builtin::Shell) => {
+                let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
+                shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+            }
+            ToolBody::Builtin(
+                Builtin::ReadFile
+                | Builtin::WriteFile
+                | Builtin::EditFile
+                | Builtin::ListFiles
+                | Builtin::SearchFiles
+                | Builtin::Ask,
+            )
+            | ToolBody::Host(_) => {
+                let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", tool.spec.name));
+                Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
+            }
+        }
+    }
+
+    fn marker(&self, attempt: &Attempt) -> Marker {
+        Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 }
     }
 
     async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {
@@ -227,9 +252,9 @@ impl Toolbox {
             env: tool.env.clone().into_iter().collect(),
             stdin: request::encode(attempt, handed, &task.principal),
             stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
-            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES }),
+            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
             timeout: tool.spec.timeout,
-            marker: Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 },
+            marker: self.marker(attempt),
         })
         .await
     }
@@ -249,6 +274,9 @@ impl Tools for Toolbox {
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
+        if let ToolBody::Builtin(tool) = known.spec.body {
+            builtin::check(tool, &args)?;
+        }
         known.valid(&args)
     }
 

@@ -42,11 +42,26 @@ impl BlobFolder {
         }
     }
 
+    /// Puts a file in place. It is whole, and its name may still be lost with the power.
     pub(super) fn write(&self, digest: &Digest, bytes: &Bytes) -> Result<(), JournalError> {
+        self.at_place(digest, |folder, name| self.write_to(folder, name, bytes))
+    }
+
+    /// The last word before something refers to a file, under the write lock: it is in place, and so are the names that
+    /// lead there. What is found is synced like what is new: the process that made it may not have lived to do so, or not
+    /// have come to it yet.
+    pub(super) fn secure(&self, digest: &Digest, bytes: &Bytes) -> Result<(), JournalError> {
+        self.at_place(digest, |folder, name| {
+            self.write_to(folder, name, bytes)?;
+            [Some(folder), Some(&self.root), self.root.parent()].into_iter().flatten().try_for_each(sync_folder)
+        })
+    }
+
+    fn at_place(&self, digest: &Digest, work: impl FnOnce(&Path, &str) -> io::Result<()>) -> Result<(), JournalError> {
         let Some((folder, name)) = self.place(digest) else {
             return Err(JournalError::Unusable(format!("\"{digest}\" is no digest")));
         };
-        self.write_to(&folder, &name, bytes).map_err(|error| JournalError::Unavailable(Box::new(error)))
+        work(&folder, &name).map_err(|error| JournalError::Unavailable(Box::new(error)))
     }
 
     fn write_to(&self, folder: &Path, name: &str, bytes: &Bytes) -> io::Result<()> {
@@ -62,8 +77,7 @@ impl BlobFolder {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, &target)?;
-        sync_folder(folder)
+        fs::rename(&temporary, &target)
     }
 
     /// Digests of all files.
@@ -113,13 +127,11 @@ impl BlobFolder {
         Ok(names)
     }
 
-    /// Makes the folder; each new name in a parent is synced.
     fn make(&self, folder: &Path) -> io::Result<()> {
         for path in [&self.root, folder] {
             match DirBuilder::new().mode(0o700).create(path) {
-                Ok(()) => path.parent().map_or(Ok(()), sync_folder)?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
             }
         }
         Ok(())

@@ -208,7 +208,7 @@ impl Writer {
         patiently(|| table.execute("BEGIN IMMEDIATE"))?;
         // A collection that ran meanwhile may have taken a file that was there already; none can run now.
         for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
-            self.shared.blobs.write(digest, bytes)?;
+            self.shared.blobs.secure(digest, bytes)?;
         }
         Ok(())
     }
