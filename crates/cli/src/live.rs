@@ -409,3 +409,44 @@ fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: [&str; 5] = [
+        "short",
+        "a few words that go over the end of a line, and a-word-that-is-longer-than-any-line-could-ever-be-here",
+        "漢字は二つの幅を取る。漢字は二つの幅を取る。",
+        "one\n\n  two\tthree\n",
+        "e\u{301}e\u{301}e\u{301} 👩‍👩‍👧‍👦👩‍👩‍👧‍👦 ok",
+    ];
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for text in TEXTS {
+            for width in WIDTH_MIN..90 {
+                for most in 1..5 {
+                    let lines = wrap(text, width, most);
+                    assert!(lines.len() <= most, "{lines:?}");
+                    assert!(lines.iter().all(|line| line.width() <= width), "{width}: {lines:?}");
+                }
+                assert!(fit(text, width).width() <= width, "{width}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        assert_eq!(wrap("one two three four", 5, 2), ["one", "two …"]);
+        assert_eq!(wrap("one two", 7, 2), ["one two"]);
+        assert_eq!(fit("one two", 5), "one …");
+    }
+
+    #[test]
+    fn spans_and_counts_are_as_exact_as_is_worth_reading() {
+        let spans = [450, 12_000, 125_000, 7_380_000].map(|ms| in_words(Duration::from_millis(ms)));
+        assert_eq!(spans, ["0.4 s", "12 s", "2 min 05 s", "2 h 03 min"]);
+        assert_eq!([920, 19_940, 1_250_000].map(counted), ["920", "19k", "1.2M"]);
+    }
+}
