@@ -110,7 +110,7 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
         if let Event::ActionApproved(approved) = &new.event {
             let said = shadow.posted.get(&approved.input).map(|input| &input.body);
             let is_same = matches!(said, Some(InputBody::Approve(said))
-                if said.action == approved.action && said.digest == approved.digest);
+                if said.action == approved.action && said.digest == approved.digest && said.covers == approved.covers);
             if !is_same {
                 breach("law_8", format!("{} was approved to another question than the person saw", approved.action));
             }

@@ -323,9 +323,10 @@ fn read_more(prompt: &str, over: &AtomicBool) -> Typed {
             Err(_) => return Typed::End,
         }
     }
-    let mut line = String::new();
-    match stdin.lock().read_line(&mut line) {
+    // The terminal gives one line at a time: nothing of a later one is kept behind what is looked at above.
+    let mut line = Vec::new();
+    match stdin.lock().read_until(b'\n', &mut line) {
         Ok(0) | Err(_) => Typed::End,
-        Ok(_) => Typed::Line(line),
+        Ok(_) => Typed::Line(String::from_utf8_lossy(&line).into_owned()),
     }
 }

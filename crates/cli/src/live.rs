@@ -71,7 +71,8 @@ impl View {
     /// The lines that a committed batch is worth.
     pub(crate) fn lines(&mut self, run: &Run, events: &[(Seq, NewEvent)], width: usize) -> Vec<String> {
         let width = width.max(WIDTH_MIN);
-        for action in run.actions() {
+        // What a run that is gone on with had begun before.
+        for action in run.actions().filter(|action| !matches!(action.life, Life::Ended(_))) {
             self.calls.entry(action.id).or_insert_with(|| Call::of(action));
         }
         let mut lines = Vec::new();

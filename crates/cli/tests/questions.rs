@@ -63,7 +63,8 @@ fn a_run_that_may_wait_parks_on_a_question_and_the_message_is_its_result() {
     assert_eq!(world.run("resume r").is(0).answer(), "Set up.");
     let end = told(&world, "r");
     assert_eq!((&end["data"], &end["how"], &end["attempt"]), (&"north, please".into(), &"answered".into(), &0.into()));
-    let messages = of_type(&world.log("r"), "input.received");
+    let log = world.log("r");
+    let messages = of_type(&log, "input.received");
     assert_eq!(messages[0]["body"]["answer"], "a1");
     assert_eq!(messages[1]["body"]["message"], "and be quick");
     world.verify("r");

@@ -161,7 +161,7 @@ fn nothing_but_plain_lines_where_somebody_wants_them() {
         let (status, written) = terminal.end();
         assert!(status.success(), "{written}");
         assert!(!written.contains('\x1b'), "{name}: {written:?}");
-        assert!(written.contains("  a1 read_metrics done"), "{name}: {written}");
+        assert!(written.contains("  a1 done: "), "{name}: {written}");
     }
     let mut terminal = world.typed("longrein run --task checkout/task.toml --id quiet --quiet").on_terminal(80);
     let (_, written) = terminal.end();
