@@ -31,6 +31,9 @@ const LOOK_EVERY_MS: i64 = 200;
 /// Lines of a call that are shown before "show all" is asked for.
 const LINES_MAX: usize = 24;
 
+/// Columns that are left for an answer beside the choices.
+const ROOM_FOR_ANSWER: usize = 10;
+
 /// Whether somebody can be asked here.
 pub(crate) fn somebody_is_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
@@ -234,12 +237,15 @@ enum Typed {
     Over,
 }
 
-const CHOICES: &str = "[y] once  [a] always, this exact call  [n WHY] no  [s] show all  [q] later: ";
+const CHOICES: &str = "[y] once  [a] always (exact)  [n WHY] no  [s] show all  [q] later: ";
+const CHOICES_NARROW: &str = "[y] once  [n WHY] no\n[a] always (exact)\n[s] show all  [q] later: ";
 
 fn read_verdict(lines: &[String], over: &AtomicBool) -> Answer {
     let mut text = shown(lines, LINES_MAX);
     loop {
-        let line = match read_line(&format!("{text}{CHOICES}"), over) {
+        let choices =
+            if crate::progress::width() >= CHOICES.len() + ROOM_FOR_ANSWER { CHOICES } else { CHOICES_NARROW };
+        let line = match read_line(&format!("{text}{choices}"), over) {
             Typed::Line(line) => line,
             Typed::End => return Answer::Later,
             Typed::Over => return Answer::Over,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
-use longrein::core::event::{AfterFailure, Event, EventKind, How};
+use longrein::core::event::{AfterFailure, Event, EventKind, How, InputReceived, Received};
 use longrein::core::ids::{ActionId, AttemptId};
 use longrein::core::outcome::Outcome;
 use longrein::core::run::{Run, Stage};
@@ -157,6 +157,8 @@ impl View {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
             }
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
+            // Said by what it answers.
+            Event::InputReceived(InputReceived { body: Received::Answer(_), .. }) => Vec::new(),
             event if is_said(event.kind()) => said(Tone::Faint, &words::describe(Some(run), event), NOTE_LINES_MAX),
             _ => Vec::new(),
         }

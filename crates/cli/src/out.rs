@@ -67,7 +67,7 @@ pub(crate) fn stderr(line: Arguments<'_>) {
             let _ = writeln!(out, "{line}");
         }
         Foot::Status(status) => {
-            let _ = writeln!(out, "{TAKE_AWAY}{line}\n{status}\r").and_then(|()| out.flush());
+            let _ = write!(out, "{TAKE_AWAY}{line}\n{status}\r").and_then(|()| out.flush());
         }
         Foot::Question(waiting) => {
             if waiting.len() >= WAITING_MAX {

@@ -165,7 +165,7 @@ fn no_program(program: &str, folder: &Path, environment: &BTreeMap<String, Strin
     let can_run =
         |path: &Path| path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
-        let path = folder.join(program);
+        let path = folder.join(program.trim_start_matches("./"));
         return (!can_run(&path)).then(|| format!("{} is not there or cannot be run: chmod +x it", path.display()));
     }
     let search = environment.get("PATH").map_or("/usr/bin:/bin", String::as_str);

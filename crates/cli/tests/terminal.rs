@@ -2,7 +2,7 @@
 
 use crate::snapshots::{hold, settled};
 use crate::support::World;
-use crate::support::terminal::statuses;
+use crate::support::terminal::{screen, statuses};
 
 pub(crate) const TASK: &str = r#"
 goal = "Set it up."
@@ -54,24 +54,44 @@ fn world() -> World {
     world
 }
 
+/// One thing after the other, so that the screen is always the same.
+const SEQUENCE: &str = r#"
+[[reply]]
+text = "I need to know the region before I can pay. \u001b[2JI ask for it now, since everything else depends on what the answer to it is."
+calls = [{ name = "ask", args = { question = "Which region?\nnorth or \u202esouth?" } }]
+usage = { input = 900, output = 20 }
+[[reply]]
+when = "north\\nand south"
+calls = [{ name = "pay", args = { amount = 5, note = "rent\n\u001b[2J\tMay" } }]
+usage = { input = 19000, output = 20 }
+[[reply]]
+calls = [{ name = "pay", args = { amount = 5, note = "rent\n\u001b[2J\tMay" } }]
+[[reply]]
+text = "漢字は二つの幅を取る。漢字は二つの幅を取る。漢字は二つの幅を取る。"
+calls = [{ name = "look", args = {} }]
+[[reply]]
+calls = [{ name = "bad", args = {} }]
+[[reply]]
+calls = [{ name = "pay", args = { amount = 6 } }]
+[[reply]]
+text = "Set up."
+"#;
+
 #[test]
 fn a_person_answers_at_the_prompt_and_sees_what_goes_on() {
     for columns in [80, 40] {
         let world = world();
+        world.write("s.toml", SEQUENCE);
         let mut terminal = world.typed("longrein run --task task.toml --id r").on_terminal(columns);
-        // Typed before there was a question: no answer to it.
-        terminal.type_in("y\n");
-        terminal.wait_for("[q] later: ");
-        terminal.resize(columns - 7);
-        terminal.type_in("perhaps\n");
-        terminal.wait_for("Please answer");
-        terminal.wait_for("[q] later: ");
-        terminal.resize(columns);
-        terminal.type_in("a\n");
         terminal.wait_for("> ");
         terminal.type_in("north\\\n");
         terminal.wait_for("> ");
         terminal.type_in("and south\n");
+        terminal.wait_for("[q] later: ");
+        terminal.type_in("perhaps\n");
+        terminal.wait_for("Please answer");
+        terminal.wait_for("[q] later: ");
+        terminal.type_in("a\n");
         terminal.wait_for("[q] later: ");
         terminal.type_in("n too dear\n");
         let (status, written) = terminal.end();
@@ -81,18 +101,36 @@ fn a_person_answers_at_the_prompt_and_sees_what_goes_on() {
         for status in statuses(&written) {
             assert!(status.chars().count() <= usize::from(columns), "too long for one line: {status}");
         }
-        hold(&format!("run.{columns}.txt"), &settled(&world, &terminal.screen()));
+        hold(&format!("run.{columns}.txt"), &screen(&settled(&world, &written), columns.into()));
     }
+}
+
+#[test]
+fn the_width_is_looked_at_again_whenever_something_is_drawn() {
+    let world = World::new();
+    world.write("s.toml", "[[reply]]\ntext = \"x\"\ndelay = \"3s\"\n");
+    let mut terminal = world.typed("longrein run hello -m script/s.toml --id r").on_terminal(80);
+    terminal.wait_for("tokens");
+    terminal.resize(30);
+    terminal.wait_for("the model, 1.");
+    terminal.wait_for("the model, 2.");
+    let (status, written) = terminal.end();
+    assert!(status.success(), "{written}");
+    let last = statuses(&written).pop().unwrap();
+    assert!(last.chars().count() < 30 && last.contains("the model, 2."), "{last}");
 }
 
 #[test]
 fn later_is_no_answer_and_parks_with_the_command_that_answers() {
     let world = world();
     let mut terminal = world.typed("longrein run --task task.toml --id r").on_terminal(80);
+    // Typed before there was a question: no answer to it.
+    terminal.type_in("y\n");
     terminal.wait_for("[q] later: ");
     terminal.type_in("q\n");
     let (status, written) = terminal.end();
     assert_eq!(status.code(), Some(3), "{written}");
+    assert_eq!(world.read("paid"), "");
     assert_eq!(written.trim_end().lines().last(), Some("longrein send r 'your answer'"), "{written}");
     assert!(written.contains("longrein approve r a2"), "{written}");
 
@@ -142,7 +180,7 @@ fn always_survives_a_restart_and_not_a_change_of_what_it_was_said_to() {
     terminal.wait_for("[q] later: ");
     terminal.type_in("a\n");
     assert_eq!(terminal.end().0.code(), Some(75));
-    world.run("resume r --on-ask wait --crash-at append.before.model.requested:2").is(75);
+    world.run("resume r --on-ask wait --crash-at append.after.model.requested:2").is(75);
     assert_eq!(world.read("paid").lines().count(), 2, "the second was not asked about");
 
     world.write("pay.sh", "echo other >> paid\n");

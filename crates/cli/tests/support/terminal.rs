@@ -19,7 +19,6 @@ pub(crate) struct Terminal {
     controller: Arc<OwnedFd>,
     child: Child,
     written: Arc<Mutex<Vec<u8>>>,
-    columns: u16,
     /// How much of what was written has been waited for.
     seen: usize,
     before: Termios,
@@ -51,7 +50,7 @@ impl Terminal {
                 to.lock().unwrap().extend_from_slice(&bytes[..read]);
             }
         });
-        Self { controller, child, written, columns, seen: 0, before }
+        Self { controller, child, written, seen: 0, before }
     }
 
     pub(crate) fn resize(&self, columns: u16) {
@@ -111,11 +110,6 @@ impl Terminal {
         let modes = |of: &Termios| (of.input_modes, of.output_modes, of.control_modes, of.local_modes);
         modes(&now) == modes(&self.before)
     }
-
-    /// What stands on the screen, and above it, after all that was written.
-    pub(crate) fn screen(&self) -> String {
-        screen(&self.written(), usize::from(self.columns))
-    }
 }
 
 impl Drop for Terminal {
@@ -130,9 +124,10 @@ fn resize(controller: &OwnedFd, columns: u16) {
     tcsetwinsize(controller, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
 }
 
-/// Draws what was written. Knows the control sequences that we may write and no others.
+/// What stands on the screen, and above it, after all this was written. Knows the control sequences that we may write and
+/// no others.
 #[track_caller]
-fn screen(written: &str, columns: usize) -> String {
+pub(crate) fn screen(written: &str, columns: usize) -> String {
     let mut lines: Vec<Vec<char>> = vec![Vec::new()];
     let (mut row, mut column) = (0, 0);
     let mut rest = written.chars();
@@ -188,8 +183,7 @@ fn screen(written: &str, columns: usize) -> String {
 pub(crate) fn statuses(written: &str) -> Vec<String> {
     let drawn = written.split("\x1b[J").skip(1).flat_map(|drawn| drawn.split('\n'));
     drawn
-        .filter_map(|line| line.strip_suffix('\r').or_else(|| line.strip_suffix("\r\r")))
-        .filter_map(|line| line.strip_prefix("\x1b[2m")?.strip_suffix("\x1b[0m"))
+        .filter_map(|line| line.trim_end_matches('\r').strip_prefix("\x1b[2m")?.strip_suffix("\x1b[0m"))
         .map(str::to_owned)
         .collect()
 }
