@@ -198,7 +198,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn say(text: &str) -> Self {
-        Self::of(Reply { text: text.to_owned(), calls: Vec::new(), finish: Finish::Stop, usage: None })
+        Self::of(Reply { text: text.to_owned(), calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None })
     }
 
     /// Calls, each a tool and its arguments.
@@ -212,7 +212,7 @@ impl Answer {
                 arguments: (*arguments).to_owned(),
             })
             .collect();
-        Self::of(Reply { text: String::new(), calls, finish: Finish::ToolCalls, usage: None })
+        Self::of(Reply { text: String::new(), calls, finish: Finish::ToolCalls, usage: None, repaired: None })
     }
 
     pub fn of(reply: Reply) -> Self {
@@ -323,7 +323,7 @@ impl Model for Line {
         let digest = Digest::of(text.as_bytes());
         let known = (prompt.items.clone(), prompt.system.to_string());
         self.brain.inner().prompts.insert(digest.clone(), known);
-        Encoded { bytes: Bytes::from(text), digest, position: prompt.position }
+        Encoded { bytes: Bytes::from(text), digest, position: prompt.position, answer: prompt.answer.clone() }
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
@@ -414,7 +414,7 @@ fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Ans
         output: chance.between(1, 200),
         ..Usage::default()
     });
-    let mut reply = Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage };
+    let mut reply = Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None };
     let ending = 10 + position.min(12) * 3;
     let failed = |class, after| Answer { after, ..Answer::fail(class) };
     match chance.below(100) {

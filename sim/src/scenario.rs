@@ -457,7 +457,7 @@ fn answer(rest: &str) -> Result<(Answer, bool), String> {
         };
         return Ok((Answer::fail(class), false));
     }
-    let reply = |finish| Reply { text: String::new(), calls: Vec::new(), finish, usage: None };
+    let reply = |finish| Reply { text: String::new(), calls: Vec::new(), finish, usage: None, repaired: None };
     match rest {
         "cut" => return Ok((Answer::of(reply(Finish::Length)), false)),
         "empty" => return Ok((Answer::of(reply(Finish::Stop)), false)),

@@ -340,11 +340,9 @@ async fn meddle(town: Arc<Town>, id: RunId, mut chance: Chance, over: Arc<Atomic
                 time_ms: chance.below(60_000),
                 ..Raise::default()
             })),
-            84..86 => Some(InputBody::SwitchModel(ModelSpec {
-                name: ModelName::new("sim/other"),
-                max_output: chance.between(20, 2000),
-                price: None,
-            })),
+            84..86 => {
+                Some(InputBody::SwitchModel(ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000))))
+            }
             _ => None,
         };
         if let Some(body) = body {

@@ -203,6 +203,7 @@ impl Town {
     fn judge_error(&self, id: &RunId, error: &DriveError) {
         match error {
             DriveError::Claim(longrein_ports::ClaimError::Held(_) | longrein_ports::ClaimError::NoSuchRun(_))
+            | DriveError::Claim(longrein_ports::ClaimError::Removed(_))
             | DriveError::Claim(longrein_ports::ClaimError::WorkspaceHeld { .. })
             | DriveError::ClaimLost { .. }
             | DriveError::WorkspaceBusy { .. }
@@ -320,7 +321,7 @@ pub fn task(name: &str) -> Task {
         instructions: format!("This is {name}."),
         constraints: Vec::new(),
         program: Program::React,
-        model: ModelSpec { name: ModelName::new("sim/model"), max_output: 1000, price: None },
+        model: ModelSpec::plain(ModelName::new("sim/model"), 1000),
         workspace: format!("/town/{name}"),
         folder: format!("/town/{name}"),
         principal: Payload::null(),

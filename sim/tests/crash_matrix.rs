@@ -136,7 +136,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
             }
             // Posted anew after every return: the same id counts once.
             town.store.post(&id, "hello", InputBody::Message("and be quick".to_owned())).await;
-            let other = ModelSpec { name: ModelName::new("sim/other"), max_output: 500, price: None };
+            let other = ModelSpec::plain(ModelName::new("sim/other"), 500);
             town.store.post(&id, "switch", InputBody::SwitchModel(other)).await;
             let stale = Approve {
                 action: ActionId(1),

@@ -73,6 +73,16 @@ pub(crate) enum Command {
     Cancel(OneRun),
     /// Check every record of a run's journal
     Verify(OneRun),
+    /// What models are configured, where they are, and whether they answer
+    Models(ModelsArgs),
+    /// A new run from a point of another's journal
+    Fork(ForkArgs),
+    /// Print a run for other programs to read
+    Export(ExportArgs),
+    /// Remove runs that have ended; their ids and business keys are not used again
+    Rm(RmArgs),
+    /// Remove large results that no run refers to any more
+    Gc(GcArgs),
     #[command(external_subcommand)]
     Later(Vec<String>),
 }
@@ -81,9 +91,60 @@ pub(crate) enum Command {
 pub(crate) struct NoArgs {}
 
 #[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Ask no server: list what is configured
+    #[arg(long)]
+    pub(crate) no_probe: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct OneRun {
     /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    /// The last event that comes along, as `log` numbers them; rounded down to the end of a turn [default: all]
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+    /// The new run's id [default: a random one]
+    #[arg(long = "as", value_name = "ID")]
+    pub(crate) new: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+    pub(crate) format: ExportFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The events, one a line, with large results in their places
+    Jsonl,
+    /// The conversation as one line of OpenAI chat messages
+    Openai,
+    /// The conversation in the Agent Trajectory Interchange Format
+    Atif,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// The runs' ids, or beginnings of them that no other run has
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Remove ended runs too that nothing was heard of for this long, for example 90d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) older_than: Option<String>,
 }
 
 #[derive(Debug, Args, Default)]
@@ -96,7 +157,7 @@ pub(crate) struct RunArgs {
     /// Start under this id, or go on with the run that has it
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// PROVIDER/MODEL: openai/NAME (any compatible server), script/FILE
+    /// PROVIDER/MODEL: openai/NAME (any compatible server), ollama/NAME, script/FILE
     #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
     /// The workspace [default: the task's, else the git root, else here]
@@ -220,8 +281,8 @@ pub(crate) struct SendArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// Arrives with a later version
-    #[arg(long, hide = true)]
+    /// Sums over all runs instead: how they ended, what failed, what it cost
+    #[arg(long)]
     pub(crate) stats: bool,
 }
 
@@ -285,8 +346,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Commands of the contract that a later version brings.
 const LATER: &[&str] = &[
-    "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models", "tools",
-    "doctor", "mcp", "serve", "worker", "acp", "eval",
+    "policy", "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp",
+    "eval",
 ];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {

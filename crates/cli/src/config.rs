@@ -1,11 +1,15 @@
 //! Configuration files: `/etc/longrein/config.toml`, then the user's; later wins. A key that is not known is an error, so
 //! that a misspelt limit is never silently none.
+//!
+//! What of a model's table shapes its requests goes into the run as it starts (`semantics.md` B5); how it is reached is
+//! looked up each time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
+use longrein::core::task::{Protocol, Temperature};
 use longrein::taskfile::{DefaultModel, Defaults, ModelSettings};
 use serde::Deserialize;
 
@@ -24,13 +28,13 @@ struct File {
 pub(crate) struct ModelTable {
     pub(crate) base_url: Option<String>,
     pub(crate) api_key_env: Option<String>,
-    /// Recorded; used when context is managed.
-    #[expect(dead_code, reason = "a key of the format that a later part reads")]
     context_limit: Option<u64>,
     max_output: Option<u64>,
     protocol: Option<String>,
-    pub(crate) temperature: Option<f64>,
+    temperature: Option<f64>,
     price: Option<PriceTable>,
+    #[serde(skip)]
+    settings: ModelSettings,
     /// The file it is written in.
     #[serde(skip)]
     pub(crate) file: PathBuf,
@@ -49,7 +53,8 @@ struct PriceTable {
 /// What the files say, laid over each other.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    model: Option<(String, String)>,
+    /// The default model, and where it is written.
+    pub(crate) model: Option<(String, String)>,
     pub(crate) models: BTreeMap<String, ModelTable>,
 }
 
@@ -74,31 +79,15 @@ impl Config {
             Err(error) => return Err(wrong(path, &error)),
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let table: toml::Table = toml::from_str(text).map_err(|error| wrong(path, &error))?;
+        known_keys(&table).map_err(|problem| wrong(path, &problem))?;
         let file: File = toml::from_str(text).map_err(|error| wrong(path, &error))?;
         if let Some(model) = file.model {
             self.model = Some((model, path.display().to_string()));
         }
         for (name, mut table) in file.models {
-            match table.protocol.as_deref() {
-                None | Some("native") => {}
-                Some("json") => {
-                    return Err(wrong(
-                        path,
-                        &format!("models.\"{name}\".protocol: \"json\" comes with a later version"),
-                    ));
-                }
-                Some(other) => {
-                    return Err(wrong(
-                        path,
-                        &format!("models.\"{name}\".protocol: \"{other}\" is none of native, json"),
-                    ));
-                }
-            }
-            if let Some(price) = table.price {
-                price
-                    .micros()
-                    .ok_or_else(|| wrong(path, &format!("models.\"{name}\".price: prices are positive numbers")))?;
-            }
+            table.settings = settings(&name, &table)
+                .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
             table.file = path.to_owned();
             self.models.insert(name, table);
         }
@@ -107,16 +96,85 @@ impl Config {
 
     /// What the task reader needs to know of it.
     pub(crate) fn defaults(&self) -> Defaults {
-        let settings = |table: &ModelTable| ModelSettings {
-            max_output: table.max_output,
-            price: table.price.and_then(PriceTable::micros),
-        };
         Defaults {
             model: self.model.clone().map(|(name, source)| DefaultModel { name, source }),
-            models: self.models.iter().map(|(name, table)| (name.clone(), settings(table))).collect(),
+            models: self.models.iter().map(|(name, table)| (name.clone(), table.settings)).collect(),
         }
     }
 }
+
+const TOP_KEYS: &[&str] = &["model", "models"];
+const MODEL_KEYS: &[&str] =
+    &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];
+const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
+
+/// Names a key that is none of the format's, with the one that may have been meant.
+fn known_keys(file: &toml::Table) -> Result<(), String> {
+    let check = |table: &toml::Table, within: &str, known: &[&str]| match table
+        .keys()
+        .find(|key| !known.contains(&key.as_str()))
+    {
+        Some(key) => {
+            let near = longrein::near(key, known.iter().copied());
+            let near = if near.is_empty() { known.join(", ") } else { near.join(", ") };
+            Err(format!("{within}{key}: there is no such key; near it: {near}"))
+        }
+        None => Ok(()),
+    };
+    check(file, "", TOP_KEYS)?;
+    let Some(models) = file.get("models").and_then(toml::Value::as_table) else { return Ok(()) };
+    for (name, model) in models {
+        let within = format!("models.\"{name}\".");
+        let Some(model) = model.as_table() else { continue };
+        if !name.split_once('/').is_some_and(|(provider, model)| !provider.is_empty() && !model.is_empty()) {
+            return Err(format!("models.\"{name}\": name it PROVIDER/MODEL, in quotes: [models.\"openai/{name}\"]"));
+        }
+        check(model, &within, MODEL_KEYS)?;
+        if let Some(price) = model.get("price").and_then(toml::Value::as_table) {
+            check(price, &format!("{within}price."), PRICE_KEYS)?;
+        }
+    }
+    Ok(())
+}
+
+/// What of a table shapes a run's requests; or the key that is wrong, and how.
+fn settings(name: &str, table: &ModelTable) -> Result<ModelSettings, (&'static str, String)> {
+    let protocol = match table.protocol.as_deref() {
+        None | Some("native") => Protocol::Native,
+        Some("json") if name.starts_with("script/") => {
+            return Err(("protocol", "a scripted model calls tools by itself; leave it out".to_owned()));
+        }
+        Some("json") => Protocol::Json,
+        Some(other) => return Err(("protocol", format!("\"{other}\" is none of native, json"))),
+    };
+    let temperature = match table.temperature {
+        None => None,
+        Some(number) => Some(Temperature::of(number).ok_or_else(|| {
+            let most = Temperature::MAX;
+            ("temperature", format!("{number} must be from 0 to {most}, with at most three decimals"))
+        })?),
+    };
+    let price = match table.price {
+        None => None,
+        Some(price) => Some(price.micros().ok_or_else(|| ("price", "prices are positive numbers".to_owned()))?),
+    };
+    for (key, number) in [("max_output", table.max_output), ("context_limit", table.context_limit)] {
+        if number.is_some_and(|number| !(1..=TOKENS_MAX).contains(&number)) {
+            return Err((key, format!("it must be a number of tokens from 1 to {TOKENS_MAX}")));
+        }
+    }
+    if let (Some(output), Some(limit)) = (table.max_output, table.context_limit)
+        && output >= limit
+    {
+        let problem = format!("{output} leaves no room for a request in a context_limit of {limit}");
+        return Err(("max_output", problem));
+    }
+    let (max_output, context_limit) = (table.max_output, table.context_limit);
+    Ok(ModelSettings { max_output, price, temperature, context_limit, protocol })
+}
+
+/// No model takes more.
+const TOKENS_MAX: u64 = 100_000_000;
 
 impl PriceTable {
     /// None if a price is no sensible number.

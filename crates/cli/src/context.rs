@@ -121,9 +121,14 @@ pub(crate) fn model_config(
     environment: &BTreeMap<String, String>,
 ) -> Result<ModelConfig, Failure> {
     let table = config.models.get(name.as_str()).cloned().unwrap_or_default();
-    let is_openai = name.as_str().starts_with("openai/");
     let from_env = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let base_url = table.base_url.or_else(|| from_env("OPENAI_BASE_URL").filter(|_| is_openai));
+    let is_openai = name.as_str().starts_with("openai/");
+    let place = match name.as_str().split_once('/').map(|(provider, _)| provider) {
+        Some("openai") => from_env("OPENAI_BASE_URL"),
+        Some("ollama") => from_env("OLLAMA_HOST"),
+        Some(_) | None => None,
+    };
+    let base_url = table.base_url.or(place);
     let key = match &table.api_key_env {
         Some(variable) => Some(from_env(variable).ok_or_else(|| {
             let file = table.file.display();
@@ -132,12 +137,7 @@ pub(crate) fn model_config(
         })?),
         None => from_env("OPENAI_API_KEY").filter(|_| is_openai),
     };
-    Ok(ModelConfig {
-        base_url,
-        api_key: key.map(Secret::new),
-        temperature: table.temperature,
-        ..ModelConfig::default()
-    })
+    Ok(ModelConfig { base_url, api_key: key.map(Secret::new), ..ModelConfig::default() })
 }
 
 /// A new run's id: random, short enough to type the beginning of.

@@ -113,6 +113,8 @@ impl From<RunsError> for Failure {
         match error {
             RunsError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
             RunsError::Ambiguous { .. } => Failure::new(Status::NotFound, problem),
+            RunsError::Exists(_) => Failure::new(Status::Data, problem),
+            RunsError::ForkPoint(_) => Failure::new(Status::NotFound, problem),
             RunsError::Task(_) => Failure::new(Status::Data, problem),
             RunsError::Model(_) => Failure::new(Status::Configuration, problem),
             RunsError::Drive(error) => error.into(),
@@ -154,7 +156,9 @@ impl From<ClaimError> for Failure {
             ClaimError::WorkspaceHeld { holder, .. } => {
                 Failure::new(Status::Unavailable, problem).way_out(format!("longrein log {} --follow", holder.run))
             }
-            ClaimError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
+            ClaimError::NoSuchRun(_) | ClaimError::Removed(_) => {
+                Failure::new(Status::NotFound, problem).way_out("longrein runs")
+            }
             ClaimError::Journal(error) => error.into(),
         }
     }

@@ -20,15 +20,13 @@ use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::print_line;
+use crate::stats::Stats;
 use crate::words;
 
 /// A run of which nothing was heard for this long while its worker lives is marked as stalled.
 const STALLED_AFTER_MS: u64 = 10 * 60 * 1000;
 
 pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Failure> {
-    if args.stats {
-        return Err(Failure::new(Status::Usage, "not yet: --stats comes with a later version"));
-    }
     let store = StoreAt::of(&globals)?;
     if !store.exists() {
         if globals.json {
@@ -38,6 +36,15 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Ok(Status::Done);
     }
     let runs = store.open()?;
+    if args.stats {
+        let stats = Stats::of(&runs).await?;
+        if globals.json {
+            print_line(&stats.json());
+        } else {
+            stats.print();
+        }
+        return Ok(Status::Done);
+    }
     let now = runs.clock().now();
     let rows = runs.list().await?;
     if globals.json {

@@ -8,11 +8,15 @@ mod args;
 mod ask;
 mod config;
 mod context;
+mod export;
 mod failure;
 mod inspect;
+mod keep;
+mod models;
 mod out;
 mod progress;
 mod run;
+mod stats;
 mod words;
 
 use std::process::ExitCode;
@@ -79,6 +83,11 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
+        Command::Models(args) => models::models(globals, args).await,
+        Command::Fork(args) => keep::fork(globals, args).await,
+        Command::Export(args) => export::export(globals, args).await,
+        Command::Rm(args) => keep::rm(globals, args).await,
+        Command::Gc(args) => keep::gc(globals, args).await,
         Command::Later(words) => Err(args::not_yet(&words)),
     }
 }

@@ -84,6 +84,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::RunSuspended
         | EventKind::RunEnded => false,
         EventKind::RunStarted
+        | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::InputRefused
         | EventKind::ModelReplied

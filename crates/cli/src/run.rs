@@ -123,10 +123,8 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
         let model = another_model(&session.config, name, &run)?;
-        longrein::connectable(
-            &model.name,
-            &context::model_config(&session.config, &model.name, &context::environment())?,
-        )?;
+        longrein::connectable(&model, &context::model_config(&session.config, &model.name, &context::environment())?)
+            .map_err(longrein::RunsError::from)?;
         // A worker that has the run is connected to the model it began with.
         if let Some((_, Some(holder))) = session.runs.listed(&id).await? {
             return Err(longrein::ports::ClaimError::Held(holder).into());
@@ -484,11 +482,9 @@ fn switched_name(name: &str, _run: &Run) -> Result<ModelName, Failure> {
 fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::core::task::ModelSpec, Failure> {
     let defaults = config.defaults();
     let settings = defaults.models.get(name).copied().unwrap_or_default();
-    let spec = longrein::core::task::ModelSpec {
-        name: switched_name(name, run)?,
-        max_output: settings.max_output.unwrap_or(run.model.max_output),
-        price: settings.price.or(if name.starts_with("script/") { run.model.price } else { None }),
-    };
+    let price = settings.price.or(if name.starts_with("script/") { run.model.price } else { None });
+    let settings = longrein::taskfile::ModelSettings { price, ..settings };
+    let spec = settings.spec(switched_name(name, run)?, run.model.max_output);
     let has_usd_limit = run.limits.micros != longrein::core::budget::Limit::Unlimited;
     if has_usd_limit && spec.price.is_none() {
         let problem =

@@ -35,7 +35,7 @@ pub(crate) fn short(text: &str, limit: usize) -> String {
 fn shown(content: &Content) -> String {
     match content {
         Content::Inline(payload) => short(payload.as_str(), 100),
-        Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown, 80)),
+        Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown_text(), 80)),
     }
 }
 
@@ -72,6 +72,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
     match event {
         Event::RunStarted(e) => format!("run {} started: {}", e.run, short(&e.task.goal, 90)),
+        Event::RunForked(e) => format!("forked from event {} of run {}", e.at, e.from),
         Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
         Event::InputReceived(e) => match &e.body {
             Received::Message(text) => format!("message: {}", short(text, 90)),
@@ -90,7 +91,8 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                 Settled::Reported => format!("{input} tokens in, {output} out"),
                 Settled::Estimated => format!("no usage reported; counted as {input} in, {output} out at most"),
             };
-            format!("{} replied ({tokens}): {what}", e.attempt)
+            let mended = if e.reply.repaired.is_some() { " (its broken JSON was repaired)" } else { "" };
+            format!("{} replied ({tokens}): {what}{mended}", e.attempt)
         }
         Event::ModelFailed(e) => {
             let next = match e.next {

@@ -176,15 +176,14 @@ fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));
     for word in [
-        "fork", "export", "rm", "gc", "policy", "trust", "endorse", "context", "rollback", "program", "models",
-        "tools", "doctor", "mcp", "serve", "worker", "acp", "eval",
+        "policy", "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker",
+        "acp", "eval",
     ] {
         world.run(&format!("{word} something")).is(64).says("not yet").says(word);
     }
     for flag in ["--program plan", "--permission-mode plan", "--sandbox best", "--output-schema s.json"] {
         world.run(&format!("run Hi -m script/s.toml {flag}")).is(64).says("not yet");
     }
-    world.run("runs --stats").is(64).says("not yet");
     world.run("fork-bomb").is(64).says("there is no command");
 }
 

@@ -7,7 +7,13 @@
 mod checkout;
 mod command_line;
 mod crash_matrix;
+mod export;
+mod files;
+mod fork;
 mod hostile;
+mod keep;
+mod local;
+mod shell;
 mod support;
 mod wire;
 mod workers;

@@ -23,18 +23,6 @@ fn begun(world: &World, id: &str) -> Running {
     running
 }
 
-/// Whether anything still runs that this run started.
-fn something_runs(id: &str, world: &World) -> bool {
-    let mark = format!("LONGREIN_INSIDE={id}@");
-    let here = world.work();
-    std::fs::read_dir("/proc").unwrap().any(|entry| {
-        let process = entry.unwrap().path();
-        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        let inside = environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()));
-        inside && std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&here))
-    })
-}
-
 #[test]
 fn a_second_process_is_told_who_has_the_run() {
     let world = world_with("read", "echo begun >> ledger; sleep 2");
@@ -60,7 +48,7 @@ fn a_worker_that_was_killed_is_replaced_at_once() {
     let done = world.run("resume r --json").is(0).last_json();
     assert!(began.elapsed() < Duration::from_secs(8), "no lease is waited for: {:?}", began.elapsed());
     assert_eq!((&done["answer"], &done["recoveries"]), (&"done".into(), &1.into()));
-    assert!(!something_runs("r", &world), "what the dead one had started is gone");
+    assert!(!world.something_runs("r"), "what the dead one had started is gone");
     world.verify("r");
 }
 
@@ -91,7 +79,7 @@ fn killed_in_an_effect_and_killed_in_its_recovery() {
         let parked = world.run(&format!("resume {id}")).is(3);
         assert!(parked.last_line().starts_with(&format!("longrein settle {id} a1")), "{}", parked.stderr);
         assert_eq!(booked(&world, "begun"), number + 1, "it was not done again");
-        assert!(!something_runs(&id, &world));
+        assert!(!world.something_runs(&id));
         world.verify(&id);
     }
 }
@@ -109,7 +97,7 @@ fn overtaken(world: &World, first: Running) -> Vec<Value> {
     let parked = parked.is(3);
     assert!(parked.last_line().starts_with("longrein settle r a1"), "{}", parked.stderr);
     let before = world.log("r");
-    assert!(!something_runs("r", world), "the one that took over saw to it that nothing of the first still runs");
+    assert!(!world.something_runs("r"), "the one that took over saw to it that nothing of the first still runs");
     first.signal("CONT");
     let late = first.end().is(69);
     assert!(late.stderr.contains("lost the claim"), "{}", late.stderr);
@@ -174,7 +162,7 @@ fn the_same_id_in_another_store_is_another_run() {
     second.signal("KILL");
     second.end();
     other.run("resume r").is(3);
-    assert!(something_runs("r", &one));
+    assert!(one.something_runs("r"));
     assert_eq!(first.end().is(0).answer(), "done");
 }
 

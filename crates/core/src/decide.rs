@@ -966,7 +966,7 @@ fn idempotency_key(run: &Run, action: &Action, times_freed: u32) -> Digest {
 /// The scope of a key in words: the root run's id, or the store.
 pub fn key_scope(run: &Run, scope: KeyScope) -> String {
     match scope {
-        KeyScope::Run => format!("run:{}", run.id),
+        KeyScope::Run => format!("run:{}", run.root.as_ref().unwrap_or(&run.id)),
         KeyScope::Store => "store".to_owned(),
     }
 }
@@ -1205,7 +1205,7 @@ fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
 
 /// The first event of a run.
 pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
-    RunStarted { run, task, binary: binary.to_owned() }
+    RunStarted { run, task, binary: binary.to_owned(), root: None }
 }
 
 /// The claim of a worker, as an event.

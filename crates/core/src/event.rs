@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{BudgetKind, Raise, Reservation, Usage};
+use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, ToolName};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName};
 use crate::input::{Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
 use crate::payload::Payload;
@@ -69,6 +69,7 @@ macro_rules! events {
 
 events! {
     RunStarted(Box<RunStarted>) = "run.started";
+    RunForked(RunForked) = "run.forked";
     RunClaimed(RunClaimed) = "run.claimed";
     InputReceived(InputReceived) = "input.received";
     InputRefused(InputRefused) = "input.refused";
@@ -114,6 +115,7 @@ impl EventKind {
         match self {
             EventKind::SurroundingsChanged | EventKind::FactVoided | EventKind::InputRefused => false,
             EventKind::RunStarted
+            | EventKind::RunForked
             | EventKind::RunClaimed
             | EventKind::InputReceived
             | EventKind::ModelRequested
@@ -169,6 +171,7 @@ impl Event {
             | Event::SurroundingsChanged(_)
             | Event::InputRefused(_) => Durability::Written,
             Event::RunStarted(_)
+            | Event::RunForked(_)
             | Event::InputReceived(_)
             | Event::ModelRequested(_)
             | Event::ModelSwitched(_)
@@ -190,6 +193,19 @@ pub struct RunStarted {
     pub task: Task,
     /// Version of the binary that started it.
     pub binary: String,
+    /// The run at the root of the tree this one belongs to: keys are unique there. None: this is the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RunId>,
+}
+
+/// What came before is another run's: history here, with nothing of it still to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunForked {
+    pub from: RunId,
+    /// The last event of the other that came along.
+    pub at: Seq,
+    /// The new run's own: what the other had left, on top of what was spent by then.
+    pub limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ pub mod budget;
 pub mod check;
 pub mod decide;
 pub mod event;
+pub mod fork;
 pub mod holds;
 pub mod ids;
 pub mod input;

@@ -112,12 +112,8 @@ fn view(content: &Content) -> (Payload, Option<Truncated>) {
     match content {
         Content::Inline(payload) => (payload.clone(), None),
         Content::Blob(blob) => (
-            Payload::string(&blob.shown),
-            Some(Truncated {
-                shown: blob.shown.len() as u64,
-                total: blob.bytes,
-                handle: format!("blob:{}", blob.digest),
-            }),
+            blob.shown.clone(),
+            Some(Truncated { shown: blob.shown_bytes(), total: blob.bytes, handle: format!("blob:{}", blob.digest) }),
         ),
     }
 }

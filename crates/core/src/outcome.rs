@@ -143,6 +143,10 @@ pub struct Reply {
     /// None: the provider reported none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What the model wrote, where broken JSON had to be repaired before it could be read: a side record, never shown to
+    /// the model again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<String>,
 }
 
 /// Why a model call brought no reply. Classes answer "what should follow?".

@@ -93,8 +93,21 @@ pub struct BlobRef {
     pub digest: Digest,
     /// Length of the JSON text in bytes.
     pub bytes: u64,
-    /// What of it the model is shown: head and tail, cut at character boundaries.
-    pub shown: String,
+    /// What of it the model is shown: of a text its head and tail; the same object with less in it, where a tool shortens
+    /// its own results.
+    pub shown: Payload,
+}
+
+impl BlobRef {
+    /// How much is shown, in bytes: of a text its length, of anything else that of its JSON.
+    pub fn shown_bytes(&self) -> u64 {
+        self.shown.read::<String>().map_or(self.shown.as_str().len(), |text| text.len()) as u64
+    }
+
+    /// What is shown, for people: a text as it is, anything else as JSON.
+    pub fn shown_text(&self) -> String {
+        self.shown.read::<String>().unwrap_or_else(|_| self.shown.as_str().to_owned())
+    }
 }
 
 impl Content {
@@ -120,14 +133,17 @@ pub fn place(payload: Payload) -> (Content, Option<(Digest, Payload)>) {
     if text.len() <= INLINE_MAX_BYTES {
         return (Content::Inline(payload), None);
     }
-    let digest = payload.digest();
     let readable = payload.read::<String>().ok();
-    let blob = BlobRef {
-        digest: digest.clone(),
-        bytes: text.len() as u64,
-        shown: head_and_tail(readable.as_deref().unwrap_or(text), SHOWN_MAX_BYTES),
-    };
-    (Content::Blob(blob), Some((digest, payload)))
+    let shown = Payload::string(&head_and_tail(readable.as_deref().unwrap_or(text), SHOWN_MAX_BYTES));
+    let (content, blob) = place_apart(payload, shown);
+    (content, Some(blob))
+}
+
+/// A payload goes to the blob store whatever its size, and the model is shown `shown` of it.
+pub fn place_apart(payload: Payload, shown: Payload) -> (Content, (Digest, Payload)) {
+    let digest = payload.digest();
+    let blob = BlobRef { digest: digest.clone(), bytes: payload.as_str().len() as u64, shown };
+    (Content::Blob(blob), (digest, payload))
 }
 
 /// How much of a result in the blob store is shown: the start of a listing and the end of a log say most.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{ActionId, ToolName};
 use crate::payload::Payload;
+use crate::task::Task;
 
 /// One entry of the conversation. History only grows at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,30 @@ pub struct ToolDef {
     pub parameters: Payload,
 }
 
+/// What a reply without a call is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// Words.
+    Text,
+    /// One JSON value of this schema.
+    Json(Payload),
+    /// The last words of a budget: nothing is asked of their form.
+    Remark,
+}
+
+impl AnswerForm {
+    /// What a task asks for in a call of this purpose.
+    pub fn of(task: &Task, purpose: Purpose) -> Self {
+        match (purpose, &task.answer) {
+            (Purpose::Closing, _) => AnswerForm::Remark,
+            (Purpose::Work, None) => AnswerForm::Text,
+            (Purpose::Work, Some(answer)) => AnswerForm::Json(
+                answer.schema.clone().unwrap_or_else(|| Payload::parse(r#"{"type":"object"}"#).expect("this is JSON")),
+            ),
+        }
+    }
+}
+
 /// What a model call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +87,7 @@ pub struct Prompt {
     pub items: Arc<Vec<Arc<Item>>>,
     /// An extra last word of the harness that is no part of history.
     pub tail: Option<String>,
+    pub answer: AnswerForm,
     pub max_output: u64,
     /// How many calls of this run were answered before: a scripted model replies by it.
     pub position: u64,

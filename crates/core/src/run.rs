@@ -8,7 +8,7 @@ use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
 use crate::event::{
     ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, ModelFailed,
-    ModelReplied, Received, Requeue, RunEnded, RunStarted, Settled, Suspension,
+    ModelReplied, Received, Requeue, RunEnded, RunForked, RunStarted, Settled, Suspension,
 };
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
 use crate::input::Truth;
@@ -23,6 +23,8 @@ use crate::time::{Timestamp, millis};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub id: RunId,
+    /// The root of the tree of runs this one belongs to; None: it is the root.
+    pub root: Option<RunId>,
     pub task: Arc<Task>,
     /// The system text, made once from the task.
     pub system: Arc<str>,
@@ -182,6 +184,7 @@ impl Run {
         let task = Arc::new(started.task.clone());
         Self {
             id: started.run.clone(),
+            root: started.root.clone(),
             system: observe::system(&task).into(),
             model: task.model.clone(),
             limits: task.limits.clone(),
@@ -344,13 +347,19 @@ impl Run {
     /// Folds one event in. `seq` and `at` are its envelope's.
     pub fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
         // Between a dead worker's last sign of life and the next claim nobody worked.
-        let working_until =
-            if let Event::RunClaimed(claimed) = event { claimed.worked_until.unwrap_or(self.at).min(at) } else { at };
+        let working_until = if let Event::RunClaimed(claimed) = event {
+            claimed.worked_until.unwrap_or(self.at).min(at)
+        } else if let Event::RunForked(_) = event {
+            self.at
+        } else {
+            at
+        };
         self.spent.time_ms = self.time_used(working_until);
         self.head = seq;
         self.at = at;
         match event {
             Event::RunStarted(_) => {}
+            Event::RunForked(forked) => self.forked(forked),
             Event::RunClaimed(claimed) => self.claimed(claimed.fence),
             Event::InputReceived(received) => {
                 self.barren_claims = 0;
@@ -505,6 +514,35 @@ impl Run {
             }
             Event::RunEnded(ended) => self.ended(ended),
         }
+    }
+
+    /// Goes on from another run's history. What that run left open is its own business; what it knew of the workspace may
+    /// be true no more.
+    fn forked(&mut self, forked: &RunForked) {
+        self.started = self.at;
+        self.limits = forked.limits.clone();
+        self.winding = None;
+        self.closing = Closing::NotYet;
+        self.activity = Activity::Idle;
+        self.barren_claims = 0;
+        self.open.clear();
+        self.forget_refusals();
+        self.begin_epoch();
+        let task = Arc::clone(&self.task);
+        let is_of_workspace =
+            |tool: &ToolName| task.tool(tool).is_some_and(|tool| tool.effect == EffectClass::Workspace);
+        self.evidence.retain(|_, evidence| !is_of_workspace(&evidence.tool));
+        let evidence = &self.evidence;
+        self.facts.retain(|_, id| evidence.contains_key(id));
+        self.seen.clear();
+        let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
+        self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
+        self.show_pending();
+        self.tell(observe::note(&format!(
+            "You go on here from event {} of run {}. Files may have changed since: look at them again before you rely on \
+             what you read or wrote earlier.",
+            forked.at, forked.from
+        )));
     }
 
     fn claimed(&mut self, fence: Fence) {
@@ -920,7 +958,7 @@ impl Run {
             let status = verdict.exit_status.map_or("no exit status".to_owned(), |status| format!("exit {status}"));
             let evidence = match &verdict.evidence {
                 Content::Inline(payload) => payload.read::<String>().unwrap_or_else(|_| payload.as_str().to_owned()),
-                Content::Blob(blob) => blob.shown.clone(),
+                Content::Blob(blob) => blob.shown_text(),
             };
             text.push_str(&format!("\n- {name} ({status}):\n{}", evidence.trim_end()));
         }

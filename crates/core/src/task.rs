@@ -85,6 +85,62 @@ pub struct ModelSpec {
     /// None: unpriced. A run with a usd limit needs a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// None: the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "temperature_milli")]
+    pub temperature: Option<Temperature>,
+    /// The most tokens of a request and its reply together. None: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Protocol::is_native")]
+    pub protocol: Protocol,
+}
+
+impl ModelSpec {
+    /// A model of which nothing is known but how much it may say.
+    pub fn plain(name: ModelName, max_output: u64) -> Self {
+        Self { name, max_output, price: None, temperature: None, context_limit: None, protocol: Protocol::Native }
+    }
+}
+
+/// How a model is told of tools, and calls them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// As its provider spells tools and calls.
+    #[default]
+    Native,
+    /// By the JSON action protocol: each reply is one JSON object, for models that know no tools.
+    Json,
+}
+
+impl Protocol {
+    fn is_native(&self) -> bool {
+        *self == Protocol::Native
+    }
+}
+
+/// A sampling temperature, in thousandths: whole numbers, so that a request has the same bytes after a resume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Temperature(u32);
+
+impl Temperature {
+    /// The hottest that is taken for meant; servers take 1 or 2 at most.
+    pub const MAX: f64 = 10.0;
+
+    /// None: no number from 0 to [`Temperature::MAX`] of at most three decimals.
+    pub fn of(number: f64) -> Option<Self> {
+        let thousandths = number * 1000.0;
+        // Decimals such as 0.7 are not exact in binary.
+        let is_whole = (thousandths - thousandths.round()).abs() < 1e-6;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in range")]
+        ((0.0..=Self::MAX).contains(&number) && is_whole).then(|| Self(thousandths.round() as u32))
+    }
+
+    /// As a provider takes it.
+    pub fn number(self) -> f64 {
+        f64::from(self.0) / 1000.0
+    }
 }
 
 /// What a tool does to the world.

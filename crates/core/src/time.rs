@@ -33,6 +33,32 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A span of time as people write it: `500ms`, `30s`, `10m`, `1h30m`, `2d`. None: it is not one.
+pub fn span(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut total: u64 = 0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = rest.split_at(digits);
+        let letters = unit.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, after) = unit.split_at(letters);
+        let unit: u64 = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        total = number.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(total)?;
+        rest = after;
+    }
+    Some(Duration::from_millis(total))
+}
+
 /// Whole milliseconds of a span, saturating.
 pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)

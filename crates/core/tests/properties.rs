@@ -299,7 +299,7 @@ impl Table {
             }
             7 => InputBody::Raise(Raise { turns: self.roll(3), model_calls: self.roll(3), ..Raise::default() }),
             _ if self.roll(6) == 0 => InputBody::Cancel,
-            _ => InputBody::SwitchModel(ModelSpec { name: ModelName::new("other"), max_output: 100, price: None }),
+            _ => InputBody::SwitchModel(ModelSpec::plain(ModelName::new("other"), 100)),
         }
     }
 
@@ -348,7 +348,7 @@ impl Table {
                 })
             }
         });
-        let reply = Reply { text, calls, finish, usage };
+        let reply = Reply { text, calls, finish, usage, repaired: None };
         Command::Reply { attempt, reply, proposals, judgement, jitter: 3 }
     }
 
@@ -506,7 +506,7 @@ fn task(limits: u64) -> Task {
         instructions: String::new(),
         constraints: Vec::new(),
         program: Program::React,
-        model: ModelSpec { name: ModelName::new("m"), max_output: 500, price: None },
+        model: ModelSpec::plain(ModelName::new("m"), 500),
         workspace: "/w".to_owned(),
         folder: "/w".to_owned(),
         principal: Payload::null(),

@@ -10,7 +10,7 @@ use longrein_core::ids::{ActionId, Digest, InputId, Seq};
 use longrein_core::input::LateOutcome;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed::{self, Duty};
-use longrein_core::payload::{Content, Payload};
+use longrein_core::payload::Content;
 use longrein_core::run::Run;
 use longrein_core::task::EffectClass;
 use longrein_ports::{AppendError, Batch, BatchId, Durability, KeyChange, NewEvent};
@@ -223,7 +223,7 @@ impl Drive<'_> {
 pub(crate) fn without_blobs(outcome: Outcome) -> Outcome {
     let inline = |content: Content| match content {
         Content::Inline(_) => content,
-        Content::Blob(blob) => Content::Inline(Payload::string(&blob.shown)),
+        Content::Blob(blob) => Content::Inline(blob.shown),
     };
     let told = |error: ToolError| ToolError { data: error.data.map(inline), ..error };
     match outcome {

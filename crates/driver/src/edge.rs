@@ -10,7 +10,7 @@ use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, ToolName};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::prompt::{Prompt, Purpose};
+use longrein_core::prompt::{AnswerForm, Prompt, Purpose};
 use longrein_core::ruling::Ruling;
 use longrein_core::run::Run;
 use longrein_core::target::Target;
@@ -70,6 +70,7 @@ pub(crate) fn encode(ports: &Ports, run: &Run, purpose: Purpose) -> Encoded {
             Purpose::Work => None,
             Purpose::Closing => Some(observe::CLOSING.to_owned()),
         },
+        answer: AnswerForm::of(&run.task, purpose),
         max_output: run.model.max_output,
         position: run.spent.turns,
     };
@@ -381,6 +382,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
             (action.attempts > 0 && !action.in_doubt).then_some(KeyChange::Free { id })
         }
         Event::RunStarted(_)
+        | Event::RunForked(_)
         | Event::RunClaimed(_)
         | Event::InputReceived(_)
         | Event::InputRefused(_)

@@ -35,7 +35,8 @@ fn state(run: &Run) -> (String, String) {
             ("suspended".to_owned(), reason)
         }
         Activity::Claimed if !waits.is_empty() => ("waiting".to_owned(), waiting()),
-        Activity::Claimed | Activity::Idle => ("running".to_owned(), String::new()),
+        Activity::Claimed => ("running".to_owned(), String::new()),
+        Activity::Idle => ("suspended".to_owned(), "forked; nobody has gone on with it yet".to_owned()),
     }
 }
 

@@ -48,13 +48,12 @@
 //! [`Runs`] is the door the binary itself comes in by: task files ([`taskfile`]), drives with an observer, listings,
 //! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
 
-#![deny(missing_docs)]
-
 mod checks;
 mod embed;
 pub mod projection;
 mod runs;
 pub mod taskfile;
+pub mod trajectory;
 
 pub use embed::{
     Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
@@ -64,6 +63,8 @@ pub use longrein_core as core;
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
 };
-pub use longrein_models::{ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts};
+pub use longrein_models::{Answering, ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts, endpoint, probe};
+/// Names that may have been meant by one that is not known.
+pub use longrein_policy::near;
 pub use longrein_ports as ports;
 pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};

@@ -7,15 +7,23 @@ use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
-use longrein_core::payload::Content;
+use longrein_core::payload::{BlobRef, Content};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
+/// The data of a blob, where it is to stand in the line itself; None: its reference stands there.
+pub type Blobs<'a> = &'a dyn Fn(&BlobRef) -> Option<Value>;
+
 /// One event as a JSON line. `run` is the state after the batch that carried it; it fills in the summary of a last line.
 pub fn line(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event) -> Value {
+    line_with(run, seq, at, event, &|_| None)
+}
+
+/// The same, with the data of blobs in their places.
+pub fn line_with(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event, blobs: Blobs<'_>) -> Value {
     let mut line = envelope(&run.id, seq, at, event.kind().as_str());
-    line.extend(body(event));
+    line.extend(body(event, blobs));
     if matches!(event, Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_)) {
         line.extend(summary(run));
     }
@@ -31,16 +39,16 @@ fn object(value: Value) -> Map<String, Value> {
     map
 }
 
-fn content(content: &Content) -> Value {
+fn content(content: &Content, blobs: Blobs<'_>) -> Value {
     match content {
         Content::Inline(payload) => payload.read().unwrap_or(Value::Null),
         Content::Blob(blob) => {
-            json!({ "blob": blob.digest, "bytes": blob.bytes, "shown": blob.shown })
+            blobs(blob).unwrap_or_else(|| json!({ "blob": blob.digest, "bytes": blob.bytes, "shown": blob.shown }))
         }
     }
 }
 
-fn error(error: &ToolError) -> Value {
+fn error(error: &ToolError, blobs: Blobs<'_>) -> Value {
     let mut map = object(json!({ "class": error.class, "message": error.message }));
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -50,7 +58,7 @@ fn error(error: &ToolError) -> Value {
     put("field", error.field.clone().map(Value::String));
     put("hint", error.hint.clone().map(Value::String));
     put("retry_after_s", error.retry_after_s.map(Value::from));
-    put("data", error.data.as_ref().map(content));
+    put("data", error.data.as_ref().map(|data| content(data, blobs)));
     Value::Object(map)
 }
 
@@ -65,7 +73,7 @@ pub fn outcome_word(outcome: &Outcome) -> &'static str {
 }
 
 /// The event's own fields.
-fn body(event: &Event) -> Map<String, Value> {
+fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
     let value = match event {
         Event::RunStarted(e) => json!({
             "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
@@ -73,6 +81,7 @@ fn body(event: &Event) -> Map<String, Value> {
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
             "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
         }),
+        Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
@@ -85,6 +94,7 @@ fn body(event: &Event) -> Map<String, Value> {
             "calls": e.reply.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }))
                 .collect::<Vec<_>>(),
             "finish": e.reply.finish, "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros),
+            "repaired": e.reply.repaired.is_some(),
         }),
         Event::ModelFailed(e) => json!({
             "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,
@@ -94,7 +104,7 @@ fn body(event: &Event) -> Map<String, Value> {
         Event::ActionProposed(e) => json!({
             "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
         }),
-        Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error) }),
+        Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error, blobs) }),
         Event::ActionHeld(e) => {
             json!({ "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason })
         }
@@ -127,10 +137,10 @@ fn body(event: &Event) -> Map<String, Value> {
             match &e.outcome {
                 Outcome::Done(result) => {
                     map.insert("evidence".to_owned(), json!(e.action.evidence()));
-                    map.insert("data".to_owned(), content(result));
+                    map.insert("data".to_owned(), content(result, blobs));
                 }
                 Outcome::Error(failed) | Outcome::NotDone(failed) | Outcome::Unknown(failed) => {
-                    map.insert("error".to_owned(), error(failed));
+                    map.insert("error".to_owned(), error(failed, blobs));
                 }
             }
             Value::Object(map)
@@ -138,7 +148,7 @@ fn body(event: &Event) -> Map<String, Value> {
         Event::ActionSettled(e) => json!({
             "action": e.action,
             "as": match &e.truth { Truth::Done(_) => "done", Truth::NotDone => "not_done" },
-            "data": match &e.truth { Truth::Done(result) => content(result), Truth::NotDone => Value::Null },
+            "data": match &e.truth { Truth::Done(result) => content(result, blobs), Truth::NotDone => Value::Null },
             "by": match &e.by { SettledBy::Person { by, .. } => by.clone(), SettledBy::LateOutcome { .. } => "late outcome".to_owned() },
         }),
         Event::AnswerAccepted(e) => json!({
@@ -148,7 +158,7 @@ fn body(event: &Event) -> Map<String, Value> {
         Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
         Event::CheckFinished(e) => json!({
             "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
-            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence),
+            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs),
         }),
         Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
@@ -12,7 +13,7 @@ use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::Prompt;
+use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
@@ -22,8 +23,9 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_policy::Policy;
 use longrein_ports::{
-    BoxFuture, Checks, ClaimError, Clock, Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId,
-    Listed, Model, NewEvent, Posted, Recorded, RecordedBody, Ruling, Tools, VerifyReport, Worker,
+    AppendError, Batch, BatchId, BoxFuture, Checks, ClaimError, Clock, Collected, Create, Durability, Encoded, Faults,
+    Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded,
+    RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
@@ -33,7 +35,7 @@ use crate::checks::Judges;
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
 pub struct Runs {
-    journal: Arc<dyn Journal>,
+    journal: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     worker: Worker,
     /// Tells its processes apart from those of other stores on this host.
@@ -111,6 +113,12 @@ pub enum RunsError {
         /// Some of the runs it could be.
         candidates: Vec<String>,
     },
+    /// A new run was to have an id that is taken.
+    #[error("there is a run {0} already")]
+    Exists(RunId),
+    /// A run cannot be forked where it was to be.
+    #[error("{0}")]
+    ForkPoint(String),
     /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
@@ -152,11 +160,11 @@ impl Runs {
     /// The run with this id, or the only one whose id starts so.
     pub async fn find(&self, text: &str) -> Result<RunId, RunsError> {
         if let Ok(id) = RunId::parse(text)
-            && self.journal.row(&id).await?.is_some()
+            && self.listed(&id).await?.is_some()
         {
             return Ok(id);
         }
-        let all = self.journal.runs().await?;
+        let all = self.list().await?;
         let mut starting: Vec<_> =
             all.into_iter().map(|(row, _)| row.run).filter(|run| run.as_str().starts_with(text)).collect();
         match starting.len() {
@@ -171,12 +179,96 @@ impl Runs {
 
     /// All runs, the newest first, each with who holds it.
     pub async fn list(&self) -> Result<Vec<Listed>, RunsError> {
-        Ok(self.journal.runs().await?)
+        let mut all = self.journal.runs().await?;
+        all.retain(|(row, _)| row.state != REMOVED);
+        Ok(all)
     }
 
-    /// A run in a listing; None: there is none under this id.
+    /// A run in a listing; None: there is none under this id. One that was removed is an error: its id is used up.
     pub async fn listed(&self, id: &RunId) -> Result<Option<Listed>, RunsError> {
-        Ok(self.journal.row(id).await?)
+        match self.journal.row(id).await? {
+            Some((row, _)) if row.state == REMOVED => Err(ClaimError::Removed(id.clone()).into()),
+            listed => Ok(listed),
+        }
+    }
+
+    /// A new run `id` that goes on from event `at` of another (its end, if None), or from the last point before where every
+    /// call has its observation. It waits for somebody to resume it. The point it goes on from.
+    pub async fn fork(&self, from: &RunId, at: Option<Seq>, id: &RunId) -> Result<Seq, RunsError> {
+        let mut events = Vec::new();
+        let mut after = Seq(0);
+        let mut unreadable = None;
+        while unreadable.is_none() {
+            let page = self.records(from, after).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for record in page {
+                match record.body {
+                    RecordedBody::Known(event) => events.push((record.seq, record.at, event)),
+                    RecordedBody::Unknown { must_understand: false, .. } => {}
+                    RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => {
+                        unreadable = Some(record.seq);
+                        break;
+                    }
+                }
+            }
+        }
+        let at = at.unwrap_or(Seq(u64::MAX));
+        if let Some(seq) = unreadable.filter(|seq| *seq <= at && at != Seq(u64::MAX)) {
+            return Err(RunsError::ForkPoint(format!("event {seq} of run {from} cannot be read; name one before it")));
+        }
+        let forked = longrein_core::fork::fork(&events, at, id.clone(), self.clock.now());
+        let Some((point, events)) = forked else {
+            return Err(RunsError::ForkPoint(format!("run {from} has no point to go on from at or before event {at}")));
+        };
+        if self.listed(id).await?.is_some() {
+            return Err(RunsError::Exists(id.clone()));
+        }
+        let claim = self.journal.claim(id, &self.worker, None, Create::IfAbsent).await?;
+        let mut folded: Option<Run> = None;
+        for ((at, event), seq) in events.iter().zip(1..) {
+            match (&mut folded, event) {
+                (None, Event::RunStarted(started)) => folded = Some(Run::new(started, *at)),
+                (Some(run), event) => run.apply(Seq(seq), *at, event),
+                (None, _) => {}
+            }
+        }
+        let Some(run) = folded else { return Err(RunsError::ForkPoint(format!("run {from} has no beginning"))) };
+        let batch = Batch {
+            id: BatchId(format!("{}.fork", claim.fence)),
+            expected: claim.head,
+            events: events.into_iter().map(|(at, event)| NewEvent { at, event }).collect(),
+            consumed: Vec::new(),
+            keys: Vec::new(),
+            blobs: Vec::new(),
+            durability: Durability::Synced,
+            row: longrein_driver::run_row(&run),
+        };
+        let appended = loop {
+            match self.journal.append(&claim, &batch).await {
+                Err(AppendError::Unknown) => tokio::time::sleep(Duration::from_millis(50)).await,
+                answer => break answer,
+            }
+        };
+        self.journal.release(&claim).await?;
+        match appended {
+            Ok(_) => Ok(point),
+            Err(AppendError::Conflict { .. } | AppendError::Fenced { .. }) => Err(RunsError::Exists(id.clone())),
+            Err(AppendError::Journal(error)) => Err(error.into()),
+            Err(error @ (AppendError::InputPending | AppendError::KeyTaken(_) | AppendError::Unknown)) => {
+                Err(RunsError::ForkPoint(error.to_string()))
+            }
+        }
+    }
+
+    /// Removes a run that nobody holds, whatever its state: its records go, its id and its business keys stay used.
+    pub async fn remove(&self, id: &RunId) -> Result<(), RunsError> {
+        Ok(self.journal.purge(id).await?)
+    }
+
+    /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`.
+    pub async fn collect(&self, older_than: Duration) -> Result<Collected, RunsError> {
+        Ok(self.journal.collect(older_than).await?)
     }
 
     /// Folds a run from its journal, showing every record.
@@ -321,7 +413,7 @@ impl Runs {
         }
         let model = match own_model {
             Some(model) => model,
-            None => longrein_models::connect(&task.model.name, model)?,
+            None => longrein_models::connect(&task.model, model)?,
         };
         self.ports_around(task, model, secrets, environment, faults, Some(host))
     }
@@ -347,7 +439,7 @@ impl Runs {
         let gate = gate(task, &task.policy)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
-        let journal = Arc::clone(&self.journal);
+        let journal: Arc<dyn Journal> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {
@@ -387,7 +479,7 @@ impl Gate for Strictest {
 }
 
 /// Whether a model could be connected to, as far as can be told without calling it.
-pub fn connectable(model: &ModelName, config: &ModelConfig) -> Result<(), RunsError> {
+pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longrein_models::ConfigError> {
     longrein_models::connect(model, config)?;
     Ok(())
 }
@@ -397,7 +489,7 @@ struct NoModel;
 
 impl Model for NoModel {
     fn encode(&self, _prompt: &Prompt) -> Encoded {
-        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0 }
+        Encoded { bytes: bytes::Bytes::new(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Remark }
     }
 
     fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {

@@ -20,7 +20,9 @@ use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
-use longrein_core::task::{AnswerSpec, Binding, CheckSpec, ModelSpec, PolicyRules, Task};
+use longrein_core::task::{
+    AnswerSpec, Binding, Builtin, CheckSpec, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
+};
 use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy};
 use longrein_rules::{Answer, Schema};
@@ -93,6 +95,25 @@ pub struct ModelSettings {
     pub max_output: Option<u64>,
     /// What it costs.
     pub price: Option<Price>,
+    pub temperature: Option<Temperature>,
+    pub context_limit: Option<u64>,
+    pub protocol: Protocol,
+}
+
+impl ModelSettings {
+    /// The model of this name, as a run keeps it. Where the settings name no `max_output` this one counts, but never more
+    /// than a quarter of the context: the rest is for what is asked.
+    pub fn spec(self, name: ModelName, max_output: u64) -> ModelSpec {
+        let room = self.context_limit.map_or(u64::MAX, |limit| (limit / 4).max(1));
+        ModelSpec {
+            name,
+            max_output: self.max_output.unwrap_or(max_output.min(room)),
+            price: self.price,
+            temperature: self.temperature,
+            context_limit: self.context_limit,
+            protocol: self.protocol,
+        }
+    }
 }
 
 /// A task ready to start.
@@ -109,13 +130,14 @@ pub fn load(path: &Path, options: &Options) -> Result<Loaded, TaskFileError> {
     resolve(read(path, options)?, options)
 }
 
-/// A task without a file: the prompt is the goal, there are no tools, and relative commands run in the workspace.
+/// A task without a file: the prompt is the goal, the tools are the built-in ones, and relative commands run in the
+/// workspace.
 pub fn plain(options: &Options) -> Result<Loaded, TaskFileError> {
     if let Some(name) = options.variables.keys().next() {
         let problem = format!("{name} is for a task file, and there is none; add --task FILE or leave it out");
         return Err(TaskFileError::Usage { place: Place::Flag("--var".to_owned()), problem });
     }
-    resolve(Draft::default(), options)
+    resolve(Draft { tools: every_builtin(), ..Draft::default() }, options)
 }
 
 /// What a task file says, before flags and defaults.
@@ -134,7 +156,7 @@ struct Draft {
     principal: Option<Payload>,
     limits: BTreeMap<BudgetKind, Limit>,
     inputs: BTreeMap<String, Payload>,
-    tools: Vec<longrein_core::task::ToolSpec>,
+    tools: Vec<ToolSpec>,
     acceptance: Vec<CheckSpec>,
     answer: Option<AnswerSpec>,
     policy: PolicyRules,
@@ -177,7 +199,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     draft.permission_mode = placed(&mut top, "permission_mode")?;
     draft.model = placed(&mut top, "model")?;
     draft.workspace = placed(&mut top, "workspace")?;
-    builtins(&mut top)?;
+    let builtins = builtins(&mut top)?;
     draft.principal = top.node("principal").map(|node| tool::object(&top, "principal", node)).transpose()?;
     if let Some(budget) = top.section("budget")? {
         draft.limits = limits(budget, &mut draft.given)?;
@@ -190,6 +212,11 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     let mut tools = Vec::new();
     for table in top.sections("tools")? {
         tools.push(tool::read(table, &schemas)?);
+    }
+    match builtins {
+        Some(chosen) => tool::offer(&mut tools, chosen)?,
+        None if tools.is_empty() => tool::offer(&mut tools, every_builtin())?,
+        None => {}
     }
     tool::together(&tools)?;
     draft.tools = tools.into_iter().map(|tool| tool.spec).collect();
@@ -216,16 +243,42 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     Ok(draft)
 }
 
-fn builtins(top: &mut Section) -> Result<(), TaskFileError> {
+/// Everything built in that there is by now.
+fn every_builtin() -> Vec<ToolSpec> {
+    Builtin::ALL.into_iter().filter_map(longrein_tools::builtin).collect()
+}
+
+/// The built-in tools a task chooses. None: it does not say.
+fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
     let place = top.place("builtins");
-    match top.texts("builtins")?.unwrap_or_default().first() {
-        None => Ok(()),
-        Some(name) => {
-            let what = format!("built-in tools such as {name} come with a later part; declare [[tools]] instead");
-            Err(TaskFileError::NotYet { place, what })
+    let Some(names) = top.texts("builtins")? else { return Ok(None) };
+    let mut chosen: Vec<ToolSpec> = Vec::new();
+    for name in names {
+        let wrong = |problem: String| TaskFileError::Task { place: place.clone(), problem };
+        if chosen.iter().any(|tool| tool.name.as_str() == name) {
+            return Err(wrong(format!("{name} stands there twice; once is enough")));
+        }
+        if LATER_BUILTINS.contains(&name.as_str()) {
+            let what = format!("the built-in tool {name} comes with a later part");
+            return Err(TaskFileError::NotYet { place, what });
+        }
+        let Some(builtin) = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name) else {
+            let known: Vec<_> = Builtin::ALL.into_iter().map(Builtin::as_str).collect();
+            return Err(wrong(format!("there is no built-in tool \"{name}\"; there are: {}", known.join(", "))));
+        };
+        match longrein_tools::builtin(builtin) {
+            Some(tool) => chosen.push(tool),
+            None => {
+                let what = format!("the built-in tool {name} comes with a later part");
+                return Err(TaskFileError::NotYet { place, what });
+            }
         }
     }
+    Ok(Some(chosen))
 }
+
+/// Built-in tools that are named in the format and come with later parts.
+const LATER_BUILTINS: [&str; 3] = ["web_fetch", "recall", "note"];
 
 fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<BudgetKind, Limit>, TaskFileError> {
     let mut limits = BTreeMap::new();
@@ -276,11 +329,7 @@ fn acceptance(mut table: Section, before: &[CheckSpec]) -> Result<CheckSpec, Tas
     Ok(check)
 }
 
-fn answer(
-    mut table: Section,
-    schemas: &Schemas<'_>,
-    tools: &[longrein_core::task::ToolSpec],
-) -> Result<AnswerSpec, TaskFileError> {
+fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Result<AnswerSpec, TaskFileError> {
     let places: BTreeMap<&str, Place> =
         ["schema", "evidence", "check", "template"].map(|key| (key, table.place(key))).into();
     let schema = match table.node("schema") {
@@ -519,6 +568,11 @@ pub fn amount(kind: BudgetKind, text: &str) -> Result<u64, String> {
     }
 }
 
+/// A span of time as people write it: `90s`, `10m`, `1h30m`, `90d`.
+pub fn span(text: &str) -> Result<Duration, String> {
+    values::span(text)
+}
+
 /// The flag's name for a limit.
 pub fn limit_flag(kind: BudgetKind) -> &'static str {
     match kind {
@@ -578,7 +632,7 @@ fn model(
             return Err(no_model(place, problem));
         }
     };
-    Ok(ModelSpec { name: ModelName::new(name), max_output: settings.max_output.unwrap_or(MAX_OUTPUT), price })
+    Ok(ModelSettings { price, ..settings }.spec(ModelName::new(name), MAX_OUTPUT))
 }
 
 /// A script file named without its provider.
@@ -646,7 +700,7 @@ fn policy(
     written: &PolicyRules,
     written_at: Option<Place>,
     options: &Options,
-    tools: &[longrein_core::task::ToolSpec],
+    tools: &[ToolSpec],
     sources: &mut BTreeMap<String, String>,
 ) -> Result<PolicyRules, TaskFileError> {
     let mut rules = written.clone();
@@ -695,7 +749,7 @@ const TASK_FILE: &str = "task file";
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
 /// The most tokens of a reply where nothing says otherwise.
-const MAX_OUTPUT: u64 = 8_192;
+pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;

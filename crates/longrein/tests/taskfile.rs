@@ -9,7 +9,7 @@ use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options
 use longrein_core::budget::{BudgetKind, Limit, Price};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
-use longrein_core::task::{EffectClass, Holds, KeyScope, OnUnknown, Overlap};
+use longrein_core::task::{EffectClass, Holds, KeyScope, OnUnknown, Overlap, ToolBody};
 
 /// A folder of its own for each test, removed with it.
 struct Folder(PathBuf);
@@ -459,7 +459,7 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
 fn what_comes_later_says_so() {
     let folder = Folder::new("later");
     for (line, said) in [
-        ("builtins = [\"shell\"]", "line 3, builtins: not yet: built-in tools such as shell come with a later part"),
+        ("builtins = [\"recall\"]", "line 3, builtins: not yet: the built-in tool recall comes with a later part"),
         ("program = \"plan\"", "line 3, program: not yet: the program \"plan\" comes with a later part"),
         ("permission_mode = \"auto\"", "line 3, permission_mode: not yet"),
     ] {
@@ -555,7 +555,9 @@ fn a_prompt_alone_is_a_task() {
         ..Options::default()
     };
     let task = plain(&options).unwrap().task;
-    assert_eq!((task.goal.as_str(), task.tools.len()), ("Say hello.", 0));
+    assert_eq!(task.goal, "Say hello.");
+    assert!(task.tools.iter().any(|tool| tool.name.as_str() == "shell"));
+    assert!(task.tools.iter().all(|tool| matches!(tool.body, ToolBody::Builtin(_))));
     assert_eq!((&task.sources["goal"][..], &task.sources["model"][..]), ("prompt", "--model"));
     assert_eq!(task.folder, task.workspace);
 
@@ -563,7 +565,7 @@ fn a_prompt_alone_is_a_task() {
     let unpriced = plain(&options).unwrap_err();
     assert!(matches!(unpriced, TaskFileError::Configuration { .. }), "{unpriced}");
     let price = Price { input: 1, cached: 1, cache_write: 1, output: 1 };
-    let settings = ModelSettings { max_output: Some(99), price: Some(price) };
+    let settings = ModelSettings { max_output: Some(99), price: Some(price), ..ModelSettings::default() };
     options.defaults.models.insert("ollama/qwen3".to_owned(), settings);
     assert_eq!(plain(&options).unwrap().task.model.max_output, 99);
 

@@ -27,9 +27,10 @@ impl Refusal<'_> {
                 None => "error in the response".to_owned(),
             },
         };
+        let hint = if told.says(TAKES_NO_TOOLS) { NO_TOOLS_HINT } else { hint(class) };
         ModelFailure {
             class,
-            message: format!("{place}: {text} ({})", hint(class)),
+            message: format!("{place}: {text} ({hint})"),
             status,
             retry_after_s: self.retry_after_s,
             billing: billing(status, class),
@@ -98,11 +99,16 @@ impl Told {
         });
         Self { text, marks, status }
     }
+
+    fn says(&self, words: &[&str]) -> bool {
+        let text = self.text.to_lowercase();
+        words.iter().any(|word| text.contains(word) || self.marks.contains(word))
+    }
 }
 
 fn classify(status: Option<u16>, told: &Told) -> ModelErrorClass {
     let text = told.text.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word) || told.marks.contains(word));
+    let says = |words: &[&str]| told.says(words);
     let marked = |words: &[&str]| words.iter().any(|word| told.marks.contains(word));
     match status {
         Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) => {
@@ -140,7 +146,21 @@ fn classify(status: Option<u16>, told: &Told) -> ModelErrorClass {
 const QUOTA: &[&str] =
     &["insufficient_quota", "billing", "exceeded your current quota", "insufficient credits", "insufficient balance"];
 
-const OVERLOADED: &[&str] = &["overloaded", "loading model", "at capacity", "over capacity"];
+/// Spellings of "no tools here": Ollama, llama.cpp, vLLM, routers.
+const TAKES_NO_TOOLS: &[&str] = &[
+    "does not support tools",
+    "does not support tool",
+    "tools param requires",
+    "tool choice requires",
+    "support tool use",
+    "not support function calling",
+];
+
+const NO_TOOLS_HINT: &str =
+    "this model takes no tools: set protocol = \"json\" in its [models.\"…\"] table of the configuration";
+
+const OVERLOADED: &[&str] =
+    &["overloaded", "loading model", "at capacity", "over capacity", "server busy", "maximum pending"];
 
 /// Spellings of "the prompt is too long", as collected from public reports.
 const TOO_LONG: &[&str] = &[

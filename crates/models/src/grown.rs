@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use longrein_core::ids::Digest;
-use longrein_core::prompt::{Item, Prompt, ToolDef};
+use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_ports::Encoded;
 
 /// How a wire spells a prompt: fixed fields and a list that is still open, then one element per item, then what closes
 /// the list and everything that varies from call to call.
 pub(crate) trait Spelling {
-    /// Everything before the first item; a function of the system text and the tools. Tells whether the list already has
-    /// an element.
-    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List;
-    /// One item, without a comma before it.
-    fn item(&self, item: &Item, out: &mut Vec<u8>);
+    /// What the next item must know of what was written.
+    type Place: Copy;
+    /// Everything before the first item; a function of the system text, the tools and the form of the answer.
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> Self::Place;
+    /// One item, with what separates it from the one before; it may lean on what the head leans on.
+    fn item(&self, prompt: &Prompt, place: Self::Place, item: &Item, out: &mut Vec<u8>) -> Self::Place;
     /// Everything after the last item.
-    fn foot(&self, prompt: &Prompt, list: List, out: &mut Vec<u8>);
+    fn foot(&self, prompt: &Prompt, place: Self::Place, out: &mut Vec<u8>);
 }
 
 /// Whether the list has elements, so that the next one is preceded by a comma.
@@ -30,21 +31,28 @@ pub(crate) enum List {
 
 impl List {
     /// Writes the comma that goes before another element, if any.
-    pub(crate) fn next(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn next(self, out: &mut Vec<u8>) -> Self {
         match self {
             List::Begun => out.push(b','),
-            List::Empty => *self = List::Begun,
+            List::Empty => {}
         }
+        List::Begun
     }
 }
 
 /// The memory of one encoder.
-#[derive(Default)]
-pub(crate) struct Grown(Mutex<Option<Kept>>);
+pub(crate) struct Grown<P>(Mutex<Option<Kept<P>>>);
 
-struct Kept {
+impl<P> Default for Grown<P> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+struct Kept<P> {
     system: Arc<str>,
     tools: Arc<[ToolDef]>,
+    answer: AnswerForm,
     items: Vec<Arc<Item>>,
     /// The last body: head and items as encoded, then the foot of that call.
     body: Bytes,
@@ -52,33 +60,34 @@ struct Kept {
     end: usize,
     /// Over the body without its foot.
     hasher: blake3::Hasher,
-    list: List,
+    place: P,
 }
 
-impl Grown {
-    pub(crate) fn encode(&self, spelling: &impl Spelling, prompt: &Prompt) -> Encoded {
+impl<P: Copy> Grown<P> {
+    pub(crate) fn encode(&self, spelling: &impl Spelling<Place = P>, prompt: &Prompt) -> Encoded {
         // A panic while the lock was held left the memory empty: it is taken out before anything is changed.
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = slot.take().filter(|kept| kept.begins(prompt)).unwrap_or_else(|| Kept::new(spelling, prompt));
         let digest = kept.extend(spelling, prompt);
         let bytes = kept.body.clone();
         *slot = Some(kept);
-        Encoded { bytes, digest, position: prompt.position }
+        Encoded { bytes, digest, position: prompt.position, answer: prompt.answer.clone() }
     }
 }
 
-impl Kept {
-    fn new(spelling: &impl Spelling, prompt: &Prompt) -> Self {
+impl<P: Copy> Kept<P> {
+    fn new(spelling: &impl Spelling<Place = P>, prompt: &Prompt) -> Self {
         let mut head = Vec::new();
-        let list = spelling.head(prompt, &mut head);
+        let place = spelling.head(prompt, &mut head);
         Self {
             system: Arc::clone(&prompt.system),
             tools: Arc::clone(&prompt.tools),
+            answer: prompt.answer.clone(),
             items: Vec::new(),
             end: head.len(),
             hasher: hash_of(&head),
             body: Bytes::from(head),
-            list,
+            place,
         }
     }
 
@@ -88,20 +97,20 @@ impl Kept {
         self.items.len() <= prompt.items.len()
             && (Arc::ptr_eq(&self.system, &prompt.system) || self.system == prompt.system)
             && (Arc::ptr_eq(&self.tools, &prompt.tools) || self.tools == prompt.tools)
+            && self.answer == prompt.answer
             && self.items.iter().zip(&*prompt.items).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours == theirs)
     }
 
     /// Makes the body that of `prompt`, and answers its digest.
-    fn extend(&mut self, spelling: &impl Spelling, prompt: &Prompt) -> Digest {
+    fn extend(&mut self, spelling: &impl Spelling<Place = P>, prompt: &Prompt) -> Digest {
         let mut body = Vec::from(self.reclaim());
         for item in &prompt.items[self.items.len()..] {
-            self.list.next(&mut body);
-            spelling.item(item, &mut body);
+            self.place = spelling.item(prompt, self.place, item, &mut body);
             self.items.push(Arc::clone(item));
         }
         self.hasher.update(&body[self.end..]);
         self.end = body.len();
-        spelling.foot(prompt, self.list, &mut body);
+        spelling.foot(prompt, self.place, &mut body);
         let digest = self.hasher.clone().update(&body[self.end..]).finalize().to_hex().to_string();
         self.body = Bytes::from(body);
         Digest::new(digest)

@@ -4,12 +4,18 @@
 //! [`Model`](longrein_ports::Model). This crate reads no environment variable, installs nothing process-wide and never
 //! retries.
 
+pub mod actions;
 mod connect;
 mod failure;
 mod grown;
+mod http;
+pub mod ollama;
 pub mod openai;
+mod probe;
+pub mod reading;
 pub mod script;
 pub mod timeouts;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
+pub use probe::{Answering, endpoint, probe};
 pub use timeouts::Timeouts;

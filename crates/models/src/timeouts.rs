@@ -31,6 +31,14 @@ impl Default for Timeouts {
     }
 }
 
+impl Timeouts {
+    /// For a server on one's own machine, which may read the model from disk and then a long prompt on a slow processor
+    /// before it says anything.
+    pub fn local() -> Self {
+        Self { headers: LOCAL_TIMEOUT, first_byte: LOCAL_TIMEOUT, idle: LOCAL_TIMEOUT, ..Self::default() }
+    }
+}
+
 /// Reaching a server takes longer only where it is not reachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A model may think before it says anything; two minutes of silence is more than any of them takes between signs of life.
@@ -39,6 +47,8 @@ pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(120);
 pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(120);
 /// As for the head; streams send keep-alives in between.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Ollama itself gives a model five minutes to load; the prompt comes after that.
+pub const LOCAL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The last chunks follow at once or never: some servers keep the connection open for good.
 pub const GRACE: Duration = Duration::from_secs(2);
 /// Only against a server that drips for ever.

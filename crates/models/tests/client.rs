@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use longrein_core::ids::ModelName;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
 use longrein_models::{ConfigError, ModelConfig, Secret, Timeouts, connect};
 use longrein_ports::Model;
@@ -14,7 +13,7 @@ use tokio::net::TcpListener;
 
 use support::server::Step::{self, Close, Sleep, Write};
 use support::server::{Server, response, server};
-use support::{prompt, user};
+use support::{prompt, spec, user};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const LAST: &str = "0\r\n\r\n";
@@ -40,10 +39,10 @@ fn model(server: &Server) -> Arc<dyn Model> {
     let config = ModelConfig {
         base_url: Some(server.url.clone()),
         api_key: Some(Secret::new("sk-secret")),
-        timeouts: quick(),
+        timeouts: Some(quick()),
         ..ModelConfig::default()
     };
-    connect(&ModelName::new("openai/some/model"), &config).expect("good settings")
+    connect(&spec("openai/some/model"), &config).expect("good settings")
 }
 
 async fn ask(model: &dyn Model) -> Result<Reply, ModelFailure> {
@@ -251,7 +250,7 @@ async fn a_flood_is_refused() {
 }
 
 fn refused(name: &str, config: &ModelConfig) -> String {
-    match connect(&ModelName::new(name), config) {
+    match connect(&spec(name), config) {
         Ok(_) => panic!("{name} was accepted"),
         Err(error) => error.to_string(),
     }
@@ -262,8 +261,10 @@ fn names_and_settings() {
     let none = ModelConfig::default();
     assert!(refused("gpt-5", &none).contains("has no provider"));
     assert!(refused("openai/", &none).contains("has no provider"));
-    assert!(refused("opnai/gpt-5", &none).contains("unknown model provider \"opnai\": known are openai, script"));
-    for later in ["ollama/x", "anthropic/x", "openai-responses/x", "gemini/x"] {
+    assert!(
+        refused("opnai/gpt-5", &none).contains("unknown model provider \"opnai\": known are openai, ollama, script")
+    );
+    for later in ["anthropic/x", "openai-responses/x", "gemini/x"] {
         assert!(refused(later, &none).contains("not supported yet"));
     }
     assert!(refused("openai/gpt-5", &none).contains("OPENAI_API_KEY"));
@@ -271,18 +272,18 @@ fn names_and_settings() {
     let at = |url: &str| ModelConfig { base_url: Some(url.into()), ..ModelConfig::default() };
     assert!(refused("openai/x", &at("localhost:80")).contains("must begin with http"));
     assert!(refused("openai/x", &at("nonsense")).contains("cannot be used"));
-    assert!(connect(&ModelName::new("openai/x"), &at("http://localhost:1/v1")).is_ok());
+    assert!(connect(&spec("openai/x"), &at("http://localhost:1/v1")).is_ok());
     let key = ModelConfig { api_key: Some(Secret::new("sk\nx")), ..ModelConfig::default() };
-    assert!(matches!(connect(&ModelName::new("openai/x"), &key), Err(ConfigError::BadKey)));
+    assert!(matches!(connect(&spec("openai/x"), &key), Err(ConfigError::BadKey)));
     let key = ModelConfig { api_key: Some(Secret::new("sk-secret\n")), ..ModelConfig::default() };
-    assert!(connect(&ModelName::new("openai/x"), &key).is_ok());
+    assert!(connect(&spec("openai/x"), &key).is_ok());
     assert!(!format!("{key:?}").contains("sk-secret"));
 }
 
 #[tokio::test]
 async fn a_relative_script_lies_in_the_base_folder() {
     let config = ModelConfig { base_folder: env!("CARGO_MANIFEST_DIR").into(), ..ModelConfig::default() };
-    let model = connect(&ModelName::new("script/tests/hello.script.toml"), &config).unwrap();
+    let model = connect(&spec("script/tests/hello.script.toml"), &config).unwrap();
     assert_eq!(ask(&*model).await.unwrap().text, "Hello.");
 }
 

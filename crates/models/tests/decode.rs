@@ -3,7 +3,7 @@
 mod support;
 
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
-use longrein_models::openai::decode::{Decoder, End, Progress};
+use longrein_models::openai::decode::{Decoder, End, Progress, Reading};
 
 fn read_as(body: &[u8], end: End) -> Result<Reply, ModelFailure> {
     let mut decoder = Decoder::default();

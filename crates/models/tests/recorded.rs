@@ -5,12 +5,11 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use longrein_core::ids::ModelName;
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, Reply};
 use longrein_models::{ModelConfig, connect};
 
 use support::server::{response, server};
-use support::{prompt, user};
+use support::{prompt, spec, user};
 
 struct Exchange {
     path: String,
@@ -72,7 +71,7 @@ fn read(document: &str) -> Option<Exchange> {
 async fn replay(exchange: &Exchange) -> Result<Reply, ModelFailure> {
     let server = server(response(&format!("{} X", exchange.status), &exchange.body)).await;
     let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
-    let model = connect(&ModelName::new("openai/recorded"), &config).expect("good settings");
+    let model = connect(&spec("openai/recorded"), &config).expect("good settings");
     model.send(model.encode(&prompt(0, vec![user("hello")]))).await
 }
 
@@ -144,5 +143,23 @@ async fn errors() {
             };
             assert_eq!(failure.class, expected, "{name}: {failure:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn ollamas_own_replies() {
+    let Some(wire) = wire() else { return };
+    let folder = std::fs::read_dir(wire.join("ollama/length-finish")).expect("a readable folder");
+    for entry in folder {
+        let text = std::fs::read_to_string(entry.expect("a readable folder").path()).expect("a readable recording");
+        let exchange = read(&text).expect("a recording");
+        assert_eq!(exchange.path, "/api/chat");
+        let server = server(response("200 OK", &exchange.body)).await;
+        let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
+        let model = connect(&spec("ollama/recorded"), &config).expect("good settings");
+        let reply = model.send(model.encode(&prompt(0, vec![user("hello")]))).await.expect("a reply");
+        assert_eq!(reply.finish, Finish::Length);
+        let usage = reply.usage.expect("counted");
+        assert!(usage.input > 0 && usage.output > 0 && !reply.text.is_empty(), "{reply:?}");
     }
 }

@@ -238,6 +238,9 @@ pub enum ClaimError {
     WorkspaceHeld { root: String, holder: Holder },
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
+    /// Its records were purged; the id is not given out again.
+    #[error("run {0} was removed")]
+    Removed(RunId),
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
@@ -327,6 +330,27 @@ pub trait Journal: Send + Sync {
     /// Checks every record of a run without trusting any cache.
     fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>>;
 }
+
+/// Upkeep of a store by its operator, beside the journals.
+pub trait Store: Journal {
+    /// Removes a run that nobody holds: events, inputs, claim. A tombstone and its key rows stay, so that neither its id
+    /// nor a business intent is used twice. Synced when it answers.
+    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>>;
+
+    /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`. Refuses
+    /// while a record cannot be read, for it may refer to any of them.
+    fn collect(&self, older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>>;
+}
+
+/// What a collection freed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Collected {
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+/// The listing state of a run that was removed.
+pub const REMOVED: &str = "removed";
 
 /// Whether a claim may make the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

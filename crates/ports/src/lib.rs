@@ -15,9 +15,9 @@ pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
 pub use gate::{Gate, GateCall, Ruling};
 pub use journal::{
-    AppendError, Batch, BatchId, Claim, ClaimError, Committed, Create, Durability, Finding, Holder, Journal,
-    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, NewEvent, Posted, Recorded, RecordedBody, RunRow,
-    VerifyReport, Worker,
+    AppendError, Batch, BatchId, Claim, ClaimError, Collected, Committed, Create, Durability, Finding, Holder, Journal,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody,
+    RunRow, Store, VerifyReport, Worker,
 };
 pub use model::{Encoded, Model};
 pub use points::{CrashAt, CrashPoint, Faults};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use longrein_core::ids::Digest;
 use longrein_core::outcome::{ModelFailure, Reply};
-use longrein_core::prompt::Prompt;
+use longrein_core::prompt::{AnswerForm, Prompt};
 
 use crate::BoxFuture;
 
@@ -14,6 +14,8 @@ pub struct Encoded {
     pub digest: Digest,
     /// See [`Prompt::position`].
     pub position: u64,
+    /// How a reply without a call is to be read.
+    pub answer: AnswerForm,
 }
 
 pub trait Model: Send + Sync {

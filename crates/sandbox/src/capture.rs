@@ -1,6 +1,6 @@
 //! Keeps what a program prints, within bounds.
 
-use crate::spec::Keep;
+use crate::spec::{Captured, Keep};
 
 /// One output as it comes in. Holds at most `max_bytes`, however much is printed.
 #[derive(Debug)]
@@ -8,10 +8,9 @@ pub(crate) struct Capture {
     keep: Keep,
     /// The whole, or the head.
     head: Vec<u8>,
-    /// The last bytes, up to twice as many as are kept.
-    tail: Vec<u8>,
-    /// How much was printed.
-    total: usize,
+    tail: Ring,
+    bytes: u64,
+    line_ends: u64,
 }
 
 /// Whether the program may go on printing.
@@ -23,70 +22,107 @@ pub(crate) enum Room {
 
 impl Capture {
     pub(crate) fn new(keep: Keep) -> Self {
-        Self { keep, head: Vec::new(), tail: Vec::new(), total: 0 }
+        let tail = match keep {
+            Keep::Whole { .. } => Ring::new(0),
+            Keep::Ends { max_bytes, .. } => Ring::new(max_bytes - head_max(max_bytes)),
+        };
+        Self { keep, head: Vec::new(), tail, bytes: 0, line_ends: 0 }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Room {
-        self.total += bytes.len();
+        self.bytes += bytes.len() as u64;
+        self.line_ends += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         match self.keep {
             Keep::Whole { max_bytes } => {
                 let fits = bytes.len().min(max_bytes - self.head.len());
                 self.head.extend_from_slice(&bytes[..fits]);
                 if fits < bytes.len() { Room::Exceeded } else { Room::Left }
             }
-            Keep::Ends { max_bytes } => {
-                let (head_max, tail_max) = ends(max_bytes);
-                let fits = bytes.len().min(head_max - self.head.len());
+            Keep::Ends { max_bytes, flood_bytes } => {
+                let fits = bytes.len().min(head_max(max_bytes) - self.head.len());
                 self.head.extend_from_slice(&bytes[..fits]);
-                self.tail.extend_from_slice(&bytes[fits..]);
-                // trimmed at twice its size, so that each byte is moved about once
-                if self.tail.len() > 2 * tail_max {
-                    self.tail.drain(..self.tail.len() - tail_max);
-                }
-                Room::Left
+                self.tail.push(&bytes[fits..]);
+                if self.bytes > flood_bytes { Room::Exceeded } else { Room::Left }
             }
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        if let Keep::Ends { max_bytes } = self.keep {
-            let (_, tail_max) = ends(max_bytes);
-            let excess = self.tail.len().saturating_sub(tail_max);
-            self.tail.drain(..excess);
-            let left_out = self.total - self.head.len() - self.tail.len();
-            if left_out > 0 {
-                self.head.extend_from_slice(format!("\n[… {left_out} bytes left out …]\n").as_bytes());
-            }
-            self.head.append(&mut self.tail);
+    pub(crate) fn finish(self) -> Captured {
+        let Self { keep: _, mut head, tail, bytes, line_ends } = self;
+        let mut tail = tail.into_vec();
+        if bytes == (head.len() + tail.len()) as u64 {
+            head.append(&mut tail);
         }
-        self.head
+        Captured { head, tail, bytes, line_ends }
     }
 }
 
 /// The start of an output says what it is, its end what went wrong: two fifths and three fifths.
-fn ends(max_bytes: usize) -> (usize, usize) {
-    let head = max_bytes * 2 / 5;
-    (head, max_bytes - head)
+fn head_max(max_bytes: usize) -> usize {
+    max_bytes * 2 / 5
+}
+
+/// The last bytes of what is pushed, in memory that never grows beyond them.
+#[derive(Debug)]
+struct Ring {
+    bytes: Vec<u8>,
+    max_bytes: usize,
+    /// Where the oldest byte is, once it is full.
+    oldest: usize,
+}
+
+impl Ring {
+    fn new(max_bytes: usize) -> Self {
+        Self { bytes: Vec::new(), max_bytes, oldest: 0 }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(self.max_bytes)..];
+        let grows = bytes.len().min(self.max_bytes - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..grows]);
+        let mut rest = &bytes[grows..];
+        while !rest.is_empty() {
+            let fits = rest.len().min(self.max_bytes - self.oldest);
+            self.bytes[self.oldest..self.oldest + fits].copy_from_slice(&rest[..fits]);
+            self.oldest = (self.oldest + fits) % self.max_bytes;
+            rest = &rest[fits..];
+        }
+    }
+
+    fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.rotate_left(self.oldest);
+        self.bytes
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::spec::NO_FLOOD;
+
+    fn ends(max_bytes: usize) -> Capture {
+        Capture::new(Keep::Ends { max_bytes, flood_bytes: NO_FLOOD })
+    }
 
     #[test]
     fn ends_keep_head_and_tail() {
-        let mut capture = Capture::new(Keep::Ends { max_bytes: 10 });
+        let mut capture = ends(10);
         for byte in b'a'..=b'z' {
             assert_eq!(capture.push(&[byte]), Room::Left);
         }
-        assert_eq!(String::from_utf8(capture.finish()).unwrap(), "abcd\n[… 16 bytes left out …]\nuvwxyz");
+        let captured = capture.finish();
+        assert_eq!((&*captured.head, &*captured.tail, captured.bytes), (&b"abcd"[..], &b"uvwxyz"[..], 26));
+        assert_eq!(captured.left_out(), 16);
     }
 
     #[test]
     fn what_fits_is_whole() {
-        let mut capture = Capture::new(Keep::Ends { max_bytes: 10 });
-        assert_eq!(capture.push(b"0123456789"), Room::Left);
-        assert_eq!(capture.finish(), b"0123456789");
+        let mut capture = ends(10);
+        assert_eq!(capture.push(b"012345\n789"), Room::Left);
+        let captured = capture.finish();
+        assert_eq!((&*captured.head, &*captured.tail, captured.line_ends), (&b"012345\n789"[..], &b""[..], 1));
     }
 
     #[test]
@@ -94,6 +130,39 @@ mod tests {
         let mut capture = Capture::new(Keep::Whole { max_bytes: 3 });
         assert_eq!(capture.push(b"abc"), Room::Left);
         assert_eq!(capture.push(b"d"), Room::Exceeded);
-        assert_eq!(capture.finish(), b"abc");
+        assert_eq!(capture.finish().head, b"abc");
+    }
+
+    #[test]
+    fn a_flood_is_cut() {
+        let mut capture = Capture::new(Keep::Ends { max_bytes: 10, flood_bytes: 100 });
+        assert_eq!(capture.push(&[b'x'; 100]), Room::Left);
+        assert_eq!(capture.push(b"y"), Room::Exceeded);
+        assert_eq!(capture.finish().tail.last(), Some(&b'y'));
+    }
+
+    proptest! {
+        /// However the bytes come in, what is kept is the same: their first and their last.
+        #[test]
+        fn chunks_make_no_difference(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+            max_bytes in 0_usize..60,
+        ) {
+            let all: Vec<u8> = chunks.concat();
+            let mut capture = ends(max_bytes);
+            for chunk in &chunks {
+                capture.push(chunk);
+            }
+            let captured = capture.finish();
+            prop_assert_eq!(captured.bytes, all.len() as u64);
+            prop_assert_eq!(captured.line_ends, all.iter().filter(|byte| **byte == b'\n').count() as u64);
+            if all.len() <= max_bytes {
+                prop_assert_eq!((captured.head, captured.tail), (all, Vec::new()));
+            } else {
+                let (head, tail) = (head_max(max_bytes), max_bytes - head_max(max_bytes));
+                prop_assert_eq!(&captured.head, &all[..head]);
+                prop_assert_eq!(&captured.tail, &all[all.len() - tail..]);
+            }
+        }
     }
 }

@@ -33,6 +33,6 @@ mod tree;
 
 pub use exit::exit_now;
 pub use reap::{Reaped, reap_marked, reap_run};
-pub use spec::{Ended, How, INSIDE, Keep, Marker, Spec, StartError, Stderr, Strays};
+pub use spec::{Captured, Ended, How, INSIDE, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};
 pub use tree::all_gone;

@@ -146,6 +146,7 @@ impl Nursery {
             cwd: order.cwd.as_ptr(),
             stdio: [order.stdio[0].as_raw_fd(), order.stdio[1].as_raw_fd(), order.stdio[2].as_raw_fd()],
             parent: rustix::process::getpid().as_raw_nonzero().get(),
+            processes: process_limit(),
             failed_in: AtomicI32::new(NOWHERE),
             errno: AtomicI32::new(0),
         };
@@ -186,6 +187,20 @@ impl Nursery {
     }
 }
 
+/// A command that starts processes without end gets no more when its user has this many: enough for any build, few enough
+/// for a person to end them. The kernel counts a user's processes and threads together and does not bound root's; of the
+/// two limits it is the soft one, so that a program that knows better can raise it.
+const PROCESSES_MAX: libc::rlim_t = 16 * 1024;
+
+fn process_limit() -> libc::rlimit {
+    let now = rustix::process::getrlimit(rustix::process::Resource::Nproc);
+    let unlimited = libc::RLIM_INFINITY;
+    libc::rlimit {
+        rlim_cur: now.current.unwrap_or(unlimited).min(PROCESSES_MAX),
+        rlim_max: now.maximum.unwrap_or(unlimited),
+    }
+}
+
 /// A list of C strings as exec wants it: pointers, the last one null.
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
@@ -199,6 +214,7 @@ struct Launch {
     cwd: *const c_char,
     stdio: [c_int; 3],
     parent: libc::pid_t,
+    processes: libc::rlimit,
     failed_in: AtomicI32,
     errno: AtomicI32,
 }
@@ -236,6 +252,8 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
         }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        // no reason to give up: what the system allows anyway bounds it
+        libc::setrlimit(libc::RLIMIT_NPROC, &raw const launch.processes);
         for (target, source) in (0..).zip(launch.stdio) {
             if libc::dup2(source, target) < 0 {
                 give_up(launch, IN_SETUP);

@@ -32,9 +32,13 @@ pub struct Spec {
 pub enum Keep {
     /// All of it. A program that prints more is ended: [`How::Cut`].
     Whole { max_bytes: usize },
-    /// Its head and its tail; what lies between is left out, and a line says how much. The program goes on.
-    Ends { max_bytes: usize },
+    /// Its head and its tail; what lies between is forgotten, and the program goes on. One that prints more than
+    /// `flood_bytes` is ended: [`How::Cut`].
+    Ends { max_bytes: usize, flood_bytes: u64 },
 }
+
+/// For [`Keep::Ends`]: the program may print for as long as it runs.
+pub const NO_FLOOD: u64 = u64::MAX;
 
 /// Where the second output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,11 +66,30 @@ impl fmt::Display for Marker {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub how: How,
-    pub stdout: Vec<u8>,
+    pub stdout: Captured,
     /// Empty with [`Stderr::WithStdout`].
-    pub stderr: Vec<u8>,
+    pub stderr: Captured,
     pub took: Duration,
     pub strays: Strays,
+}
+
+/// What was kept of an output.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// All of it, if nothing was left out.
+    pub head: Vec<u8>,
+    /// The end of it, if something was left out.
+    pub tail: Vec<u8>,
+    /// How much was printed in all, and the line ends in it.
+    pub bytes: u64,
+    pub line_ends: u64,
+}
+
+impl Captured {
+    /// How many bytes between head and tail were not kept.
+    pub fn left_out(&self) -> u64 {
+        self.bytes - (self.head.len() + self.tail.len()) as u64
+    }
 }
 
 /// Why a command is over.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::capture::{Capture, Room};
 use crate::nursery::{self, Order, Stillborn};
-use crate::spec::{Ended, How, INSIDE, Keep, Spec, StartError, Stderr};
+use crate::spec::{Captured, Ended, How, INSIDE, Keep, Spec, StartError, Stderr};
 use crate::tree::{Exit, GONE_WITHIN, Tree};
 
 /// How many commands run at once in this process; more wait for a place. A model that asks for thousands gets them all, so
@@ -33,7 +33,8 @@ pub const DRAIN: Duration = Duration::from_millis(200);
 /// A timer cannot lie further ahead; nobody waits longer.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-const READ_BYTES: usize = 16 * 1024;
+/// All that a pipe holds, so that a flood costs few reads.
+const READ_BYTES: usize = 64 * 1024;
 
 /// One for each command alive; held until the last of its processes is gone.
 pub(crate) static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
@@ -85,7 +86,7 @@ async fn unwatched(tree: Tree, began: Instant) -> Ended {
     tree.kill();
     let (_, strays) = tree.bury().await;
     let how = How::Signalled(libc::SIGKILL);
-    Ended { how, stdout: Vec::new(), stderr: Vec::new(), took: began.elapsed(), strays }
+    Ended { how, stdout: Captured::default(), stderr: Captured::default(), took: began.elapsed(), strays }
 }
 
 /// Why we stopped watching.
@@ -186,7 +187,7 @@ impl Listen {
         }
     }
 
-    fn finish(self) -> Vec<u8> {
+    fn finish(self) -> Captured {
         self.capture.finish()
     }
 }

@@ -50,9 +50,11 @@ impl Tree {
         Arc::clone(&self.remains().handle)
     }
 
-    /// Asks the whole group to end.
+    /// Asks the whole group to end, those too that are stopped: they would not hear of it before they go on.
     pub(crate) fn terminate(&self) {
-        let _ = kill_process_group(self.remains().leader, Signal::TERM);
+        for signal in [Signal::TERM, Signal::CONT] {
+            let _ = kill_process_group(self.remains().leader, signal);
+        }
     }
 
     /// Ends the whole tree at once, those who left the group too.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use longrein_sandbox::{
-    Ended, GRACE, How, INSIDE, Keep, Marker, Reaped, Spec, StartError, Stderr, Strays, reap_marked, run,
+    Ended, GRACE, How, INSIDE, Keep, Marker, NO_FLOOD, Reaped, Spec, StartError, Stderr, Strays, reap_marked, run,
 };
 
 const STDOUT_MAX_BYTES: usize = 4 << 20;
@@ -23,7 +23,7 @@ fn spec(name: &str, argv: &[&str]) -> Spec {
         env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
         stdin: Vec::new(),
         stdout: Keep::Whole { max_bytes: STDOUT_MAX_BYTES },
-        stderr: Stderr::Apart(Keep::Ends { max_bytes: 64 << 10 }),
+        stderr: Stderr::Apart(Keep::Ends { max_bytes: 64 << 10, flood_bytes: NO_FLOOD }),
         timeout: Duration::from_secs(20),
         marker: marker(name),
     }
@@ -68,14 +68,14 @@ async fn exit_status_outputs_and_exact_environment() {
     let ended = check(plain, SOON).await;
     assert_eq!(ended.how, How::Exited(7));
     let inside = marker("plain").to_string();
-    let mut lines: BTreeSet<&str> = text(&ended.stdout).lines().collect();
+    let mut lines: BTreeSet<&str> = text(&ended.stdout.head).lines().collect();
     assert!(lines.remove(format!("{INSIDE}={inside}").as_str()), "{lines:?}");
     for expected in ["A=b c", "PATH=/usr/local/bin:/usr/bin:/bin", "/"] {
         assert!(lines.remove(expected), "{expected} not in {lines:?}");
     }
     // PWD, and in some shells OLDPWD, SHLVL and _, come from the shell
     assert!(lines.iter().all(|line| ["PWD=", "OLDPWD", "SHLVL=", "_="].iter().any(|own| line.starts_with(own))));
-    assert_eq!(text(&ended.stderr), "oops\n");
+    assert_eq!(text(&ended.stderr.head), "oops\n");
     assert_eq!(ended.strays, Strays::None);
 }
 
@@ -89,7 +89,7 @@ async fn a_clean_house() {
         SOON,
     )
     .await;
-    let out = text(&ended.stdout);
+    let out = text(&ended.stdout.head);
     // ls has 3 open to read the folder
     assert!(out.starts_with("0\n1\n2\n3\n"), "{out}");
     assert!(!out.starts_with("0\n1\n2\n3\n4"), "{out}");
@@ -97,14 +97,14 @@ async fn a_clean_house() {
         assert!(out.contains(signals), "{out}");
     }
     assert!(out.trim_end().ends_with("0\n0"), "{out}");
-    assert!(text(&ended.stderr).contains("/dev/tty"), "{ended:?}");
+    assert!(text(&ended.stderr.head).contains("/dev/tty"), "{ended:?}");
     assert_ne!(ended.how, How::Exited(0));
 }
 
 #[tokio::test]
 async fn stdin_is_empty_unless_given() {
     let ended = check(spec("empty-stdin", &["cat"]), SOON).await;
-    assert_eq!((ended.how, ended.stdout.len()), (How::Exited(0), 0));
+    assert_eq!((ended.how, ended.stdout.head.len()), (How::Exited(0), 0));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn reads_all_of_a_large_stdin() {
     let mut large = spec("large-stdin", &["wc", "-c"]);
     large.stdin = vec![b'x'; 10 << 20];
     let ended = check(large, SOON).await;
-    assert_eq!(text(&ended.stdout).trim(), "10485760");
+    assert_eq!(text(&ended.stdout.head).trim(), "10485760");
 }
 
 #[tokio::test]
@@ -120,14 +120,14 @@ async fn never_reads_a_large_stdin() {
     let mut deaf = shell("deaf", "sleep 0.2; echo done");
     deaf.stdin = vec![b'x'; 10 << 20];
     let ended = check(deaf, SOON).await;
-    assert_eq!((ended.how, text(&ended.stdout)), (How::Exited(0), "done\n"));
+    assert_eq!((ended.how, text(&ended.stdout.head)), (How::Exited(0), "done\n"));
 }
 
 #[tokio::test]
 async fn closes_stdin_at_once() {
     let mut closed = shell("closed", "exec <&-; sleep 0.1; echo done");
     closed.stdin = vec![b'x'; 10 << 20];
-    assert_eq!(text(&check(closed, SOON).await.stdout), "done\n");
+    assert_eq!(text(&check(closed, SOON).await.stdout.head), "done\n");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn reads_stdin_forever() {
 async fn writes_forever() {
     let ended = check(spec("yes", &["yes"]), SOON).await;
     assert_eq!(ended.how, How::Cut);
-    assert_eq!(ended.stdout.len(), STDOUT_MAX_BYTES);
+    assert_eq!(ended.stdout.head.len(), STDOUT_MAX_BYTES);
 }
 
 #[tokio::test]
@@ -151,26 +151,35 @@ async fn complains_forever() {
     loud.timeout = Duration::from_millis(500);
     let ended = check(loud, SOON).await;
     assert_eq!(ended.how, How::TimedOut);
-    assert!(ended.stderr.starts_with(b"first\ny\n"));
-    assert!(ended.stderr.len() < (64 << 10) + 100);
+    assert!(ended.stderr.head.starts_with(b"first\ny\n"));
+    assert!(ended.stderr.head.len() + ended.stderr.tail.len() == 64 << 10);
 }
 
 #[tokio::test]
 async fn keeps_ends_of_both_outputs_in_order() {
     let mut merged = shell("merged", "echo one; echo two >&2; echo three; seq 100000; echo last >&2");
-    merged.stdout = Keep::Ends { max_bytes: 1000 };
+    merged.stdout = Keep::Ends { max_bytes: 1000, flood_bytes: NO_FLOOD };
     merged.stderr = Stderr::WithStdout;
     let ended = check(merged, SOON).await;
     assert_eq!(ended.how, How::Exited(0));
-    let out = text(&ended.stdout);
-    assert!(out.starts_with("one\ntwo\nthree\n1\n2\n") && out.ends_with("100000\nlast\n"), "{out}");
-    assert!(out.contains("bytes left out"));
+    assert!(text(&ended.stdout.head).starts_with("one\ntwo\nthree\n1\n2\n"), "{ended:?}");
+    assert!(text(&ended.stdout.tail).ends_with("100000\nlast\n"), "{ended:?}");
+    assert_eq!((ended.stdout.line_ends, ended.stdout.left_out()), (100_004, ended.stdout.bytes - 1000));
+}
+
+#[tokio::test]
+async fn a_flood_is_ended() {
+    let mut flood = spec("flood", &["yes"]);
+    flood.stdout = Keep::Ends { max_bytes: 1000, flood_bytes: 10 << 20 };
+    flood.stderr = Stderr::WithStdout;
+    let ended = check(flood, SOON).await;
+    assert_eq!((ended.how, ended.stdout.head.len() + ended.stdout.tail.len()), (How::Cut, 1000));
 }
 
 #[tokio::test]
 async fn closes_its_outputs_early() {
     let ended = check(shell("mute", "echo early; exec >&- 2>&-; sleep 0.5; exit 3"), SOON).await;
-    assert_eq!((ended.how, text(&ended.stdout)), (How::Exited(3), "early\n"));
+    assert_eq!((ended.how, text(&ended.stdout.head)), (How::Exited(3), "early\n"));
     assert!(ended.took >= Duration::from_millis(500));
 }
 
@@ -188,7 +197,7 @@ async fn background_children_do_not_hold_us() {
         ("wiped", "env -i sleep 9999 & echo done"),
     ] {
         let ended = check(shell(name, script), SOON).await;
-        assert_eq!((ended.how, text(&ended.stdout).lines().last()), (How::Exited(0), Some("done")), "{name}");
+        assert_eq!((ended.how, text(&ended.stdout.head).lines().last()), (How::Exited(0), Some("done")), "{name}");
         assert!(matches!(ended.strays, Strays::Ended(1..)), "{name}: {:?}", ended.strays);
     }
 }
@@ -210,8 +219,24 @@ async fn sigterm_comes_first() {
     let mut polite = shell("polite", "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done");
     polite.timeout = Duration::from_millis(300);
     let ended = check(polite, SOON).await;
-    assert_eq!((ended.how, text(&ended.stdout)), (How::TimedOut, "bye\n"));
+    assert_eq!((ended.how, text(&ended.stdout.head)), (How::TimedOut, "bye\n"));
     assert!(ended.took < GRACE);
+}
+
+#[tokio::test]
+async fn stops_itself() {
+    let mut stopped = shell("stopped", "trap 'echo bye; exit 0' TERM; kill -STOP $$; sleep 9999");
+    stopped.timeout = Duration::from_millis(300);
+    let ended = check(stopped, SOON).await;
+    assert_eq!((ended.how, text(&ended.stdout.head)), (How::TimedOut, "bye\n"));
+    assert!(ended.took < GRACE);
+}
+
+#[tokio::test]
+async fn processes_are_bounded() {
+    let ended = check(shell("bounded", "grep 'Max processes' /proc/self/limits"), SOON).await;
+    let soft = text(&ended.stdout.head).split_whitespace().nth(2).unwrap().to_owned();
+    assert!(soft.parse::<u64>().unwrap() <= 16 * 1024, "{soft}");
 }
 
 #[tokio::test]
@@ -222,7 +247,7 @@ async fn a_signal_is_no_timeout() {
 #[tokio::test]
 async fn bytes_come_as_they_are() {
     let ended = check(spec("bytes", &["printf", r"\377\000\033[31mred"]), SOON).await;
-    assert_eq!(ended.stdout, b"\xff\0\x1b[31mred");
+    assert_eq!(ended.stdout.head, b"\xff\0\x1b[31mred");
 }
 
 #[tokio::test]
@@ -262,7 +287,7 @@ async fn relative_programs_count_from_the_folder() {
     std::fs::write(folder.path().join("here.sh"), "echo $PWD").unwrap();
     let mut relative = spec("relative", &["sh", "here.sh"]);
     relative.cwd = folder.path().to_owned();
-    assert_eq!(Path::new(text(&check(relative, SOON).await.stdout).trim()), folder.path().canonicalize().unwrap());
+    assert_eq!(Path::new(text(&check(relative, SOON).await.stdout.head).trim()), folder.path().canonicalize().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -280,7 +305,7 @@ async fn a_hundred_at_once() {
     for task in tasks {
         let (number, ended) = task.await.unwrap();
         assert_eq!(ended.how, How::Exited(0));
-        assert!(ended.stdout.starts_with(number.to_string().as_bytes()));
+        assert!(ended.stdout.head.starts_with(number.to_string().as_bytes()));
         assert_eq!(alive(&format!("many-{number}")), 0);
     }
 }

@@ -9,6 +9,7 @@ mod memory;
 mod references;
 mod rules;
 mod sqlite;
+mod sweep;
 mod verify;
 mod wakeups;
 
@@ -18,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use longrein_ports::{Clock, Holder, Journal, JournalError, RunRow, Worker};
+use longrein_ports::{Clock, Holder, JournalError, RunRow, Store, Worker};
 
 pub use here::{SystemClock, boottime, is_alive, worker_here};
 pub use memory::MemoryJournal;
@@ -28,7 +29,7 @@ pub use sqlite::SqliteJournal;
 pub type Alive = Arc<dyn Fn(&Worker) -> bool + Send + Sync>;
 
 /// Opens a store by its URL: `sqlite:PATH` or `memory:`. PATH may be relative; the folder is made if it is not there.
-pub fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Journal>, JournalError> {
+pub fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, JournalError> {
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
     match scheme {
         "sqlite" if !rest.is_empty() => Ok(Arc::new(SqliteJournal::open(Path::new(rest), clock)?)),

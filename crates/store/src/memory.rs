@@ -9,13 +9,14 @@ use bytes::Bytes;
 use longrein_core::ids::{Digest, InputId, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, Journal,
-    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, VerifyReport, Worker,
+    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Collected, Committed, Create, Durability, Holder, Journal,
+    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, Store, VerifyReport, Worker,
 };
 
 use crate::Alive;
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
 use crate::rules::{self, Decided, Now, Prepared, Rows, Write};
+use crate::sweep::Sweep;
 use crate::verify::{self, Everything};
 use crate::wakeups::Wakeups;
 
@@ -174,6 +175,37 @@ impl Journal for MemoryJournal {
     }
 }
 
+impl Store for MemoryJournal {
+    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
+        Box::pin(async move {
+            self.transact(Durability::Synced, |tables| {
+                // All of memory is one host: its holder's own.
+                let here = Rows::claim(tables, run)?.map(|claim| claim.worker());
+                let here =
+                    here.unwrap_or_else(|| Worker { host: String::new(), boot: String::new(), pid: 0, pid_start: 0 });
+                rules::purge(tables, &self.now(), run, &here)
+            })
+        })
+    }
+
+    fn collect(&self, _older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let mut sweep = Sweep::of(tables.blobs.keys().cloned());
+            let runs: Vec<_> = tables.runs.keys().cloned().collect();
+            sweep.look(&*tables, &runs)?;
+            let mut collected = Collected::default();
+            for digest in sweep.unreferenced() {
+                if let Some(bytes) = tables.blobs.remove(&digest) {
+                    collected.blobs += 1;
+                    collected.bytes += bytes.len() as u64;
+                }
+            }
+            Ok(collected)
+        })
+    }
+}
+
 #[derive(Default)]
 struct Tables {
     runs: BTreeMap<RunId, RunRecord>,
@@ -241,6 +273,14 @@ impl Tables {
                 Write::Input(record) => {
                     let before = self.inboxes.entry(record.run.clone()).or_default().put(record.clone());
                     Undo::Input(record, before)
+                }
+                Write::Purge(tombstone) => {
+                    // Synced, as all before it is by then: there is nothing to take back.
+                    self.events.remove(&tombstone.run);
+                    self.inboxes.remove(&tombstone.run);
+                    self.claims.remove(&tombstone.run);
+                    self.runs.insert(tombstone.run.clone(), tombstone);
+                    continue;
                 }
                 Write::Key(record) => {
                     let id = key_id(&record);

@@ -24,7 +24,8 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         }
         Event::ActionSettled(settled) => of_truth(&settled.truth, found),
         Event::CheckFinished(check) => of_content(&check.verdict.evidence, found),
-        Event::RunClaimed(_)
+        Event::RunForked(_)
+        | Event::RunClaimed(_)
         | Event::InputRefused(_)
         | Event::ModelRequested(_)
         | Event::ModelReplied(_)

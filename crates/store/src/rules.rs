@@ -12,7 +12,7 @@ use longrein_core::input::{INBOX_MAX, Input, InputBody};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
     AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, JournalError, KeyChange,
-    KeyId, KeyRow, KeyState, LEASE, Posted, Worker,
+    KeyId, KeyRow, KeyState, LEASE, Posted, REMOVED, RunRow, Worker,
 };
 
 use crate::encoding::{ClaimRecord, EncodedBody, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent};
@@ -53,6 +53,8 @@ pub(crate) enum Write {
     },
     /// A new input, or one that is taken now.
     Input(InboxRecord),
+    /// Everything of a run goes but its key rows; this tombstone stays.
+    Purge(RunRecord),
     Key(KeyRecord),
     Blob(Digest, Bytes),
 }
@@ -127,6 +129,7 @@ pub(crate) fn claim(
 ) -> Result<Decided<Claim>, ClaimError> {
     let mut writes = Vec::new();
     let record = match (rows.run(run)?, create) {
+        (Some(record), _) if is_removed(&record) => return Err(ClaimError::Removed(run.clone())),
         (Some(record), Create::IfAbsent) => record.checked()?,
         (Some(record), Create::Never) if record.head > 0 => record.checked()?,
         (Some(_) | None, Create::Never) => return Err(ClaimError::NoSuchRun(run.clone())),
@@ -457,9 +460,46 @@ fn own_key(present: Option<KeyRow>, run: &RunId, batch: &Prepared, id: &KeyId) -
         .ok_or_else(|| refused(&batch.id, &format!("a key of {} is not this run's", id.tool)))
 }
 
+/// The rules of [`longrein_ports::Store::purge`]. A damaged run may go: nothing else can be done with it.
+pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) -> Result<Decided<()>, ClaimError> {
+    let Some(record) = rows.run(run)? else { return Err(ClaimError::NoSuchRun(run.clone())) };
+    if is_removed(&record) {
+        return Err(ClaimError::Removed(run.clone()));
+    }
+    if let Some(claim) = rows.claim(run)?
+        && let Some(holder) = now.holder(&claim, &here.host, &here.boot)
+    {
+        return Err(ClaimError::Held(holder));
+    }
+    let at = now.clock.now();
+    let row = RunRow {
+        run: run.clone(),
+        state: REMOVED.to_owned(),
+        reason: String::new(),
+        goal: String::new(),
+        turns: 0,
+        micros: 0,
+        started: at,
+        updated: at,
+    };
+    let listing = serde_json::to_vec(&row)
+        .map_err(|error| JournalError::Unusable(format!("a tombstone of {run} cannot be written: {error}")))?;
+    let tombstone = RunRecord { listing, ..RunRecord::new(run) };
+    Ok(((), vec![Write::Purge(tombstone.sealed())]))
+}
+
+/// Whether a run's row is a tombstone.
+pub(crate) fn is_removed(record: &RunRecord) -> bool {
+    record.head == 0 && record.row().is_some_and(|row| row.state == REMOVED)
+}
+
 /// The rules of [`longrein_ports::Journal::post_input`].
 pub(crate) fn post(rows: &dyn Rows, run: &RunId, input: &Input) -> Result<Decided<Posted>, ClaimError> {
-    let Some(record) = rows.run(run)?.filter(|record| record.head > 0) else {
+    let found = rows.run(run)?;
+    if found.as_ref().is_some_and(is_removed) {
+        return Err(ClaimError::Removed(run.clone()));
+    }
+    let Some(record) = found.filter(|record| record.head > 0) else {
         return Err(ClaimError::NoSuchRun(run.clone()));
     };
     let mut record = record.checked()?;

@@ -11,6 +11,7 @@ use longrein_ports::{Finding, JournalError, RecordedBody, VerifyReport};
 
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis};
 use crate::references;
+use crate::rules::is_removed;
 
 /// What verification needs to see: all of it, as it is stored.
 pub(crate) trait Everything {
@@ -39,7 +40,9 @@ pub(crate) fn verify(store: &dyn Everything, run: &RunId) -> Result<Option<Verif
         return Ok(None);
     }
     check.run(record.as_ref(), &chain);
-    check.claim(claim.as_ref(), &chain);
+    if !record.as_ref().is_some_and(is_removed) {
+        check.claim(claim.as_ref(), &chain);
+    }
     Ok(Some(check.report))
 }
 

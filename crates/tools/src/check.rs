@@ -6,7 +6,7 @@ use longrein_core::payload::Payload;
 use longrein_core::task::{CheckSpec, Task};
 use longrein_core::time::millis;
 use longrein_ports::CheckRun;
-use longrein_sandbox::{Ended, How, Keep, Marker, Spec, StartError, Stderr, reap_marked, run};
+use longrein_sandbox::{Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, run};
 
 use crate::ending::Blobs;
 use crate::output::readable;
@@ -35,7 +35,7 @@ impl Toolbox {
             cwd: task.workspace.clone().into(),
             env: self.base_env(),
             stdin: Vec::new(),
-            stdout: Keep::Ends { max_bytes: EVIDENCE_MAX_BYTES },
+            stdout: Keep::Ends { max_bytes: EVIDENCE_MAX_BYTES, flood_bytes: NO_FLOOD },
             stderr: Stderr::WithStdout,
             timeout: spec.timeout,
             marker,

@@ -47,7 +47,7 @@ pub(crate) fn outcome(spec: &ToolSpec, ended: Result<&Ended, &StartError>, secre
 }
 
 /// Nothing of it ran: for an external tool that is certainty, the only one we can give by ourselves.
-fn not_started(spec: &ToolSpec, error: &StartError) -> Outcome {
+pub(crate) fn not_started(spec: &ToolSpec, error: &StartError) -> Outcome {
     let message = format!("{} could not be started: {error}. Nothing was done.", spec.name);
     let hint = match error {
         StartError::TooLarge => "Send less in one call.",
@@ -90,7 +90,7 @@ fn read(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blo
         How::Cut => Outcome::Error(
             ToolError::new(
                 class::OUTPUT_TOO_LARGE,
-                format!("{name} printed more than {} bytes and was ended.", ended.stdout.len()),
+                format!("{name} printed more than {} bytes and was ended.", ended.stdout.head.len()),
             )
             .hint("Ask for less: a narrower query, fewer lines.")
             .with_output(printed, blobs),
@@ -208,7 +208,7 @@ fn failed(class: &str, spec: &ToolSpec, ended: &Ended, secrets: &Secrets) -> Too
         How::Exited(status) => format!("ended with status {status}"),
         How::Signalled(signal) => format!("was ended by signal {signal}{}", signal_name(signal)),
         How::TimedOut => format!("was ended after {}", span(spec.timeout)),
-        How::Cut => format!("printed more than {} bytes and was ended", ended.stdout.len()),
+        How::Cut => format!("printed more than {} bytes and was ended", ended.stdout.head.len()),
     };
     ToolError::new(class, format!("{} {how}.{}", spec.name, tail(ended, secrets)))
 }

@@ -1,5 +1,5 @@
-//! Command tools, programs in any language that read one JSON object and answer with JSON or text; and functions of the
-//! program that embeds Longrein, held to the same rules.
+//! The tools of a run: programs in any language that read one JSON object and answer with JSON or text, what is built in,
+//! and functions of the program that embeds Longrein, held to the same rules.
 //!
 //! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
 //! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program
@@ -12,11 +12,13 @@
 //! [`Cleared`]: longrein_core::action::Cleared
 
 mod arguments;
+mod builtin;
 mod canonical;
 mod check;
 mod ending;
 mod environment;
 mod error;
+mod excerpt;
 mod host;
 mod near;
 mod output;
@@ -24,11 +26,13 @@ mod pins;
 mod request;
 mod schema;
 mod secrets;
+mod text;
 mod toolbox;
 
 #[cfg(test)]
 mod tests;
 
+pub use builtin::builtin;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use error::ToolsError;

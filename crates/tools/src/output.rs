@@ -1,10 +1,14 @@
 //! What a program printed, as a value: JSON where it is JSON, else readable text, without secrets.
 
+use std::borrow::Cow;
+
 use longrein_core::payload::Payload;
+use longrein_sandbox::Captured;
 use serde_json::Value;
 
 use crate::arguments::repeats_a_key;
 use crate::secrets::Secrets;
+use crate::text::{Encoding, plain, printed};
 
 /// What stdout holds.
 #[derive(Debug)]
@@ -17,9 +21,9 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// The whole of `bytes`, trimmed, is JSON, or it is text. JSON nested deeper than anyone can read back is text.
-    pub(crate) fn read(bytes: &[u8], secrets: &Secrets) -> Self {
-        let text = decode(bytes);
+    /// The whole of it, trimmed, is JSON, or it is text. JSON nested deeper than anyone can read back is text.
+    pub(crate) fn read(captured: &Captured, secrets: &Secrets) -> Self {
+        let text = Encoding::of(&captured.head).decode(&captured.head);
         match serde_json::from_str::<Value>(text.trim()) {
             Ok(mut value) => {
                 // numbers and the order of keys stay as printed, unless something must be taken out
@@ -28,11 +32,11 @@ impl Printed {
                 } else {
                     Payload::parse(compact(text.trim())).ok()
                 };
-                let payload = payload.unwrap_or_else(|| Payload::string(&readable(bytes, secrets)));
+                let payload = payload.unwrap_or_else(|| Payload::string(&readable(captured, secrets)));
                 let is_ambiguous = repeats_a_key(text.trim());
                 Self { payload, json: Some(value), is_ambiguous }
             }
-            Err(_) => Self { payload: Payload::string(&readable(bytes, secrets)), json: None, is_ambiguous: false },
+            Err(_) => Self { payload: Payload::string(&readable(captured, secrets)), json: None, is_ambiguous: false },
         }
     }
 
@@ -42,65 +46,74 @@ impl Printed {
     }
 }
 
-/// Bytes as text a person or a model can read: decoded, without terminal control, without secrets.
-pub(crate) fn readable(bytes: &[u8], secrets: &Secrets) -> String {
-    let text = plain(&decode(bytes));
-    secrets.redact(text.trim_end()).into_owned()
+/// What was kept of an output as text a person or a model can read: decoded, without terminal control, without secrets. A
+/// line says how much was not kept.
+pub(crate) fn readable(captured: &Captured, secrets: &Secrets) -> String {
+    let mut text = text_of(captured, secrets, plain);
+    text.truncate(text.trim_end().len());
+    text
 }
 
-/// UTF-8, or UTF-16 where a byte order mark says so; what is invalid becomes U+FFFD.
-fn decode(bytes: &[u8]) -> String {
-    let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
-        char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+/// The same as it was printed, terminal control and all, but for NUL. None: a secret stands in it in pieces, so that it can
+/// not be taken out.
+pub(crate) fn unrendered(captured: &Captured, secrets: &Secrets) -> Option<String> {
+    let text = text_of(captured, secrets, without_nul);
+    let holds_secret = |seen: Cow<'_, str>| matches!(secrets.redact(&seen), Cow::Owned(_));
+    let is_rendered = matches!(plain(&text), Cow::Borrowed(_));
+    (is_rendered || !holds_secret(plain(&text)) && !holds_secret(printed(&text))).then_some(text)
+}
+
+fn without_nul(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
+}
+
+/// Large outputs are in memory as few times as can be: nothing decoded outlives its step.
+fn text_of(captured: &Captured, secrets: &Secrets, form: fn(&str) -> Cow<'_, str>) -> String {
+    let encoding = Encoding::of(&captured.head);
+    if captured.left_out() == 0 {
+        return secrets.redact(&form(&encoding.decode(&captured.head))).into_owned();
+    }
+    let mut left_out = captured.left_out();
+    let mut text = {
+        let head = encoding.decode(&captured.head);
+        let (lines, edge) = before_cut(&head);
+        left_out += (head.len() - lines.len()) as u64;
+        let mut text = secrets.redact(&form(lines)).into_owned();
+        text.truncate(text.floor_char_boundary(text.len().saturating_sub(edge)));
+        text.truncate(text.trim_end_matches('\n').len());
+        text
     };
-    match bytes {
-        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
-        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
-        [0xef, 0xbb, 0xbf, rest @ ..] | rest => String::from_utf8_lossy(rest).into_owned(),
-    }
+    // the tail may begin in the middle of a unit
+    let begins = captured.bytes - captured.tail.len() as u64;
+    let odd = usize::try_from(begins % encoding.unit()).expect("less than two");
+    let tail = encoding.decode(captured.tail.get(odd..).unwrap_or_default());
+    let (lines, edge) = after_cut(&tail);
+    left_out += (tail.len() - lines.len()) as u64;
+    let formed = form(lines);
+    let redacted = secrets.redact_after_cut(&formed);
+    let from = redacted.ceil_char_boundary(edge.min(redacted.len()));
+    text.push_str(&format!("\n[… {left_out} bytes left out …]\n"));
+    text.push_str(&redacted[from..]);
+    text
 }
 
-/// Without escape sequences (ECMA-48) and without control characters other than line ends and tabs.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' => match rest.next() {
-                Some('[') => skip_control_sequence(&mut rest),
-                Some(']' | 'P' | 'X' | '^' | '_') => skip_string(&mut rest),
-                // a character set or the like: intermediates, then one final character
-                Some(' '..='/') => while rest.next().is_some_and(|c| matches!(c, ' '..='/')) {},
-                Some(_) | None => {}
-            },
-            '\u{9b}' => skip_control_sequence(&mut rest),
-            '\u{90}' | '\u{9d}' => skip_string(&mut rest),
-            '\n' | '\t' | '\r' => out.push(c),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
+/// So near to a cut there is a line end, or the line is one without end.
+const LINE_END_WITHIN_BYTES: usize = 64 * 1024;
+
+/// What stands at a cut may be a part of something, of a secret above all, that cannot be recognised. Where no line end
+/// parts it from the rest, so much is given up: more than any secret of one line.
+const EDGE_BYTES: usize = 4 * 1024;
+
+/// The whole lines before a cut, and how much of them to give up.
+fn before_cut(head: &str) -> (&str, usize) {
+    let near = head.floor_char_boundary(head.len().saturating_sub(LINE_END_WITHIN_BYTES));
+    head[near..].rfind('\n').map_or((head, EDGE_BYTES), |at| (&head[..near + at], 0))
 }
 
-fn skip_control_sequence(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-    rest.next_if(|c| matches!(c, '@'..='~'));
-}
-
-/// Up to the string terminator, or the bell that stands for it. An unterminated one hides no more than its line.
-fn skip_string(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    while let Some(c) = rest.next_if(|c| *c != '\n') {
-        match c {
-            '\u{7}' | '\u{9c}' => return,
-            '\u{1b}' => {
-                rest.next_if_eq(&'\\');
-                return;
-            }
-            _ => {}
-        }
-    }
+/// The whole lines after a cut, and how much of them to give up.
+fn after_cut(tail: &str) -> (&str, usize) {
+    let near = tail.floor_char_boundary(LINE_END_WITHIN_BYTES);
+    tail[..near].find('\n').map_or((tail, EDGE_BYTES), |at| (&tail[at + 1..], 0))
 }
 
 /// A valid JSON text without the spaces and line breaks between its parts. One record stays one line.
@@ -127,7 +140,21 @@ mod tests {
 
     #[track_caller]
     fn read(bytes: &[u8], expected: &str) {
-        assert_eq!(Printed::read(bytes, &Secrets::new()).payload.as_str(), expected);
+        assert_eq!(Printed::read(&whole(bytes), &Secrets::new()).payload.as_str(), expected);
+    }
+
+    fn whole(bytes: &[u8]) -> Captured {
+        Captured { head: bytes.to_vec(), bytes: bytes.len() as u64, ..Captured::default() }
+    }
+
+    /// Cut as the sandbox cuts.
+    fn cut(text: &[u8], head: usize, tail: usize) -> Captured {
+        Captured {
+            head: text[..head].to_vec(),
+            tail: text[text.len() - tail..].to_vec(),
+            bytes: text.len() as u64,
+            line_ends: 0,
+        }
     }
 
     #[test]
@@ -151,15 +178,63 @@ mod tests {
         read(b"a\xffb\0c", "\"a\u{fffd}bc\"");
         read(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x\x1b]52;c;AAAA\x1b\\y\x1b(Bz", r#""red xyz""#);
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        assert!(Printed::read(deep.as_bytes(), &Secrets::new()).json.is_none());
+        assert!(Printed::read(&whole(deep.as_bytes()), &Secrets::new()).json.is_none());
     }
 
     #[test]
     fn secrets_leave_json_and_text() {
         let mut secrets = Secrets::new();
         secrets.know("KEY", "hunter2hunter2");
-        let printed = Printed::read(br#"{"k": "hunter2hunter2", "n": 1}"#, &secrets);
+        let printed = Printed::read(&whole(br#"{"k": "hunter2hunter2", "n": 1}"#), &secrets);
         assert_eq!(printed.payload.as_str(), r#"{"k":"[redacted:KEY]","n":1}"#);
-        assert_eq!(readable(b"x hunter2\x1b[0mhunter2", &secrets), "x [redacted:KEY]");
+        assert_eq!(readable(&whole(b"x hunter2\x1b[0mhunter2"), &secrets), "x [redacted:KEY]");
+    }
+
+    #[test]
+    fn terminal_control_is_kept_unless_it_hides_a_secret() {
+        let mut secrets = Secrets::new();
+        secrets.know("KEY", "hunter2hunter2");
+        let unrendered = |bytes: &[u8]| unrendered(&whole(bytes), &secrets);
+        assert_eq!(unrendered(b"\x1b[31mred\0\r").unwrap(), "\x1b[31mred\r");
+        assert_eq!(unrendered(b"\x1b[31mhunter2hunter2").unwrap(), "\x1b[31m[redacted:KEY]");
+        for hidden in [
+            &b"hunter2\x1b[0mhunter2"[..],
+            b"hunter2\x1b[0mhunter2\rover",
+            b"hunter2hunX\x08ter2",
+            b"hunter2\x1b]0;t\x07hunter2",
+        ] {
+            assert_eq!(unrendered(hidden), None, "{hidden:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_was_cut_leaves_no_part() {
+        let mut secrets = Secrets::new();
+        secrets.know("KEY", "hunter2hunter2");
+        let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        let key = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", "A1b2\n".repeat(600));
+        let lines = ["hunter2hunter2", token, &key].map(|secret| format!("- {secret}\n"));
+        let endless = ["hunter2hunter2 ", &format!("{token} ")].map(str::to_owned);
+        for line in lines.into_iter().chain(endless) {
+            let lines = line.repeat(200_000 / line.len());
+            for shift in (0..line.len()).step_by(line.len().div_ceil(20)) {
+                let captured = cut(lines.as_bytes(), 60_000 + shift, 60_000 + shift);
+                for text in [readable(&captured, &secrets), unrendered(&captured, &secrets).unwrap()] {
+                    assert!(text.contains("[redacted:") && text.contains("bytes left out"));
+                    for part in ["hunt", "ter2", "ghp", "wxyz", "A1b2"] {
+                        assert!(!text.contains(part), "{shift}: {part}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_utf_16_is_read_in_step() {
+        let text: Vec<u8> = "zeile\n".repeat(50_000).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for tail in [60_000, 60_001] {
+            let text = readable(&cut(&text, 60_000, tail), &Secrets::new());
+            assert!(text.lines().all(|line| line.is_empty() || line == "zeile" || line.starts_with('[')), "{tail}");
+        }
     }
 }

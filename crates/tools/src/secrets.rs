@@ -77,6 +77,14 @@ impl Secrets {
         text
     }
 
+    /// The same for a text whose start was cut off, perhaps in the middle of a private key.
+    pub(crate) fn redact_after_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match end_of_cut_key(text) {
+            None => self.redact(text),
+            Some(end) => Cow::Owned(format!("[redacted:private-key]{}", self.redact(&text[end..]))),
+        }
+    }
+
     /// The same inside a JSON value. True if it changed.
     pub(crate) fn redact_value(&self, value: &mut Value) -> bool {
         match value {
@@ -221,9 +229,22 @@ impl Shape {
     }
 }
 
+const BEGIN: &str = "-----BEGIN ";
+const END: &str = "-----END ";
+const KEY: &str = "PRIVATE KEY-----";
+
+/// No private key is longer as text: one of RSA with 16,384 bits has 12,700 bytes.
+const KEY_MAX_BYTES: usize = 16 * 1024;
+
+/// Where a private key ends that began before `text`.
+fn end_of_cut_key(text: &str) -> Option<usize> {
+    let end = text[..text.floor_char_boundary(KEY_MAX_BYTES)].find(KEY)? + KEY.len();
+    // the first line that speaks of a key ends one
+    let line = text[..end].rfind('\n').map_or(0, |at| at + 1);
+    text[line..end].contains(END).then_some(end)
+}
+
 fn redact_private_keys(text: &str) -> Option<String> {
-    const BEGIN: &str = "-----BEGIN ";
-    const KEY: &str = "PRIVATE KEY-----";
     let mut out = String::new();
     let mut done = 0;
     let mut from = 0;

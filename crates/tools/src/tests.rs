@@ -2,6 +2,8 @@
 
 mod attempts;
 mod calls;
+mod files;
+mod shell;
 mod tasks;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, ToolName};
@@ -10,11 +10,13 @@ use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
-use longrein_core::task::{Task, ToolBody, ToolSpec};
+use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
-use longrein_sandbox::{Ended, Keep, Marker, Spec, StartError, Stderr, reap_marked, reap_run};
+use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
+use crate::builtin::files::{FileTool, Files};
+use crate::builtin::{self, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
 use crate::host::Host;
@@ -40,6 +42,7 @@ pub struct Toolbox {
     secrets: Secrets,
     hashes: Hashes,
     host: Host,
+    files: Files,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -84,8 +87,17 @@ impl Toolbox {
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
         let base_env = environment::base(operator);
-        let (hashes, host, store) = (Hashes::default(), Host::default(), String::new());
-        let toolbox = Self { tools, order, checks, base_env, secrets, hashes, host, store };
+        let toolbox = Self {
+            tools,
+            order,
+            checks,
+            base_env,
+            secrets,
+            hashes: Hashes::default(),
+            host: Host::default(),
+            files: Files::default(),
+            store: String::new(),
+        };
         toolbox.check_names()?;
         toolbox.check_cycles()?;
         Ok(toolbox)
@@ -204,17 +216,64 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&attempt.tool) else {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
-        if let ToolBody::Host(_) = tool.spec.body {
-            return self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await;
+        if let Some(file_tool) = tool.file_tool() {
+            return self.use_files(task, file_tool, &tool.spec, attempt).await;
         }
-        let ended = self.start(task, tool, tool.spec.body.command(), attempt, handed).await;
-        ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
+        match &tool.spec.body {
+            ToolBody::Command(words) => {
+                let ended = self.start(task, tool, words, attempt, handed).await;
+                ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
+            }
+            ToolBody::Builtin(Builtin::Shell) => {
+                let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
+                shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+            }
+            ToolBody::Builtin(
+                Builtin::ReadFile
+                | Builtin::WriteFile
+                | Builtin::EditFile
+                | Builtin::ListFiles
+                | Builtin::SearchFiles
+                | Builtin::Ask,
+            ) => {
+                let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", tool.spec.name));
+                Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
+            }
+            ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
+        }
+    }
+
+    fn marker(&self, attempt: &Attempt) -> Marker {
+        Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 }
+    }
+
+    async fn use_files(&self, task: &Task, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let done = self.files.run(task, tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+        let mut blobs = ending::Blobs::default();
+        let outcome = match done {
+            Ok(mut result) => {
+                self.secrets.redact_value(&mut result);
+                Outcome::Done(blobs.keep(Payload::of(&result).expect("an object has only string keys")))
+            }
+            Err(error) => Outcome::Error(self.redacted(error)),
+        };
+        Ran { outcome, blobs: blobs.0 }
+    }
+
+    /// What files hold may be quoted in an error.
+    fn redacted(&self, error: ToolError) -> ToolError {
+        let redact = |text: String| self.secrets.redact(&text).into_owned();
+        ToolError { message: redact(error.message), hint: error.hint.map(redact), ..error }
     }
 
     async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {
         let no_answer = |why: String| Probed { answer: ProbeAnswer::NoAnswer(why), blobs: Vec::new() };
         match self.tools.get(&attempt.tool) {
             None => no_answer(format!("there is no tool {}", attempt.tool)),
+            Some(tool) if tool.file_tool().is_some() => match &attempt.target {
+                Some(target) => Probed { answer: self.files.probe(task, target).await, blobs: Vec::new() },
+                None => no_answer("it was not worked out which file the call was about".to_owned()),
+            },
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
             }
@@ -242,9 +301,9 @@ impl Toolbox {
             env: tool.env.clone().into_iter().collect(),
             stdin: request::encode(attempt, handed, &task.principal),
             stdout: Keep::Whole { max_bytes: RESULT_MAX_BYTES },
-            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES }),
+            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
             timeout: tool.spec.timeout,
-            marker: Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 },
+            marker: self.marker(attempt),
         })
         .await
     }
@@ -264,6 +323,9 @@ impl Tools for Toolbox {
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
+        if let ToolBody::Builtin(tool) = known.spec.body {
+            builtin::check(tool, &args)?;
+        }
         let valid = known.valid(&args)?;
         self.host.accepts(&known.spec, &valid.args)?;
         Ok(valid)
@@ -271,13 +333,17 @@ impl Tools for Toolbox {
 
     fn target<'a>(
         &'a self,
-        _task: &'a Task,
-        _tool: &'a ToolName,
-        _args: &'a Payload,
-        _seen: &'a BTreeMap<String, Digest>,
+        task: &'a Task,
+        tool: &'a ToolName,
+        args: &'a Payload,
+        seen: &'a BTreeMap<String, Digest>,
     ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
-        // A command's arguments are its own: nobody here knows which of them are files.
-        Box::pin(std::future::ready(Ok(None)))
+        Box::pin(async move {
+            // A command's arguments are its own: nobody here knows which of them are files.
+            let Some(file_tool) = self.tools.get(tool).and_then(Tool::file_tool) else { return Ok(None) };
+            let target = self.files.target(task, file_tool, args, seen).await;
+            target.map(Some).map_err(|error| self.redacted(error))
+        })
     }
 
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
@@ -328,8 +394,9 @@ impl Tool {
         if !callable {
             return Err(ToolsError::Name { name });
         }
-        let is_host = matches!(spec.body, ToolBody::Host(_));
-        if !is_host && spec.body.command().first().is_none_or(String::is_empty) {
+        if let ToolBody::Command(words) = &spec.body
+            && words.first().is_none_or(String::is_empty)
+        {
             return Err(ToolsError::NoCommand { tool: name });
         }
         let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
@@ -343,6 +410,13 @@ impl Tool {
         }
         let env = environment::of_tool(spec, operator, secrets)?;
         Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })
+    }
+
+    fn file_tool(&self) -> Option<FileTool> {
+        match self.spec.body {
+            ToolBody::Builtin(builtin) => FileTool::of(builtin),
+            ToolBody::Command(_) | ToolBody::Host(_) => None,
+        }
     }
 
     /// Our own keywords, and the digests. `args` fits the schema.
@@ -362,9 +436,10 @@ impl Tool {
                 [self.spec.name.as_str()].into_iter().chain(values.iter().map(String::as_str)).map(str::as_bytes),
             )
         });
+        let path = self.file_tool().and_then(|_| members.get("path")?.as_str().map(str::to_owned));
         let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
         let digest = args.digest();
-        Ok(ValidArgs { args, digest, cites, key, path: None })
+        Ok(ValidArgs { args, digest, cites, key, path })
     }
 }
 

@@ -128,6 +128,18 @@ impl World {
         self.run(&format!("verify {id}")).is(0);
     }
 
+    /// Whether anything still runs that this run started.
+    pub(crate) fn something_runs(&self, id: &str) -> bool {
+        let mark = format!("LONGREIN_INSIDE={id}@");
+        let here = self.work();
+        fs::read_dir("/proc").unwrap().any(|entry| {
+            let process = entry.unwrap().path();
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            let inside = environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()));
+            inside && fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(&here))
+        })
+    }
+
     /// All bytes of the store.
     pub(crate) fn store_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! A Chat Completions server on loopback that plays what it is told, keeps every request, and answers 400 to one that
+//! A Chat Completions and Ollama server on loopback that plays what it is told, keeps every request, and answers 400 to one that
 //! breaks the rules real providers have. A test in which it had to is a failed test.
 
 use std::collections::BTreeSet;
@@ -60,6 +60,28 @@ pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Play {
 /// A stream of events with exactly these data, and nothing after them.
 pub(crate) fn raw(data: &[&str]) -> Play {
     stream(&data.iter().map(|data| (*data).to_owned()).collect::<Vec<_>>())
+}
+
+/// Ollama's rows: pieces of text, then calls as name and arguments, then the end with this reason.
+pub(crate) fn rows(texts: &[&str], calls: &[(&str, Value)], reason: &str) -> Play {
+    let row = |message: Value, done: Value| {
+        let mut row = json!({ "model": "test", "message": message, "done": false });
+        row.as_object_mut().unwrap().extend(done.as_object().unwrap().clone());
+        format!("{row}\n").into_bytes()
+    };
+    let says = |content: &str| json!({ "role": "assistant", "content": content });
+    let mut pieces: Vec<_> = texts.iter().map(|text| row(says(text), json!({}))).collect();
+    pieces.extend(calls.iter().map(|(name, arguments)| {
+        let call = json!({ "function": { "name": name, "arguments": arguments } });
+        row(json!({ "role": "assistant", "content": "", "thinking": "hm", "tool_calls": [call] }), json!({}))
+    }));
+    let end = json!({ "done": true, "done_reason": reason, "prompt_eval_count": 100, "eval_count": 10 });
+    Play { status: 200, headers: Vec::new(), pieces, tail: vec![row(says(""), end)], ending: Ending::Whole }
+}
+
+/// A listing of models, as a server of that kind gives it.
+pub(crate) fn listing(models: &Value) -> Play {
+    Play { pieces: vec![models.to_string().into_bytes()], ..status(200, "") }
 }
 
 /// A refusal.
@@ -205,9 +227,15 @@ impl Server {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// A command whose `openai/` models are here.
+    /// As `OLLAMA_HOST` has it.
+    pub(crate) fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A command whose `openai/` and `ollama/` models are here.
     pub(crate) fn call(&self, world: &World, line: &str) -> Call {
-        world.typed(&format!("longrein {line}")).env("OPENAI_BASE_URL", self.url()).env("OPENAI_API_KEY", KEY)
+        let call = world.typed(&format!("longrein {line}")).env("OLLAMA_HOST", self.host());
+        call.env("OPENAI_BASE_URL", self.url()).env("OPENAI_API_KEY", KEY)
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
@@ -266,8 +294,8 @@ fn request(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<(String
     }
     let length = head
         .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse::<usize>().ok())
-        .expect("a request with a body says how long it is");
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let length = if head.starts_with("GET ") { 0 } else { length.expect("a request with a body says how long it is") };
     let mut bytes = vec![0; length];
     reader.read_exact(&mut bytes)?;
     Ok(Some((head, bytes)))
@@ -316,10 +344,16 @@ fn answer(mut stream: &TcpStream, play: &Play) -> std::io::Result<bool> {
 
 /// What a provider would refuse the request for.
 fn violation(head: &str, bytes: &[u8]) -> Option<String> {
+    if head.starts_with("GET /v1/models") || head.starts_with("GET /api/tags HTTP/1.1") {
+        return None;
+    }
     let body: Value = match serde_json::from_slice(bytes) {
         Ok(body) => body,
         Err(error) => return Some(format!("the body is no JSON: {error}")),
     };
+    if head.starts_with("POST /api/chat HTTP/1.1") {
+        return ollama(&body);
+    }
     if !head.starts_with("POST /v1/chat/completions HTTP/1.1") {
         return Some(format!("there is no such endpoint: {}", head.lines().next().unwrap_or_default()));
     }
@@ -343,6 +377,39 @@ fn tools(body: &Value) -> Option<String> {
         }
         (function["parameters"]["type"] != "object").then(|| format!("the parameters of {name} are no object"))
     })
+}
+
+/// What an Ollama server, or the template of a model behind it, would refuse.
+fn ollama(body: &Value) -> Option<String> {
+    if body.get("model").and_then(Value::as_str).is_none_or(str::is_empty) {
+        return Some("no model is named".to_owned());
+    }
+    let mut open: Vec<String> = Vec::new();
+    for (index, message) in body["messages"].as_array()?.iter().enumerate() {
+        let wrong = |what: &str| Some(format!("messages[{index}]: {what}: {message}"));
+        if !message["content"].is_string() {
+            return wrong("the content is no text");
+        }
+        match message["role"].as_str() {
+            Some("tool") => {
+                if open.is_empty() || message["tool_name"] != open.remove(0).as_str() {
+                    return wrong("answers no call, or another one");
+                }
+            }
+            Some("assistant") if open.is_empty() => {
+                for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+                    if !call["function"]["arguments"].is_object() {
+                        return wrong("cannot unmarshal arguments into an object");
+                    }
+                    open.push(call["function"]["name"].as_str().unwrap_or_default().to_owned());
+                }
+            }
+            Some("user") if open.is_empty() => {}
+            Some("system") if index == 0 => {}
+            _ => return wrong("has no place here"),
+        }
+    }
+    tools(body)
 }
 
 /// Every call is answered by exactly one tool message, in call order, before anything else is said.

@@ -13,6 +13,18 @@ pub(crate) fn wire_task(world: &World, more: &str) {
     world.write("task.toml", &format!("{HEAD}model = \"openai/test\"\n{more}"));
 }
 
+/// Writes `task.toml` for this model.
+pub(crate) fn model_task(world: &World, model: &str, more: &str) {
+    world.write("task.toml", &format!("{HEAD}model = \"{model}\"\n{more}"));
+}
+
+/// Writes the operator's configuration.
+pub(crate) fn configure(world: &World, text: &str) {
+    let file = world.user().join(".config/longrein/config.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
 const HEAD: &str = "goal = \"Do it.\"\nworkspace = \".\"\n";
 
 /// A tool that runs a line of shell, in the task's folder. `more`: further keys of its table.

@@ -105,7 +105,7 @@ impl Longrein {
         let id = id.unwrap_or_else(fresh_id);
         let mut hands = Hands::default();
         hands.bring(tools);
-        hands.models.extend(model.map(|model| (model.name.clone(), model)));
+        hands.models.extend(model.map(|model| (model.name().clone(), model)));
         self.has_left(&id).await;
         let is_there = self.inner.runs.listed(&id).await?.is_some();
         if is_there {
@@ -393,7 +393,7 @@ impl Builder {
     #[must_use]
     pub fn model(mut self, model: impl Into<LanguageModel>) -> Self {
         let model = model.into();
-        self.hands.models.insert(model.name.clone(), model);
+        self.hands.models.insert(model.name().clone(), model);
         self
     }
 

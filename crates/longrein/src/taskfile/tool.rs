@@ -23,6 +23,19 @@ pub(super) struct Read {
     places: BTreeMap<&'static str, Place>,
 }
 
+/// Adds built-in tools to those declared.
+pub(super) fn offer(tools: &mut Vec<Read>, builtins: Vec<ToolSpec>) -> Result<(), TaskFileError> {
+    if let Some(tool) = tools.iter().find(|tool| builtins.iter().any(|builtin| builtin.name == tool.spec.name)) {
+        let name = &tool.spec.name;
+        let problem = format!(
+            "{name} is a built-in tool that this task offers; give it another name, or take {name} out of builtins"
+        );
+        return Err(fault(&tool.places, "name", problem));
+    }
+    tools.extend(builtins.into_iter().map(|spec| Read { spec, cites: BTreeMap::new(), places: BTreeMap::new() }));
+    Ok(())
+}
+
 /// Reads one table.
 pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, TaskFileError> {
     let places: BTreeMap<&'static str, Place> = CHECKED_LATER.iter().map(|key| (*key, table.place(key))).collect();

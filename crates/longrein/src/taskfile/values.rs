@@ -3,34 +3,12 @@
 use std::time::Duration;
 
 use longrein_core::budget::{BudgetKind, Limit};
-use longrein_core::time::{Timestamp, millis};
+use longrein_core::time::{self, Timestamp, millis};
 
 /// `500ms`, `30s`, `10m`, `1h30m`, `2d`.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no span of time; write for example \"30s\", \"10m\" or \"1h30m\"");
-    let mut rest = text.trim();
-    let mut total: u64 = 0;
-    if rest.is_empty() {
-        return Err(wrong());
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = rest.split_at(digits);
-        let letters = unit.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (unit, after) = unit.split_at(letters);
-        let unit: u64 = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(wrong()),
-        };
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        total = number.checked_mul(unit).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
-        rest = after;
-    }
-    Ok(Duration::from_millis(total))
+    time::span(text)
+        .ok_or_else(|| format!("\"{text}\" is no span of time; write for example \"30s\", \"10m\" or \"1h30m\""))
 }
 
 /// Dollars to whole micro-dollars, exactly: `0.50`, `12`, at most six decimals.

@@ -9,16 +9,14 @@ mod lines;
 
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
-use longrein_core::payload::Payload;
 use serde_json::Value;
 
 use crate::failure::{Refusal, broken};
+use crate::reading::{BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt};
+pub use crate::reading::{End, Progress, Reading};
 
 use calls::Calls;
 use lines::{Event, Lines};
-
-/// The most bytes of one response.
-pub const REPLY_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// One response on its way in.
 #[derive(Default)]
@@ -27,27 +25,6 @@ pub struct Decoder {
     draft: Draft,
     bytes: usize,
     failed: Option<ModelFailure>,
-}
-
-/// What is still to be expected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    Reading,
-    /// The model said why it stopped; usage or the end may follow.
-    Stopped,
-    /// Nothing that matters can follow.
-    Complete,
-    /// It failed: read no further.
-    Failed,
-}
-
-/// How the response ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
-    /// As HTTP says a response ends.
-    Closed,
-    /// It broke off, or we gave up waiting: why, for people.
-    Broken(String),
 }
 
 #[derive(Default)]
@@ -60,9 +37,8 @@ enum Framing {
     Json(Vec<u8>),
 }
 
-impl Decoder {
-    /// Takes the next bytes, wherever they were cut.
-    pub fn feed(&mut self, bytes: &[u8]) -> Progress {
+impl Reading for Decoder {
+    fn feed(&mut self, bytes: &[u8]) -> Progress {
         if self.failed.is_some() {
             return Progress::Failed;
         }
@@ -93,8 +69,7 @@ impl Decoder {
         self.progress()
     }
 
-    /// What the whole response comes to.
-    pub fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
+    fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
         if self.failed.is_none() {
             self.flush(&end);
         }
@@ -117,7 +92,9 @@ impl Decoder {
             }
         }
     }
+}
 
+impl Decoder {
     fn progress(&self) -> Progress {
         if self.failed.is_some() {
             Progress::Failed
@@ -303,20 +280,12 @@ impl Draft {
             word => finish(word),
         };
         let text = if self.text.is_empty() { self.refusal } else { self.text };
-        Reply { text, calls: self.calls.into_raw(), finish, usage: self.usage }
+        Reply { text, calls: self.calls.into_raw(), finish, usage: self.usage, repaired: None }
     }
 
     /// A failure with what had arrived before it.
-    fn spoilt(self, mut failure: ModelFailure) -> ModelFailure {
-        failure.usage = self.usage;
-        let calls = self.calls.into_raw();
-        if !self.text.is_empty() || !self.refusal.is_empty() || !calls.is_empty() {
-            let partial = serde_json::json!({ "text": self.text + &self.refusal, "calls": calls });
-            failure.partial = Some(Payload::of(&partial).expect("a JSON value always serialises"));
-            // Whatever was refused then, tokens had been made.
-            failure.billing = Billing::Perhaps;
-        }
-        failure
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
+        spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage)
     }
 }
 
@@ -330,9 +299,6 @@ fn finish(word: String) -> Finish {
         _ => Finish::Other(word),
     }
 }
-
-/// More tokens than any model takes or gives in one call: a hundred million.
-const TOKENS_MAX: u64 = 100_000_000;
 
 /// Reads a usage object; `None` if it counts nothing.
 fn usage(value: &Value) -> Option<Usage> {
@@ -379,51 +345,3 @@ fn parse(data: &str) -> Option<Vec<Value>> {
     let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "[DONE]");
     if lines().nth(1).is_some() || data.contains("[DONE]") { lines().map(read).collect() } else { None }
 }
-
-/// Replaces escapes of half a surrogate pair, which no JSON reader takes: some servers cut an emoji in two.
-fn mended(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains("\\ud") && !text.contains("\\uD") {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let taken = match (unit(rest), rest.get(6..).and_then(unit)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => &rest[..12],
-            (Some(0xD800..=0xDFFF), _) => {
-                out.push('\u{fffd}');
-                rest = &rest[6..];
-                continue;
-            }
-            // An escape of two characters: its second may be a backslash and must not be read as a first.
-            (_, _) => &rest[..rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end)],
-        };
-        out.push_str(taken);
-        rest = &rest[taken.len()..];
-    }
-    out.push_str(rest);
-    out.into()
-}
-
-/// The code unit of a `\uXXXX` at the start of `text`.
-fn unit(text: &str) -> Option<u16> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    u16::from_str_radix(digits, 16).ok()
-}
-
-fn says_something(error: &Value) -> bool {
-    match error {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Object(map) => !map.is_empty(),
-        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
-    }
-}
-
-fn malformed(message: impl Into<String>) -> ModelFailure {
-    broken(ModelErrorClass::Malformed, Billing::Perhaps, message)
-}
-
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

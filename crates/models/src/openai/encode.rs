@@ -4,16 +4,18 @@
 //! output limit). So of two prompts one of which extends the other, the bytes agree up to the end of the shared messages,
 //! which is what prompt caches live on.
 
+use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, WireCall};
 use longrein_ports::Encoded;
 use serde::Serialize;
 
+use crate::actions::Envelope;
 use crate::grown::{self, Grown, List, Spelling};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
     spelling: Chat,
-    grown: Grown,
+    grown: Grown<List>,
 }
 
 /// The name of the field that limits the output.
@@ -25,7 +27,7 @@ pub enum OutputLimit {
 
 impl Encoder {
     pub fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
-        Self { spelling: Chat { model: model.to_owned(), limit, temperature }, grown: Grown::default() }
+        Self { spelling: Chat::new(model, limit, temperature), grown: Grown::default() }
     }
 
     pub fn encode(&self, prompt: &Prompt) -> Encoded {
@@ -33,14 +35,18 @@ impl Encoder {
     }
 }
 
-struct Chat {
+pub(super) struct Chat {
     model: String,
     limit: OutputLimit,
     temperature: Option<f64>,
 }
 
-impl Spelling for Chat {
-    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
+impl Chat {
+    pub(super) fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
+        Self { model: model.to_owned(), limit, temperature }
+    }
+
+    fn fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"model":"#);
         grown::json(&self.model, out);
         out.extend_from_slice(br#","stream":true,"stream_options":{"include_usage":true}"#);
@@ -48,6 +54,22 @@ impl Spelling for Chat {
             out.extend_from_slice(br#","temperature":"#);
             grown::json(&temperature, out);
         }
+    }
+
+    fn limit(&self, prompt: &Prompt, out: &mut Vec<u8>) {
+        let limit = match self.limit {
+            OutputLimit::MaxTokens => "max_tokens",
+            OutputLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        out.extend_from_slice(format!(",\"{limit}\":{}}}", prompt.max_output).as_bytes());
+    }
+}
+
+impl Spelling for Chat {
+    type Place = List;
+
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
+        self.fields(out);
         if !prompt.tools.is_empty() {
             // Several servers refuse an empty list.
             let tools: Vec<_> = prompt
@@ -73,20 +95,36 @@ impl Spelling for Chat {
         List::Begun
     }
 
-    fn item(&self, item: &Item, out: &mut Vec<u8>) {
+    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+        let list = list.next(out);
         grown::json(&Message::of(item), out);
+        list
     }
 
-    fn foot(&self, prompt: &Prompt, mut list: List, out: &mut Vec<u8>) {
+    fn foot(&self, prompt: &Prompt, list: List, out: &mut Vec<u8>) {
         if let Some(tail) = &prompt.tail {
             list.next(out);
             grown::json(&Message::User { content: tail }, out);
         }
-        let limit = match self.limit {
-            OutputLimit::MaxTokens => "max_tokens",
-            OutputLimit::MaxCompletionTokens => "max_completion_tokens",
-        };
-        out.extend_from_slice(format!("],\"{limit}\":{}}}", prompt.max_output).as_bytes());
+        out.push(b']');
+        self.limit(prompt, out);
+    }
+}
+
+impl Envelope for Chat {
+    fn open(&self, out: &mut Vec<u8>) {
+        self.fields(out);
+    }
+
+    fn close(&self, prompt: &Prompt, form: Option<&Payload>, out: &mut Vec<u8>) {
+        if let Some(form) = form {
+            out.extend_from_slice(
+                br#","response_format":{"type":"json_schema","json_schema":{"name":"reply","schema":"#,
+            );
+            grown::json(form, out);
+            out.extend_from_slice(b"}}");
+        }
+        self.limit(prompt, out);
     }
 }
 
@@ -100,7 +138,7 @@ struct Tool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a longrein_core::payload::Payload,
+    parameters: &'a Payload,
 }
 
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Entry;
 use crate::failure::{Refusal, broken};
-use crate::openai::decode::{Decoder, End};
+use crate::openai::decode::{Decoder, End, Reading};
 
 /// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +149,7 @@ impl Written {
                 calls: calls(self.calls.unwrap_or_default())?,
                 finish: Finish::Stop,
                 usage: Some(self.usage.unwrap_or_default().into()),
+                repaired: None,
             };
             if cut { Err(cut_off(reply, reported)) } else { Ok(finished(reply, self.finish)) }
         };

@@ -35,7 +35,7 @@ pub use file::ScriptError;
 /// A model that replies from a script.
 pub struct ScriptedModel {
     entries: Vec<Entry>,
-    grown: Grown,
+    grown: Grown<List>,
     served: Mutex<Option<Served>>,
 }
 
@@ -179,13 +179,15 @@ fn within(text: &str, value: &Value) -> bool {
 struct Readable;
 
 impl Spelling for Readable {
+    type Place = List;
+
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
         out.extend_from_slice(br#"{"system":"#);
         grown::json(&*prompt.system, out);
         out.extend_from_slice(br#","tools":["#);
         let mut list = List::Empty;
         for tool in &*prompt.tools {
-            list.next(out);
+            list = list.next(out);
             out.extend_from_slice(br#"{"name":"#);
             grown::json(&tool.name, out);
             out.extend_from_slice(br#","description":"#);
@@ -198,7 +200,8 @@ impl Spelling for Readable {
         List::Empty
     }
 
-    fn item(&self, item: &Item, out: &mut Vec<u8>) {
+    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+        let list = list.next(out);
         let value = match item {
             Item::User(text) => json!({ "user": text }),
             Item::Harness(text) => json!({ "harness": text }),
@@ -218,6 +221,7 @@ impl Spelling for Readable {
             }
         };
         grown::json(&value, out);
+        list
     }
 
     fn foot(&self, prompt: &Prompt, _list: List, out: &mut Vec<u8>) {

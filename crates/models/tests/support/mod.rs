@@ -5,9 +5,10 @@ pub(crate) mod server;
 
 use std::sync::Arc;
 
-use longrein_core::ids::{ActionId, ToolName};
+use longrein_core::ids::{ActionId, ModelName, ToolName};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{Item, Prompt, Told, ToolDef, WireCall};
+use longrein_core::prompt::{AnswerForm, Item, Prompt, Told, ToolDef, WireCall};
+use longrein_core::task::ModelSpec;
 
 pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
     Prompt {
@@ -15,9 +16,14 @@ pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
         tools: Arc::from([tool("read_metrics")]),
         items: Arc::new(items.into_iter().map(Arc::new).collect()),
         tail: None,
+        answer: AnswerForm::Text,
         max_output: 1_000,
         position,
     }
+}
+
+pub(crate) fn spec(name: &str) -> ModelSpec {
+    ModelSpec::plain(ModelName::new(name), 1_000)
 }
 
 pub(crate) fn tool(name: &str) -> ToolDef {

@@ -5,6 +5,7 @@
 //! closing any other descriptor of it would drop this process's locks (`failures.md` 15.3).
 
 mod blobs;
+mod collect;
 mod open;
 mod place;
 mod table;
@@ -20,8 +21,8 @@ use bytes::Bytes;
 use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::input::Input;
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Finding, Holder, Journal,
-    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, VerifyReport, Worker,
+    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Collected, Committed, Create, Durability, Finding, Holder,
+    Journal, JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, Store, VerifyReport, Worker,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -57,6 +58,18 @@ struct Shared {
 }
 
 impl Shared {
+    /// Whether any run of the store is held just now.
+    fn anybody_works(&self, table: &Table<'_>) -> Result<bool, JournalError> {
+        for record in table.all_runs()? {
+            if let Some(claim) = table.claim(&record.run)?
+                && self.now().holder(&claim, &self.here.host, &self.here.boot).is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn now(&self) -> Now<'_> {
         Now { clock: &*self.clock, alive: &*self.alive }
     }
@@ -134,6 +147,25 @@ impl SqliteJournal {
         }
         let reader = self.reader();
         read(&Table::new(&reader, &self.shared.path))
+    }
+
+    /// Work that reads the whole file: on a thread and a connection of its own, so that nobody waits for it.
+    async fn aside<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        if let Some(why) = self.shared.failed.get() {
+            return Err(StoreFailed::error(why));
+        }
+        let (answer, answered) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let _ = answer.send(work());
+            })
+            .map_err(|error| JournalError::Unavailable(Box::new(error)))?;
+        answered.await.unwrap_or_else(|_| Err(StoreFailed::error("a thread of the store ended without an answer")))
     }
 
     fn reader(&self) -> MutexGuard<'_, Connection> {
@@ -297,19 +329,23 @@ impl Journal for SqliteJournal {
 
     fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>> {
         Box::pin(async move {
-            if let Some(why) = self.shared.failed.get() {
-                return Err(StoreFailed::error(why));
-            }
             let (shared, run) = (Arc::clone(&self.shared), run.clone());
-            let (answer, answered) = oneshot::channel();
-            // Reads the whole file: on a thread and a connection of its own, so that nobody waits for it.
-            std::thread::Builder::new()
-                .name("store-verify".to_owned())
-                .spawn(move || {
-                    let _ = answer.send(verify_alone(&shared, &run));
-                })
-                .map_err(|error| JournalError::Unavailable(Box::new(error)))?;
-            answered.await.unwrap_or_else(|_| Err(StoreFailed::error("verification ended without an answer")))
+            self.aside("store-verify", move || verify_alone(&shared, &run)).await
+        })
+    }
+}
+
+impl Store for SqliteJournal {
+    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
+        let kind = JobKind { durability: Durability::Synced, wakes: None, large: Vec::new() };
+        let run = run.clone();
+        Box::pin(self.write(kind, move |table, shared| rules::purge(table, &shared.now(), &run, &shared.here)))
+    }
+
+    fn collect(&self, older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>> {
+        Box::pin(async move {
+            let shared = Arc::clone(&self.shared);
+            self.aside("store-collect", move || collect::collect(&shared, older_than)).await
         })
     }
 }

@@ -1,10 +1,11 @@
 //! Opening a store: is this a place for one, is this file one, is it of a version we know. Every refusal names the file and
 //! the way out.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longrein_ports::JournalError;
@@ -93,8 +94,12 @@ pub(super) fn writer(path: &Path) -> Result<Connection, JournalError> {
     make_private_file(path)?;
     let connection = connect(path)?;
     patiently(|| check_ours(&connection)).map_err(|error| error.explained(path))?;
-    patiently(|| set_up(&connection)).map_err(|error| error.explained(path))?;
+    if patiently(|| set_up(&connection)).map_err(|error| error.explained(path))? == Tables::Missing {
+        sync_names(path)?;
+        patiently(|| make_tables(&connection)).map_err(|error| error.explained(path))?;
+    }
     tighten(path)?;
+    sync_log(path)?;
     Ok(connection)
 }
 
@@ -208,7 +213,13 @@ fn check_ours(connection: &Connection) -> Result<(), Refusal> {
     }
 }
 
-fn set_up(connection: &Connection) -> Result<(), Refusal> {
+#[derive(PartialEq, Eq)]
+enum Tables {
+    There,
+    Missing,
+}
+
+fn set_up(connection: &Connection) -> Result<Tables, Refusal> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Refusal::NoWal(mode));
@@ -217,10 +228,7 @@ fn set_up(connection: &Connection) -> Result<(), Refusal> {
         "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 16777216;",
     )?;
     let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if made != APPLICATION_ID {
-        make_tables(connection)?;
-    }
-    Ok(())
+    Ok(if made == APPLICATION_ID { Tables::There } else { Tables::Missing })
 }
 
 /// Two processes may come here at once: the second finds the tables made once it has the lock.
@@ -263,10 +271,12 @@ fn make_private_file(path: &Path) -> Result<(), JournalError> {
     if path.exists() {
         return Ok(());
     }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.new", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    // A name of its own: one left by a killed process of this number may lead to a store, which must not be emptied.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = beside(path, &format!(".{}.{count}.new", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
     drop(made.map_err(|error| cannot("be written to", path.parent().unwrap_or(path), &error))?);
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
@@ -278,12 +288,45 @@ fn make_private_file(path: &Path) -> Result<(), JournalError> {
     }
 }
 
+/// Makes the way to a new store durable. SQLite syncs the folder of its files and none above it; whoever made those may
+/// have been killed before it came here, so it is done by everybody who finds no tables yet.
+fn sync_names(path: &Path) -> Result<(), JournalError> {
+    path.ancestors().skip(1).try_for_each(sync_folder)
+}
+
+/// A process that was killed in the middle of a sync leaves a commit in the log that is whole and not on the disk. Here it
+/// has become visible, and an answer may rest on it (an input that "was posted before"), so it is synced first. Opening the
+/// log drops no lock: SQLite's are on the file itself and its `-shm`.
+fn sync_log(path: &Path) -> Result<(), JournalError> {
+    let log = beside(path, "-wal");
+    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        File::open(&log).and_then(|log| log.sync_all()).map_err(|error| cannot("be synced", &log, &error))?;
+        sync_folder(path.parent().unwrap_or(Path::new("/")))?;
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.or_else(|error| {
+        // We made no folder that we may not read or write; and some file systems have no sync of folders.
+        let cannot_be_asked =
+            matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | InvalidInput | Unsupported);
+        if cannot_be_asked { Ok(()) } else { Err(cannot("be synced", folder, &error)) }
+    })
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// Takes the file and its companions from group and others. SQLite gives new companions the mode of the file.
 fn tighten(path: &Path) -> Result<(), JournalError> {
     for suffix in ["", "-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        let file = PathBuf::from(name);
+        let file = beside(path, suffix);
         let Ok(metadata) = fs::metadata(&file) else { continue };
         if metadata.permissions().mode() & 0o077 != 0 {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600))

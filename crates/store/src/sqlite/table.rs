@@ -125,6 +125,7 @@ impl<'a> Table<'a> {
             Write::Event { run, event } => (run, "event", self.insert_event(run, event)),
             Write::Input(record) => (&record.run, "inbox", self.put_input(record)),
             Write::Key(record) => (&record.run, "key", self.put_key(record)),
+            Write::Purge(tombstone) => (&tombstone.run, "run", self.purge(tombstone)),
             Write::Blob(digest, bytes) => return self.put_blob(digest, bytes),
         };
         let fault = match changed {
@@ -246,6 +247,49 @@ impl<'a> Table<'a> {
              WHERE id = excluded.id",
             params![record.run.as_str(), record.arrival, record.id.as_str(), record.taken, record.body, record.seal],
         )
+    }
+
+    fn purge(&self, tombstone: &RunRecord) -> rusqlite::Result<usize> {
+        let run = tombstone.run.as_str();
+        for statement in [
+            "DELETE FROM events WHERE run = ?1",
+            "DELETE FROM inbox WHERE run = ?1",
+            "DELETE FROM claims WHERE run = ?1",
+        ] {
+            self.change(statement, [run])?;
+        }
+        self.change(
+            "UPDATE runs SET head = ?2, chain = ?3, at = ?4, batch = ?5, arrivals = ?6, listing = ?7, seal = ?8
+             WHERE run = ?1",
+            params![
+                run,
+                tombstone.head,
+                tombstone.chain,
+                tombstone.at,
+                tombstone.batch,
+                tombstone.arrivals,
+                tombstone.listing,
+                tombstone.seal
+            ],
+        )
+    }
+
+    /// Digests of all blobs in rows.
+    pub(super) fn blobs(&self) -> Result<Vec<Digest>, JournalError> {
+        self.many("SELECT digest FROM blobs", [], |row| Ok(Digest::new(text(row, 0)?)))
+    }
+
+    /// The size of what was removed; None: there was no such row.
+    pub(super) fn remove_blob(&self, digest: &Digest) -> Result<Option<u64>, JournalError> {
+        self.one("DELETE FROM blobs WHERE digest = ?1 RETURNING length(bytes)", [digest.as_str()], |row| {
+            Ok(int(row, 0)?.max(0).cast_unsigned())
+        })
+    }
+
+    /// Pages of the file that hold nothing, and all of them.
+    pub(super) fn free_pages(&self) -> Result<Option<(i64, i64)>, JournalError> {
+        let free = self.one("PRAGMA freelist_count", [], |row| int(row, 0))?;
+        Ok(free.zip(self.one("PRAGMA page_count", [], |row| int(row, 0))?))
     }
 
     fn put_key(&self, record: &KeyRecord) -> rusqlite::Result<usize> {

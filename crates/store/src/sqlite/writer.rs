@@ -205,7 +205,12 @@ impl Writer {
             })?;
             self.mode = wanted;
         }
-        patiently(|| table.execute("BEGIN IMMEDIATE"))
+        patiently(|| table.execute("BEGIN IMMEDIATE"))?;
+        // A collection that ran meanwhile may have taken a file that was there already; none can run now.
+        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
+            self.shared.blobs.secure(digest, bytes)?;
+        }
+        Ok(())
     }
 
     /// Wakes everybody who waits if another process has committed something.
@@ -224,7 +229,7 @@ impl Writer {
 
 /// Repeats while another process holds the lock: a busy lock is no failed write (`semantics.md` A4). Each attempt waits
 /// as long as the connection's busy timeout says.
-fn patiently(attempt: impl Fn() -> Result<(), JournalError>) -> Result<(), JournalError> {
+pub(super) fn patiently(attempt: impl Fn() -> Result<(), JournalError>) -> Result<(), JournalError> {
     let started = Instant::now();
     loop {
         match attempt() {

@@ -12,8 +12,8 @@ use longrein_core::input::{Input, InputBody};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
-    AppendError, Batch, BatchId, Claim, ClaimError, Clock, Committed, Create, Journal, KeyChange, KeyId, NewEvent,
-    RunRow, Worker,
+    AppendError, Batch, BatchId, Claim, ClaimError, Clock, Committed, Create, KeyChange, KeyId, NewEvent, RunRow,
+    Store, Worker,
 };
 use longrein_store::{Alive, MemoryJournal, SqliteJournal};
 
@@ -43,7 +43,7 @@ impl Clock for StillClock {
 }
 
 pub(crate) struct Bench {
-    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) journal: Arc<dyn Store>,
     pub(crate) memory: Option<MemoryJournal>,
     pub(crate) clock: Arc<StillClock>,
     dead: Arc<Mutex<BTreeSet<u32>>>,
@@ -52,7 +52,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn make(open: impl FnOnce(Arc<StillClock>, Alive, PathBuf) -> (Arc<dyn Journal>, Option<MemoryJournal>)) -> Self {
+    fn make(open: impl FnOnce(Arc<StillClock>, Alive, PathBuf) -> (Arc<dyn Store>, Option<MemoryJournal>)) -> Self {
         let clock = Arc::new(StillClock::default());
         let dead = Arc::new(Mutex::new(BTreeSet::new()));
         let graves = Arc::clone(&dead);

@@ -8,7 +8,9 @@ use longrein_core::event::{Durability, End, Event, RunEnded};
 use longrein_core::ids::{ActionId, Digest, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, Payload};
-use longrein_ports::{AppendError, ClaimError, Create, JournalError, KeyChange, KeyState, LEASE, Posted, RecordedBody};
+use longrein_ports::{
+    AppendError, ClaimError, Collected, Create, JournalError, KeyChange, KeyState, LEASE, Posted, REMOVED, RecordedBody,
+};
 
 /// Runs a test against every backend.
 macro_rules! every_backend {
@@ -398,6 +400,59 @@ every_backend! {
         let report = bench.journal.verify(&other.run).await.unwrap().unwrap();
         assert_eq!(report.findings.len(), 1);
         assert_eq!(report.findings[0].record, format!("blob {lost}"));
+    }
+
+    async fn a_removed_run_leaves_its_id_and_its_keys(bench: &Bench) {
+        let claim = bench.start("r1").await;
+        let other = bench.start("r2").await;
+        bench.append(&claim, take(&claim, 1, "b1", &key("pay"), 1)).await.unwrap();
+        bench.journal.post_input(&claim.run, &message("i1")).await.unwrap();
+        assert!(matches!(bench.journal.purge(&claim.run).await, Err(ClaimError::Held(_))), "not while it is held");
+        bench.journal.release(&claim).await.unwrap();
+        bench.journal.purge(&claim.run).await.unwrap();
+        assert_eq!(bench.head(&claim.run).await, 0);
+        assert_eq!(bench.journal.inbox(&claim.run).await.unwrap(), []);
+        let (row, holder) = bench.journal.row(&claim.run).await.unwrap().unwrap();
+        assert_eq!((row.state.as_str(), row.goal.as_str(), holder), (REMOVED, "", None));
+        assert_eq!(bench.journal.key(&key("pay")).await.unwrap().unwrap().run, claim.run);
+        assert!(bench.is_whole(&claim.run).await, "a tombstone is no damage");
+        // Its id is not given out again, and a worker that slept through it does nothing.
+        assert!(matches!(bench.claim("r1", 2).await, Err(ClaimError::Removed(_))));
+        let asleep = bench.append(&claim, batch(&claim, 2, "b2", [park(3)])).await;
+        assert!(matches!(asleep, Err(AppendError::Fenced { .. })), "{asleep:?}");
+        assert!(matches!(bench.journal.post_input(&claim.run, &message("i2")).await, Err(ClaimError::Removed(_))));
+        assert!(matches!(bench.journal.purge(&claim.run).await, Err(ClaimError::Removed(_))));
+        assert!(matches!(bench.journal.purge(&RunId::new("nobody")).await, Err(ClaimError::NoSuchRun(_))));
+        assert_eq!(bench.head(&other.run).await, 1);
+        assert!(bench.is_whole(&other.run).await);
+    }
+
+    async fn a_collection_takes_what_nothing_refers_to(bench: &Bench) {
+        let kept = bench.start("kept").await;
+        let gone = bench.start("gone").await;
+        let mut digests = Vec::new();
+        for (claim, letter, length) in [(&kept, "k", 40_000), (&kept, "K", 400_000), (&gone, "g", 40_000), (&gone, "G", 400_000)] {
+            let (content, blob) = longrein_core::payload::place(Payload::string(&letter.repeat(length)));
+            let (digest, payload) = blob.expect("too large to stay inline");
+            let head = bench.head(&claim.run).await;
+            let mut storing = batch(claim, head, letter, [event(head + 1, crate::common::checked(content))]);
+            storing.blobs = vec![(digest.clone(), bytes::Bytes::from(payload.as_str().to_owned()))];
+            bench.append(claim, storing).await.unwrap();
+            digests.push(digest);
+        }
+        assert_eq!(bench.journal.collect(Duration::ZERO).await.unwrap(), Collected::default(), "all are in use");
+        bench.journal.release(&gone).await.unwrap();
+        bench.journal.purge(&gone.run).await.unwrap();
+        let freed = bench.journal.collect(Duration::ZERO).await.unwrap();
+        assert_eq!(freed.blobs, 2);
+        assert!(freed.bytes > 440_000, "{freed:?}");
+        let mut there = Vec::new();
+        for digest in &digests {
+            there.push(bench.journal.blob(digest).await.unwrap().is_some());
+        }
+        assert_eq!(there, [true, true, false, false]);
+        assert!(bench.is_whole(&kept.run).await);
+        assert_eq!(bench.journal.collect(Duration::ZERO).await.unwrap(), Collected::default());
     }
 
     async fn verify_knows_no_run_that_is_not_there(bench: &Bench) {

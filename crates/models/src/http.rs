@@ -11,25 +11,32 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, Head
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
-use super::decode::{Decoder, End, Progress};
-use crate::connect::{ConfigError, ModelConfig};
+use crate::connect::{ConfigError, Secret};
 use crate::failure::{Refusal, broken};
+use crate::reading::{End, Progress, Reading, malformed};
 use crate::timeouts::Timeouts;
 
-pub(super) struct Client {
+pub(crate) struct Client {
     url: Url,
     /// `Bearer …`, marked as sensitive.
     key: Option<HeaderValue>,
     timeouts: Timeouts,
+    /// What to look at where the server cannot be reached.
+    advice: &'static str,
     /// Built at the first call: a run that makes none should not read the system's certificates. The error is a text
     /// because it is told at every call.
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl Client {
-    pub(super) fn new(config: &ModelConfig) -> Result<Self, ConfigError> {
-        let url = endpoint(config.base_url.as_deref().unwrap_or(OPENAI_BASE_URL))?;
-        let key = match config.api_key.as_ref().map(|key| key.reveal().trim()).filter(|key| !key.is_empty()) {
+    /// `url` is where requests are posted; a blank key is none.
+    pub(crate) fn new(
+        url: Url,
+        key: Option<&Secret>,
+        timeouts: Timeouts,
+        advice: &'static str,
+    ) -> Result<Self, ConfigError> {
+        let key = match key.map(|key| key.reveal().trim()).filter(|key| !key.is_empty()) {
             Some(key) => {
                 let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| ConfigError::BadKey)?;
                 value.set_sensitive(true);
@@ -37,32 +44,30 @@ impl Client {
             }
             None => None,
         };
-        let client = Self { url, key, timeouts: config.timeouts.clone(), http: OnceLock::new() };
-        if client.is_openai() && client.key.is_none() {
-            return Err(ConfigError::NoKey);
-        }
-        Ok(client)
+        Ok(Self { url, key, timeouts, advice, http: OnceLock::new() })
     }
 
-    pub(super) fn is_openai(&self) -> bool {
-        self.url.host_str() == Some(OPENAI_HOST)
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// One attempt.
-    pub(super) async fn attempt(&self, body: Bytes) -> Result<Reply, ModelFailure> {
-        self.exchange(body).await.map_err(|failure| self.without_key(failure))
+    pub(crate) async fn attempt<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+        self.exchange::<D>(body).await.map_err(|failure| self.without_key(failure))
     }
 
-    async fn exchange(&self, body: Bytes) -> Result<Reply, ModelFailure> {
-        let http = self.http.get_or_init(|| self.build()).as_ref().map_err(|why| {
-            broken(ModelErrorClass::BadRequest, Billing::Nothing, format!("no HTTP client could be made: {why}"))
-        })?;
+    async fn exchange<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+        let http = self.http()?;
         let began = Instant::now();
         let last = began + self.timeouts.total;
         let mut request = http
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream, application/json")
+            .header(ACCEPT, "text/event-stream, application/x-ndjson, application/json")
             .body(body);
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, key.clone());
@@ -73,15 +78,47 @@ impl Client {
             Err(_) => return Err(self.silent("did not begin to answer", self.timeouts.headers)),
         };
         if response.status().is_success() {
-            self.read(response, last).await
+            self.read::<D>(response, last).await
         } else {
             Err(self.refused(response, last).await)
         }
     }
 
+    /// The body of a `GET`, whole, within `limit`.
+    pub(crate) async fn get(&self, url: Url, limit: Duration) -> Result<Vec<u8>, ModelFailure> {
+        let fetched = timeout_at(Instant::now() + limit, self.fetch(url)).await;
+        let fetched = fetched.unwrap_or_else(|_| Err(self.silent("did not answer", limit)));
+        fetched.map_err(|failure| self.without_key(failure))
+    }
+
+    async fn fetch(&self, url: Url) -> Result<Vec<u8>, ModelFailure> {
+        let mut request = self.http()?.get(url).header(ACCEPT, "application/json");
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key.clone());
+        }
+        let mut response = request.send().await.map_err(|error| self.unsent(&error))?;
+        if !response.status().is_success() {
+            return Err(self.refused(response, Instant::now() + self.timeouts.grace).await);
+        }
+        let mut body = Vec::new();
+        while let Some(bytes) = response.chunk().await.map_err(|error| self.unsent(&error))? {
+            body.extend_from_slice(&bytes);
+            if body.len() > LISTING_MAX_BYTES {
+                return Err(malformed("the listing is larger than 4 MiB and was refused"));
+            }
+        }
+        Ok(body)
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, ModelFailure> {
+        self.http.get_or_init(|| self.build()).as_ref().map_err(|why| {
+            broken(ModelErrorClass::BadRequest, Billing::Nothing, format!("no HTTP client could be made: {why}"))
+        })
+    }
+
     /// Reads a response that began well.
-    async fn read(&self, mut response: Response, last: Instant) -> Result<Reply, ModelFailure> {
-        let mut decoder = Decoder::default();
+    async fn read<D: Reading>(&self, mut response: Response, last: Instant) -> Result<Reply, ModelFailure> {
+        let mut decoder = D::default();
         let mut progress = Progress::Reading;
         let mut silence = self.timeouts.first_byte;
         let mut stopped = None;
@@ -157,7 +194,7 @@ impl Client {
         } else {
             (Billing::Perhaps, "closed the connection before it answered")
         };
-        let text = format!("{} {what}: {} (is the base URL right, is the server up?)", self.host(), chain(error));
+        let text = format!("{} {what}: {} ({})", self.host(), chain(error), self.advice);
         broken(ModelErrorClass::Transient, billing, text)
     }
 
@@ -181,35 +218,19 @@ impl Client {
     }
 }
 
-/// Where OpenAI itself is.
-const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
-const OPENAI_HOST: &str = "api.openai.com";
-
 /// How long the end of the HTTP body is waited for after the reply is complete; it is nearly always there already.
 const DRAIN: Duration = Duration::from_millis(50);
 
 /// Servers close idle connections after a minute or more; one that waits for longer is likely to be dead.
 const POOL_IDLE: Duration = Duration::from_secs(55);
 
+/// The most of a listing of models; the longest known, of a router of hundreds, has half a megabyte.
+const LISTING_MAX_BYTES: usize = 4 * 1024 * 1024;
+
 /// The most of a refusal's body that is read.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
-fn endpoint(base: &str) -> Result<Url, ConfigError> {
-    let bad = |problem: &str| ConfigError::BaseUrl { url: base.to_owned(), problem: problem.to_owned() };
-    const FORM: &str = "it must begin with http:// or https://: write http://HOST:PORT/v1";
-    if !base.contains("://") {
-        return Err(bad(FORM));
-    }
-    let mut url = Url::parse(base.trim()).map_err(|error| bad(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad(FORM));
-    }
-    let path = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
-    url.set_path(&format!("{path}/chat/completions"));
-    Ok(url)
-}
-
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
@@ -252,16 +273,23 @@ fn whole_seconds(seconds: f64) -> Option<u64> {
     (seconds >= 0.0).then(|| seconds.ceil() as u64)
 }
 
+/// Causes that only say which layer passed on the next one.
+const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
+
 /// An error with its causes; reqwest's own text leaves them out. The URL is told elsewhere.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(cause) = next {
+        let words = cause.to_string();
+        next = cause.source();
+        if next.is_some() && LAYERS.contains(&words.as_str()) {
+            continue;
+        }
         if !text.is_empty() {
             text.push_str(": ");
         }
-        text.push_str(&cause.to_string());
-        next = cause.source();
+        text.push_str(&words);
     }
     if text.is_empty() { error.to_string() } else { text }
 }

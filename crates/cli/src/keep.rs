@@ -1,0 +1,105 @@
+//! Keeping a store: forking runs, removing them, and what nothing refers to any more.
+
+use std::time::Duration;
+
+use longrein::core::ids::{RunId, Seq};
+use serde_json::json;
+
+use crate::args::{ForkArgs, GcArgs, Globals, RmArgs};
+use crate::context::{self, StoreAt};
+use crate::failure::{Failure, Status};
+use crate::out::{say, tell};
+use crate::progress::print_line;
+use crate::words;
+
+/// Blobs that lie as files are left this long after they were last written or wanted: an append may be about to refer to
+/// them (`semantics.md` J2).
+const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// States in which a run has ended and stays as it is until somebody reopens it.
+const RESTING: [&str; 5] = ["done", "exhausted", "failed", "context_exhausted", "cancelled"];
+/// A run that cannot be folded any more: nothing but its removal is left.
+const DAMAGED: &str = "damaged";
+
+pub(crate) async fn fork(globals: Globals, args: ForkArgs) -> Result<Status, Failure> {
+    let new = match &args.new {
+        None => context::fresh_id(),
+        Some(text) => RunId::parse(text).map_err(|why| Failure::new(Status::Usage, format!("--as {text}: {why}")))?,
+    };
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open_existing()?;
+    let from = runs.find(&args.id).await?;
+    let point = runs.fork(&from, args.at.map(Seq), &new).await?;
+    if globals.json {
+        print_line(&json!({ "v": 1, "run": new, "from": from, "at_seq": point }));
+        return Ok(Status::Done);
+    }
+    say!("{new}");
+    tell!("{new} goes on from event {point} of {from}; its budget is what {from} has left");
+    tell!("{}", store.command(&format!("resume {new}")));
+    Ok(Status::Done)
+}
+
+pub(crate) async fn rm(globals: Globals, args: RmArgs) -> Result<Status, Failure> {
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open_existing()?;
+    let mut ids: Vec<RunId> = Vec::new();
+    // All are looked at before the first is removed: a mistake in the last leaves the others in place.
+    for text in &args.ids {
+        let id = runs.find(text).await?;
+        let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
+        if !RESTING.contains(&state.as_str()) && state != DAMAGED {
+            let problem = format!("run {id} has not ended ({}); cancel it first", words::safe(&state));
+            return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("cancel {id}"))));
+        }
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    for id in &ids {
+        runs.remove(id).await?;
+    }
+    if globals.json {
+        print_line(&json!({ "removed": ids }));
+    } else {
+        for id in &ids {
+            say!("removed {id}");
+        }
+        tell!("its large results go with the next: {}", store.command("gc"));
+    }
+    Ok(Status::Done)
+}
+
+pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure> {
+    let older_than = args.older_than.as_deref().map(longrein::taskfile::span).transpose();
+    let older_than = older_than.map_err(|why| Failure::new(Status::Usage, format!("--older-than: {why}")))?;
+    let store = StoreAt::of(&globals)?;
+    let runs = store.open_existing()?;
+    let now = runs.clock().now();
+    let mut removed = Vec::new();
+    if let Some(age) = older_than {
+        for (row, holder) in runs.list().await? {
+            let is_old = now.since(row.updated) >= age;
+            if is_old && holder.is_none() && RESTING.contains(&row.state.as_str()) {
+                runs.remove(&row.run).await?;
+                removed.push(row.run);
+            }
+        }
+    }
+    let freed = runs.collect(YOUNG).await?;
+    if globals.json {
+        print_line(&json!({ "removed": removed, "blobs": freed.blobs, "bytes": freed.bytes }));
+        return Ok(Status::Done);
+    }
+    for id in &removed {
+        say!("removed {id}");
+    }
+    let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    say!(
+        "{} and {} removed, {} bytes freed",
+        plural(removed.len() as u64, "run"),
+        plural(freed.blobs, "large result"),
+        freed.bytes
+    );
+    Ok(Status::Done)
+}

@@ -1,0 +1,222 @@
+//! From the bytes of a response to a reply, a piece at a time and without I/O.
+//!
+//! The response is a row of JSON objects, one a line; where a line ends is not relied on, so that what a gateway has put
+//! together or printed over several lines is read as well. A reply is complete when an object says `done`, and only then:
+//! a server always says so, and one that does not was cut off.
+
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::failure::{Refusal, broken};
+use crate::reading::{
+    BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt, without_thoughts,
+};
+pub use crate::reading::{End, Progress, Reading};
+
+/// One response on its way in.
+#[derive(Default)]
+pub struct Decoder {
+    rows: Rows,
+    bytes: usize,
+    text: String,
+    calls: Vec<RawCall>,
+    usage: Option<Usage>,
+    /// Why the model stopped, once it has.
+    done: Option<Finish>,
+    begun: bool,
+    failed: Option<ModelFailure>,
+}
+
+impl Reading for Decoder {
+    fn feed(&mut self, bytes: &[u8]) -> Progress {
+        if self.failed.is_some() {
+            return Progress::Failed;
+        }
+        // What follows the end says nothing any more.
+        if self.done.is_some() {
+            return Progress::Complete;
+        }
+        self.bytes += bytes.len();
+        if self.bytes > REPLY_MAX_BYTES {
+            self.failed = Some(malformed("the response is larger than 16 MiB and was refused"));
+            return Progress::Failed;
+        }
+        for byte in bytes {
+            match self.rows.push(*byte) {
+                Step::More => {}
+                Step::Object(text) => self.take(&text),
+                Step::Garbage => self.failed = Some(self.garbage()),
+            }
+            if self.failed.is_some() || self.done.is_some() {
+                break;
+            }
+        }
+        match (&self.failed, &self.done) {
+            (Some(_), _) => Progress::Failed,
+            (None, Some(_)) => Progress::Complete,
+            (None, None) => Progress::Reading,
+        }
+    }
+
+    fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
+        let failure = match (self.failed.take(), self.done.take(), end) {
+            (Some(failure), _, _) => failure,
+            (None, Some(done), _) => {
+                let finish = if done == Finish::Stop && !self.calls.is_empty() { Finish::ToolCalls } else { done };
+                let text = without_thoughts(&self.text).to_owned();
+                return Ok(Reply { text, calls: self.calls, finish, usage: self.usage, repaired: None });
+            }
+            (None, None, End::Closed) if self.bytes == 0 => {
+                transient("the server closed the connection without a reply".to_owned())
+            }
+            (None, None, End::Closed) => {
+                transient("the reply ended before the server said that it was done".to_owned())
+            }
+            (None, None, End::Broken(why)) => transient(format!("the reply broke off before it was complete: {why}")),
+        };
+        Err(spoilt(failure, self.text, self.calls, self.usage))
+    }
+}
+
+impl Decoder {
+    fn take(&mut self, text: &str) {
+        let row: Row = match serde_json::from_str(&mended(text)) {
+            Ok(row) => row,
+            Err(error) => {
+                self.failed = Some(malformed(format!("a line of the response cannot be read: {error}")));
+                return;
+            }
+        };
+        if row.error.as_ref().is_some_and(says_something) {
+            self.failed = Some(Refusal { status: None, body: text, retry_after_s: None }.into_failure());
+            return;
+        }
+        if let Some(message) = row.message {
+            self.begun = true;
+            self.text.push_str(&message.content.unwrap_or_default());
+            self.calls.extend(message.tool_calls.unwrap_or_default().into_iter().map(Call::raw));
+        } else if !row.done.unwrap_or(false) {
+            self.failed = Some(self.garbage());
+        }
+        if row.done.unwrap_or(false) {
+            self.done = Some(finish(row.done_reason.unwrap_or_default()));
+            self.usage = usage(row.prompt_eval_count, row.eval_count);
+        }
+    }
+
+    /// What came is not what Ollama sends. After it began well, the reply is spoilt; before, another server is speaking.
+    fn garbage(&self) -> ModelFailure {
+        if self.begun {
+            return malformed("a line of the response is no JSON object");
+        }
+        transient(
+            "the response is none of Ollama's: check that OLLAMA_HOST, or base_url, is an Ollama server".to_owned(),
+        )
+    }
+}
+
+fn transient(message: String) -> ModelFailure {
+    broken(ModelErrorClass::Transient, Billing::Perhaps, message)
+}
+
+fn finish(word: String) -> Finish {
+    match word.as_str() {
+        // Old servers give no reason.
+        "stop" | "" => Finish::Stop,
+        "length" => Finish::Length,
+        _ => Finish::Other(word),
+    }
+}
+
+/// None unless both are counted: old servers leave the prompt out when they had it in their cache.
+fn usage(input: Option<u64>, output: Option<u64>) -> Option<Usage> {
+    let (input, output) = (input?, output?);
+    // What no model can have counted was not counted.
+    (input.max(output) <= TOKENS_MAX).then(|| Usage { input, output, ..Usage::default() })
+}
+
+#[derive(Deserialize)]
+struct Row {
+    message: Option<Message>,
+    done: Option<bool>,
+    done_reason: Option<String>,
+    prompt_eval_count: Option<u64>,
+    eval_count: Option<u64>,
+    error: Option<Value>,
+}
+
+/// Its `thinking` is left where it is.
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    function: Called,
+}
+
+#[derive(Deserialize)]
+struct Called {
+    name: Option<String>,
+    /// As it was written: large numbers would not survive being read.
+    arguments: Option<Box<RawValue>>,
+}
+
+impl Call {
+    fn raw(self) -> RawCall {
+        let arguments = self.function.arguments.map(|raw| raw.get().to_owned()).unwrap_or_default();
+        // Some gateways send a text, as other providers do.
+        let arguments = serde_json::from_str::<String>(&arguments).unwrap_or(arguments);
+        let arguments = if arguments == "null" { String::new() } else { arguments };
+        RawCall { id: self.id.unwrap_or_default(), name: self.function.name.unwrap_or_default(), arguments }
+    }
+}
+
+/// Finds the objects in a row of them, by their braces.
+#[derive(Default)]
+struct Rows {
+    object: Vec<u8>,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+enum Step {
+    More,
+    Object(String),
+    /// Something that is no object.
+    Garbage,
+}
+
+impl Rows {
+    fn push(&mut self, byte: u8) -> Step {
+        if self.object.is_empty() {
+            // None of a byte-order mark's bytes can begin anything else.
+            if byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(&byte) {
+                return Step::More;
+            }
+            if byte != b'{' {
+                return Step::Garbage;
+            }
+        }
+        self.object.push(byte);
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_string => self.escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            b'{' if !self.in_string => self.depth += 1,
+            b'}' if !self.in_string => self.depth -= 1,
+            _ => {}
+        }
+        if self.depth > 0 {
+            return Step::More;
+        }
+        Step::Object(String::from_utf8_lossy(&std::mem::take(&mut self.object)).into_owned())
+    }
+}

@@ -1,0 +1,116 @@
+//! What the decoders of all wires share: how a response is read, a piece at a time and without I/O.
+
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, RawCall, Reply};
+use longrein_core::payload::Payload;
+use serde_json::Value;
+
+use crate::failure::broken;
+
+/// The most bytes of one response.
+pub const REPLY_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// One response on its way in.
+pub trait Reading: Default + Send {
+    /// Takes the next bytes, wherever they were cut.
+    fn feed(&mut self, bytes: &[u8]) -> Progress;
+
+    /// What the whole response comes to.
+    fn end(self, end: End) -> Result<Reply, ModelFailure>;
+}
+
+/// What is still to be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Reading,
+    /// The model said why it stopped; usage or the end may follow.
+    Stopped,
+    /// Nothing that matters can follow.
+    Complete,
+    /// It failed: read no further.
+    Failed,
+}
+
+/// How the response ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// As HTTP says a response ends.
+    Closed,
+    /// It broke off, or we gave up waiting: why, for people.
+    Broken(String),
+}
+
+/// More tokens than any model takes or gives in one call: a hundred million.
+pub(crate) const TOKENS_MAX: u64 = 100_000_000;
+
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+pub(crate) fn malformed(message: impl Into<String>) -> ModelFailure {
+    broken(ModelErrorClass::Malformed, Billing::Perhaps, message)
+}
+
+/// A failure with what had arrived of the reply before it.
+pub(crate) fn spoilt(
+    mut failure: ModelFailure,
+    text: String,
+    calls: Vec<RawCall>,
+    usage: Option<Usage>,
+) -> ModelFailure {
+    failure.usage = usage;
+    if !text.is_empty() || !calls.is_empty() {
+        let partial = serde_json::json!({ "text": text, "calls": calls });
+        failure.partial = Some(Payload::of(&partial).expect("a JSON value always serialises"));
+        // Whatever was refused then, tokens had been made.
+        failure.billing = Billing::Perhaps;
+    }
+    failure
+}
+
+pub(crate) fn says_something(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
+    }
+}
+
+/// A text without the thoughts that some servers leave at its beginning, between `<think>` and `</think>`. Thoughts
+/// without an end are all there is, and no answer.
+pub(crate) fn without_thoughts(text: &str) -> &str {
+    let Some(thoughts) = text.trim_start().strip_prefix("<think>") else { return text };
+    thoughts.split_once("</think>").map_or("", |(_, said)| said.trim_start())
+}
+
+/// Replaces escapes of half a surrogate pair, which no JSON reader takes: some servers cut an emoji in two.
+pub(crate) fn mended(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let taken = match (unit(rest), rest.get(6..).and_then(unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => &rest[..12],
+            (Some(0xD800..=0xDFFF), _) => {
+                out.push('\u{fffd}');
+                rest = &rest[6..];
+                continue;
+            }
+            // An escape of two characters: its second may be a backslash and must not be read as a first.
+            (_, _) => &rest[..rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end)],
+        };
+        out.push_str(taken);
+        rest = &rest[taken.len()..];
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+/// The code unit of a `\uXXXX` at the start of `text`.
+fn unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u16::from_str_radix(digits, 16).ok()
+}
