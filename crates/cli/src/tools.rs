@@ -29,7 +29,7 @@ pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure
             let folder = PathBuf::from(&task.folder);
             (task.tools, folder)
         }
-        None => (Builtin::ALL.into_iter().filter_map(longrein::builtin).collect(), PathBuf::new()),
+        None => (Builtin::ALL.into_iter().map(longrein::builtin).collect(), PathBuf::new()),
     };
     let rows: Vec<_> = specs
         .iter()

@@ -48,8 +48,6 @@
 //! [`Runs`] is the door the binary itself comes in by: task files ([`taskfile`]), drives with an observer, listings,
 //! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
 
-#![deny(missing_docs)]
-
 mod checks;
 mod embed;
 mod gate;

@@ -9,7 +9,7 @@ use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options
 use longrein_core::budget::{BudgetKind, Limit, Price};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
-use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap, ToolBody};
+use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap};
 
 /// A folder of its own for each test, removed with it.
 struct Folder(PathBuf);

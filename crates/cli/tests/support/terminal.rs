@@ -38,7 +38,7 @@ impl Terminal {
         };
         let controller = Arc::new(controller);
         resize(&controller, columns);
-        let before = tcgetattr(&open()).unwrap();
+        let before = tcgetattr(open()).unwrap();
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
         let written: Arc<Mutex<Vec<u8>>> = Arc::default();
         let (from, to) = (Arc::clone(&controller), Arc::clone(&written));

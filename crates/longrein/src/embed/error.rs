@@ -78,6 +78,8 @@ impl From<RunsError> for Error {
             | RunsError::Drive(DriveError::Fold(FoldError::Journal(journal))) => Error::Store(journal),
             RunsError::Drive(DriveError::OtherTask { run, parts }) => Error::OtherTask { run, parts },
             other @ (RunsError::Ambiguous { .. }
+            | RunsError::Exists(_)
+            | RunsError::ForkPoint(_)
             | RunsError::Drive(_)
             | RunsError::Fold(FoldError::ReadOnly { .. })
             | RunsError::Identity(_)) => Error::Runs(other),
@@ -88,7 +90,7 @@ impl From<RunsError> for Error {
 impl From<ClaimError> for Error {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::NoSuchRun(run) => Error::NoSuchRun(run),
+            ClaimError::NoSuchRun(run) | ClaimError::Removed(run) => Error::NoSuchRun(run),
             ClaimError::Journal(journal) => Error::Store(journal),
             held @ (ClaimError::Held(_) | ClaimError::WorkspaceHeld { .. }) => Error::Held(held),
         }

@@ -1,4 +1,5 @@
 //! What a program that embeds Longrein works with: tasks and tools in code, and runs as handles.
+#![deny(missing_docs)]
 
 mod door;
 mod error;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longrein_core::budget::{Price, Usage};
 use longrein_core::ids::ModelName;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
-use longrein_core::task::ModelSpec;
+use longrein_core::task::{ModelSpec, Protocol, Temperature};
 use longrein_models::script::ScriptedModel;
 use longrein_models::{ModelConfig, Secret, Timeouts};
 use longrein_ports::Model;
@@ -17,10 +17,8 @@ use serde_json::json;
 /// Which model answers, and how it is reached. A text is a [`named`](LanguageModel::named) one.
 #[derive(Clone)]
 pub struct LanguageModel {
-    pub(crate) name: ModelName,
     pub(crate) source: Source,
-    max_output: u64,
-    price: Option<Price>,
+    spec: ModelSpec,
 }
 
 /// Where a model comes from.
@@ -37,8 +35,8 @@ const MAX_OUTPUT: u64 = 8_192;
 const FREE: Price = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
 
 impl LanguageModel {
-    /// A model of a provider: `openai/NAME` (any compatible server, with [`base_url`](LanguageModel::base_url)), or
-    /// `script/FILE`.
+    /// A model of a provider: `openai/NAME` (any compatible server, with [`base_url`](LanguageModel::base_url)),
+    /// `ollama/NAME`, or `script/FILE`.
     pub fn named(name: &str) -> Self {
         let price = name.starts_with("script/").then_some(FREE);
         Self::of(name, Source::Provider(ModelConfig::default()), price)
@@ -50,7 +48,8 @@ impl LanguageModel {
     }
 
     fn of(name: &str, source: Source, price: Option<Price>) -> Self {
-        Self { name: ModelName::new(name), source, max_output: MAX_OUTPUT, price }
+        let spec = ModelSpec { price, ..ModelSpec::plain(ModelName::new(name), MAX_OUTPUT) };
+        Self { source, spec }
     }
 
     fn configured(mut self, change: impl FnOnce(&mut ModelConfig)) -> Self {
@@ -74,14 +73,29 @@ impl LanguageModel {
 
     /// The sampling temperature; the provider's own if not given.
     #[must_use]
-    pub fn temperature(self, temperature: f64) -> Self {
-        self.configured(|config| config.temperature = Some(temperature))
+    pub fn temperature(mut self, temperature: Temperature) -> Self {
+        self.spec.temperature = Some(temperature);
+        self
+    }
+
+    /// The most tokens of a request and its reply together, where that is known.
+    #[must_use]
+    pub fn context_limit(mut self, tokens: u64) -> Self {
+        self.spec.context_limit = Some(tokens);
+        self
+    }
+
+    /// How it calls tools: by its provider's own means if not said, or by JSON in its text.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.spec.protocol = protocol;
+        self
     }
 
     /// How long to wait for the provider.
     #[must_use]
     pub fn timeouts(self, timeouts: Timeouts) -> Self {
-        self.configured(|config| config.timeouts = timeouts)
+        self.configured(|config| config.timeouts = Some(timeouts))
     }
 
     /// What a relative script path is relative to; the working directory if not given.
@@ -93,19 +107,23 @@ impl LanguageModel {
     /// The most tokens of one reply, reasoning included; 8,192 if not given.
     #[must_use]
     pub fn max_output(mut self, tokens: u64) -> Self {
-        self.max_output = tokens;
+        self.spec.max_output = tokens;
         self
     }
 
     /// What it costs. A budget in dollars needs it.
     #[must_use]
     pub fn price(mut self, price: Price) -> Self {
-        self.price = Some(price);
+        self.spec.price = Some(price);
         self
     }
 
+    pub(crate) fn name(&self) -> &ModelName {
+        &self.spec.name
+    }
+
     pub(crate) fn spec(&self) -> ModelSpec {
-        ModelSpec { name: self.name.clone(), max_output: self.max_output, price: self.price }
+        self.spec.clone()
     }
 
     /// How a provider is reached, and the model itself where it comes from this program.
@@ -130,7 +148,7 @@ impl From<&str> for LanguageModel {
 /// Shows the name; a configuration may hold a key.
 impl fmt::Debug for LanguageModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LanguageModel").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("LanguageModel").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }
 
@@ -173,6 +191,7 @@ impl Script {
             calls: calls.collect(),
             finish: Finish::ToolCalls,
             usage: Some(Usage::default()),
+            repaired: None,
         };
         self.reply(Ok(reply))
     }
@@ -181,7 +200,7 @@ impl Script {
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         let usage = Some(Usage::default());
-        self.reply(Ok(Reply { text: text.into(), calls: Vec::new(), finish: Finish::Stop, usage }))
+        self.reply(Ok(Reply { text: text.into(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None }))
     }
 
     /// An answer in JSON.

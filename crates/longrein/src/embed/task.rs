@@ -9,7 +9,7 @@ use longrein_core::budget::{Limit, Limits};
 use longrein_core::ids::{CheckName, Digest, RunId};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
-use longrein_core::task::{AnswerSpec, Binding, CheckSpec, EffectClass, PolicyRules};
+use longrein_core::task::{AnswerSpec, Binding, Builtin, CheckSpec, EffectClass, PolicyRules};
 use longrein_core::time::{Timestamp, millis};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,6 +35,7 @@ pub struct Task {
     limits: Limits,
     inputs: BTreeMap<String, Value>,
     pub(crate) tools: Vec<Tool>,
+    builtins: Vec<Builtin>,
     acceptance: Vec<(String, Vec<String>, Duration)>,
     answer_schema: Option<Value>,
     evidence: BTreeMap<String, Binding>,
@@ -70,6 +71,7 @@ impl Task {
             limits: Limits::default(),
             inputs: BTreeMap::new(),
             tools: Vec::new(),
+            builtins: Vec::new(),
             acceptance: Vec::new(),
             answer_schema: None,
             evidence: BTreeMap::new(),
@@ -122,7 +124,15 @@ impl Task {
         self
     }
 
-    /// The folder the run works in. Commands, acceptance checks and workspace tools need one; one run at a time writes it.
+    /// Built-in tools the model may call: files and shell. None if not said.
+    #[must_use]
+    pub fn builtins(mut self, builtins: impl IntoIterator<Item = Builtin>) -> Self {
+        self.builtins.extend(builtins);
+        self
+    }
+
+    /// The folder the run works in. Built-in tools, commands, acceptance checks and workspace tools
+    /// need one; one run at a time writes it.
     #[must_use]
     pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
         self.workspace = Some(folder.into());
@@ -298,7 +308,7 @@ impl Task {
             blobs.extend(blob);
             inputs.insert(name.clone(), content);
         }
-        let mut tools = Vec::new();
+        let mut tools: Vec<_> = self.builtins.iter().copied().map(longrein_tools::builtin).collect();
         for tool in &self.tools {
             let mut spec = tool.spec.tool.clone();
             spec.parameters = json(&tool.spec.parameters);
@@ -328,6 +338,7 @@ impl Task {
 
     fn folder(&self) -> Result<String, Error> {
         let needs_one = !self.acceptance.is_empty()
+            || !self.builtins.is_empty()
             || self.tools.iter().any(|tool| tool.function.is_none() || tool.spec.tool.effect == EffectClass::Workspace);
         let Some(folder) = &self.workspace else {
             return if needs_one {
