@@ -15,8 +15,9 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
     ("longrein-store", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-models", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-sandbox", Layer::Sibling, &[]),
-    // the one edge between siblings: a tool is a command, and a command runs in the sandbox
-    ("longrein-tools", Layer::Sibling, &["longrein-core", "longrein-ports", "longrein-sandbox"]),
+    ("longrein-workspace", Layer::Sibling, &["longrein-core"]),
+    // the two edges between siblings: a command tool runs in the sandbox, a file tool reaches files through the workspace
+    ("longrein-tools", Layer::Sibling, &["longrein-core", "longrein-ports", "longrein-sandbox", "longrein-workspace"]),
     // rules and policy implement ports (Checks and Gate), so they see them
     ("longrein-rules", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-policy", Layer::Sibling, &["longrein-core", "longrein-ports"]),
@@ -185,8 +186,8 @@ fn reason(from: &str, layer: Layer, to: &str) -> String {
             "the binary comes in by the one door, the facade `longrein`. Export what is missing there.".to_owned()
         }
         (Layer::Sibling, Layer::Sibling) => {
-            "siblings do not import each other (tools -> sandbox excepted). What both need belongs in ports or core, \
-             and the facade joins them."
+            "siblings do not import each other (tools -> sandbox and tools -> workspace excepted). What both need belongs \
+             in ports or core, and the facade joins them."
                 .to_owned()
         }
         (above, below) if below >= above => format!("imports point down, and {to} stands above {from}."),

@@ -352,7 +352,7 @@ fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
 
 // ---- what the flags ask for ----
 
-fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
+pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
     let variables = context::variables(&args.vars)?;
     let limits = [
         (BudgetKind::Turns, &args.max_turns),

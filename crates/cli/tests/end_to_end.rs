@@ -8,6 +8,7 @@ mod checkout;
 mod command_line;
 mod crash_matrix;
 mod export;
+mod files;
 mod fork;
 mod hostile;
 mod keep;

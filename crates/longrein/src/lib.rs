@@ -5,6 +5,8 @@
 //! reads no environment and installs nothing global.
 
 mod checks;
+mod gate;
+pub mod policycheck;
 pub mod projection;
 mod runs;
 pub mod taskfile;

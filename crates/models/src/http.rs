@@ -273,16 +273,23 @@ fn whole_seconds(seconds: f64) -> Option<u64> {
     (seconds >= 0.0).then(|| seconds.ceil() as u64)
 }
 
+/// Causes that only say which layer passed on the next one.
+const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
+
 /// An error with its causes; reqwest's own text leaves them out. The URL is told elsewhere.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(cause) = next {
+        let words = cause.to_string();
+        next = cause.source();
+        if next.is_some() && LAYERS.contains(&words.as_str()) {
+            continue;
+        }
         if !text.is_empty() {
             text.push_str(": ");
         }
-        text.push_str(&cause.to_string());
-        next = cause.source();
+        text.push_str(&words);
     }
     if text.is_empty() { error.to_string() } else { text }
 }

@@ -231,6 +231,23 @@ fn the_last_words_of_a_budget_have_any_form() {
     }
 }
 
+#[test]
+fn floods_do_no_harm() {
+    let deep =
+        |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(100_000), close.repeat(100_000));
+    // Whole: handed on as it is; whoever reads the arguments refuses them.
+    let whole = format!(r#"{{"kind":"tool","name":"pay","arguments":{}}}"#, deep("[", "", "]"));
+    assert!(understood(&whole, &AnswerForm::Text).starts_with("tool pay [[["));
+    // Broken: not mended, since the repairer would not survive it, or would take its time.
+    for inner in
+        [deep("[", "", "]"), deep("{a:", "1", "}"), deep("f(", "1", ")"), "a:".repeat(100_000), "\" ".repeat(100_000)]
+    {
+        told(&format!("{{kind:'tool',name:'pay',arguments:{inner}}}"), "");
+    }
+    told(&"{".repeat(200_000), "no JSON object");
+    told(&"{\"kind\":".repeat(100_000), "no end");
+}
+
 proptest! {
     #[test]
     fn cut_anywhere_it_is_never_run(cut in 0..CALL.len(), fence in any::<bool>()) {

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod calls;
+mod files;
 mod shell;
 mod tasks;
 

@@ -15,6 +15,7 @@ use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, Val
 use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
+use crate::builtin::files::{FileTool, Files};
 use crate::builtin::{self, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
@@ -39,6 +40,7 @@ pub struct Toolbox {
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
+    files: Files,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -83,7 +85,16 @@ impl Toolbox {
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
         let base_env = environment::base(operator);
-        let toolbox = Self { tools, order, checks, base_env, secrets, hashes: Hashes::default(), store: String::new() };
+        let toolbox = Self {
+            tools,
+            order,
+            checks,
+            base_env,
+            secrets,
+            hashes: Hashes::default(),
+            files: Files::of(task),
+            store: String::new(),
+        };
         toolbox.check_names()?;
         toolbox.check_cycles()?;
         Ok(toolbox)
@@ -201,22 +212,22 @@ impl Toolbox {
                 let ended = self.start(task, tool, words, attempt, handed).await;
                 ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
             }
-            ToolBody::Builtin(Builtin::Shell) => {
-                let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
-            }
-            ToolBody::Builtin(
+            ToolBody::Builtin(builtin) => match builtin {
                 Builtin::ReadFile
                 | Builtin::WriteFile
                 | Builtin::EditFile
                 | Builtin::ListFiles
-                | Builtin::SearchFiles
-                | Builtin::Ask,
-            )
-            | ToolBody::Host(_) => {
-                let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", tool.spec.name));
-                Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
-            }
+                | Builtin::SearchFiles => {
+                    let file_tool = FileTool::of(*builtin).expect("these are the file tools");
+                    self.use_files(file_tool, &tool.spec, attempt).await
+                }
+                Builtin::Shell => {
+                    let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
+                    shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+                }
+                Builtin::Ask => cannot_run(&tool.spec),
+            },
+            ToolBody::Host(_) => cannot_run(&tool.spec),
         }
     }
 
@@ -224,10 +235,33 @@ impl Toolbox {
         Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 }
     }
 
+    async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+        let mut blobs = ending::Blobs::default();
+        let outcome = match done {
+            Ok(mut result) => {
+                self.secrets.redact_value(&mut result);
+                Outcome::Done(blobs.keep(Payload::of(&result).expect("an object has only string keys")))
+            }
+            Err(error) => Outcome::Error(self.redacted(error)),
+        };
+        Ran { outcome, blobs: blobs.0 }
+    }
+
+    /// What files hold may be quoted in an error.
+    fn redacted(&self, error: ToolError) -> ToolError {
+        let redact = |text: String| self.secrets.redact(&text).into_owned();
+        ToolError { message: redact(error.message), hint: error.hint.map(redact), ..error }
+    }
+
     async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {
         let no_answer = |why: String| Probed { answer: ProbeAnswer::NoAnswer(why), blobs: Vec::new() };
         match self.tools.get(&attempt.tool) {
             None => no_answer(format!("there is no tool {}", attempt.tool)),
+            Some(tool) if tool.file_tool().is_some() => match &attempt.target {
+                Some(target) => Probed { answer: self.files.probe(target).await, blobs: Vec::new() },
+                None => no_answer("it was not worked out which file the call was about".to_owned()),
+            },
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
             }
@@ -277,18 +311,24 @@ impl Tools for Toolbox {
         if let ToolBody::Builtin(tool) = known.spec.body {
             builtin::check(tool, &args)?;
         }
-        known.valid(&args)
+        let valid = known.valid(&args)?;
+        let path = valid.path.map(|path| self.files.spelling(path));
+        Ok(ValidArgs { path, ..valid })
     }
 
     fn target<'a>(
         &'a self,
         _task: &'a Task,
-        _tool: &'a ToolName,
-        _args: &'a Payload,
-        _seen: &'a BTreeMap<String, Digest>,
+        tool: &'a ToolName,
+        args: &'a Payload,
+        seen: &'a BTreeMap<String, Digest>,
     ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
-        // A command's arguments are its own: nobody here knows which of them are files.
-        Box::pin(std::future::ready(Ok(None)))
+        Box::pin(async move {
+            // A command's arguments are its own: nobody here knows which of them are files.
+            let Some(file_tool) = self.tools.get(tool).and_then(Tool::file_tool) else { return Ok(None) };
+            let target = self.files.target(file_tool, args, seen).await;
+            target.map(Some).map_err(|error| self.redacted(error))
+        })
     }
 
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
@@ -353,6 +393,13 @@ impl Tool {
         Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })
     }
 
+    fn file_tool(&self) -> Option<FileTool> {
+        match self.spec.body {
+            ToolBody::Builtin(builtin) => FileTool::of(builtin),
+            ToolBody::Command(_) | ToolBody::Host(_) => None,
+        }
+    }
+
     /// Our own keywords, and the digests. `args` fits the schema.
     fn valid(&self, args: &Value) -> Result<ValidArgs, ToolError> {
         let none = Map::new();
@@ -370,10 +417,16 @@ impl Tool {
                 [self.spec.name.as_str()].into_iter().chain(values.iter().map(String::as_str)).map(str::as_bytes),
             )
         });
+        let path = self.file_tool().and_then(|_| members.get("path")?.as_str().map(str::to_owned));
         let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
         let digest = args.digest();
-        Ok(ValidArgs { args, digest, cites, key, path: None })
+        Ok(ValidArgs { args, digest, cites, key, path })
     }
+}
+
+fn cannot_run(spec: &ToolSpec) -> Ran {
+    let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", spec.name));
+    Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
 }
 
 fn evidence(name: &str, value: &Value, tool: &ToolName) -> Result<EvidenceId, ToolError> {

@@ -165,16 +165,21 @@ impl Disk {
         let unsynced: Vec<usize> = self.unsynced().collect();
         // The last third or so: what the disk wrote first.
         let cutoff = unsynced.len().checked_sub(1 + unsynced.len() / 3).map_or(0, |nth| unsynced[nth]);
+        let mut laid_out: BTreeMap<Node, PathBuf> = BTreeMap::new();
         // Folders come before what is in them: a name whose folder is gone is gone with it.
         for (name, versions) in &self.names {
             let path = root.join(name);
             let there = path.parent().is_some_and(Path::is_dir);
             match versions.as_of(fate.names, cutoff, &mut chance) {
                 Some(Target::Folder) if there => fs::create_dir(&path)?,
-                Some(Target::File(node)) if there => {
-                    let bytes = self.files.get(node).map(|file| file.found(fate, cutoff, &mut chance));
-                    fs::write(&path, bytes.unwrap_or_default())?;
-                }
+                Some(Target::File(node)) if there => match laid_out.get(node) {
+                    Some(elsewhere) => fs::hard_link(elsewhere, &path)?,
+                    None => {
+                        let bytes = self.files.get(node).map(|file| file.found(fate, cutoff, &mut chance));
+                        fs::write(&path, bytes.unwrap_or_default())?;
+                        laid_out.insert(*node, path);
+                    }
+                },
                 Some(Target::Folder | Target::File(_)) | None => {}
             }
         }

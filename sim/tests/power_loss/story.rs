@@ -170,6 +170,12 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Whether something was answered as synced at that moment.
+    pub(crate) fn is_promise(&self, position: usize) -> bool {
+        let mut steps = self.runs.iter().flat_map(|told| &told.steps);
+        steps.any(|step| step.answered.position == position && step.durability() == Durability::Synced)
+    }
+
     /// Whether an input was being posted at that moment.
     pub(crate) fn is_posting(&self, position: usize) -> bool {
         let mut steps = self.runs.iter().flat_map(|told| &told.steps);

@@ -3,12 +3,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Broken JSON longer than this is told to the model rather than mended.
-const REPAIR_MAX_BYTES: usize = 256 * 1024;
+/// Broken JSON longer than this is told to the model rather than mended: the repairer's time grows with the square of
+/// the length, to a tenth of a second here.
+const REPAIR_MAX_BYTES: usize = 8 * 1024;
+
+/// Text with more openings than this is not mended either: the repairer calls itself for each, and the stack is finite.
+const OPENINGS_MAX: usize = 128;
 
 /// The text as JSON; None: it cannot be mended, or would be cut text made up to its end.
 pub(super) fn repair(text: &str) -> Option<String> {
-    if text.len() > REPAIR_MAX_BYTES {
+    let openings = text.bytes().filter(|byte| b"{[(".contains(byte)).count();
+    if text.len() > REPAIR_MAX_BYTES || openings > OPENINGS_MAX {
         return None;
     }
     let options = jsonrepair::Options::default();

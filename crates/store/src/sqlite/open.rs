@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longrein_ports::JournalError;
@@ -17,7 +18,7 @@ const APPLICATION_ID: i64 = 0x4C52_474E;
 /// Version of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 /// How long SQLite itself waits for a lock before it answers busy.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long opening waits for others that open or recover the same file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(30);
 /// Prepared statements kept per connection: all there are.
@@ -188,9 +189,9 @@ fn connect(path: &Path) -> Result<Connection, JournalError> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        // Settings of the connection; none of them reads the file.
+        // Settings of the connection; none of them reads the file. Pages are kept by the kernel, too: an append touches few.
         connection.execute_batch(
-            "PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
+            "PRAGMA mmap_size = 0; PRAGMA cache_size = -512; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
         )?;
         Ok(connection)
     };
@@ -223,9 +224,7 @@ fn set_up(connection: &Connection) -> Result<Tables, Refusal> {
     if mode != "wal" {
         return Err(Refusal::NoWal(mode));
     }
-    connection.execute_batch(
-        "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 16777216;",
-    )?;
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 16777216;")?;
     let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     Ok(if made == APPLICATION_ID { Tables::There } else { Tables::Missing })
 }
@@ -270,8 +269,12 @@ fn make_private_file(path: &Path) -> Result<(), JournalError> {
     if path.exists() {
         return Ok(());
     }
-    let temporary = beside(path, &format!(".{}.new", std::process::id()));
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    // A name of its own: one left by a killed process of this number may lead to a store, which must not be emptied.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = beside(path, &format!(".{}.{count}.new", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
     drop(made.map_err(|error| cannot("be written to", path.parent().unwrap_or(path), &error))?);
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);

@@ -1,18 +1,42 @@
 //! Built-in tools: what Longrein carries out itself. One file a tool; here is what each is declared as.
 
-mod ask;
-pub(crate) mod shell;
-
+use longrein_core::ids::ToolName;
 use longrein_core::outcome::ToolError;
-use longrein_core::task::{Builtin, ToolSpec};
+use longrein_core::payload::Payload;
+use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
 use serde_json::Value;
+
+mod ask;
+mod change;
+mod edit_file;
+pub(crate) mod files;
+mod list_files;
+mod read_file;
+mod search_files;
+pub(crate) mod shell;
+mod told;
+mod write_file;
 
 /// A built-in tool as a task declares it. None: it comes with a later part.
 pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
     match tool {
+        Builtin::ReadFile => Some(read_file::spec()),
+        Builtin::WriteFile => Some(write_file::spec()),
+        Builtin::EditFile => Some(edit_file::spec()),
+        Builtin::ListFiles => Some(list_files::spec()),
+        Builtin::SearchFiles => Some(search_files::spec()),
         Builtin::Shell => Some(shell::spec()),
-        Builtin::ReadFile | Builtin::WriteFile | Builtin::EditFile | Builtin::ListFiles | Builtin::SearchFiles => None,
         Builtin::Ask => Some(ask::spec()),
+    }
+}
+
+/// A tool whose calls may run beside each other, as far as their holds allow.
+fn spec(tool: Builtin, effect: EffectClass, description: &str, parameters: &Value) -> ToolSpec {
+    ToolSpec {
+        description: description.to_owned(),
+        parameters: Payload::of(parameters).expect("a schema has only string keys"),
+        overlap: Overlap::Parallel,
+        ..ToolSpec::new(ToolName::new(tool.as_str()), ToolBody::Builtin(tool), effect)
     }
 }
 
