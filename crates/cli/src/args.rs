@@ -83,8 +83,41 @@ pub(crate) enum Command {
     Rm(RmArgs),
     /// Remove large results that no run refers to any more
     Gc(GcArgs),
+    /// Permission rules, without a run
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     #[command(external_subcommand)]
     Later(Vec<String>),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what the gate would rule of each call in a file. Nothing is run
+    Check(PolicyCheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyCheckArgs {
+    /// One call a line: {"id", "tool", "args", "mode", "workspace", "context"}. "-" reads stdin
+    pub(crate) file: PathBuf,
+    /// The task whose rules and tools count
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+    /// The workspace of lines that name none [default: the task's, else here]
+    #[arg(short = 'C', long = "cd", value_name = "DIR")]
+    pub(crate) cd: Option<PathBuf>,
+    /// Allow calls without asking. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Ask before calls. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) ask: Vec<String>,
+    /// Never make calls. Repeatable
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
+    /// K=V: replaces ${K} in the task file. Repeatable
+    #[arg(long = "var", value_name = "K=V")]
+    pub(crate) vars: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -166,13 +199,13 @@ pub(crate) struct RunArgs {
     /// An acceptance check: a command that must exit 0 before the run is done. Repeatable
     #[arg(long = "check", value_name = "CMD")]
     pub(crate) checks: Vec<String>,
-    /// Allow calls of a tool without asking, by name. Repeatable
+    /// Allow calls without asking: a tool by name, or tool(pattern), as in shell(git status *). Repeatable
     #[arg(long, value_name = "RULE")]
     pub(crate) allow: Vec<String>,
-    /// Ask before calls of a tool. Repeatable
+    /// Ask before calls: a tool by name, or tool(pattern). Repeatable
     #[arg(long, value_name = "RULE")]
     pub(crate) ask: Vec<String>,
-    /// Never call a tool. Repeatable
+    /// Never make calls: a tool by name, or tool(pattern), as in write_file(.github/**). Repeatable
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
     /// Answered model turns
@@ -345,10 +378,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &[
-    "policy", "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp",
-    "eval",
-];
+const LATER: &[&str] =
+    &["trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

@@ -360,7 +360,7 @@ fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
 
 // ---- what the flags ask for ----
 
-fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
+pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Status::Configuration, format!("the current directory: {error}")))?;
     let mut variables = std::collections::BTreeMap::new();

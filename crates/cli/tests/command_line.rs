@@ -176,8 +176,8 @@ fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));
     for word in [
-        "policy", "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker",
-        "acp", "eval",
+        "trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp",
+        "eval",
     ] {
         world.run(&format!("{word} something")).is(64).says("not yet").says(word);
     }

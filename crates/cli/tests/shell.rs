@@ -24,35 +24,35 @@ fn start(world: &World) -> Running {
 
 #[test]
 fn no_command_holds_a_run_or_outlives_its_call() {
-    let habits = [
+    // these end by themselves, those we end
+    let by_itself = [
         "cat",
         "sleep 9999 & echo on",
         "setsid sleep 9999 >/dev/null 2>&1 < /dev/null &",
         "(setsid sh -c \"sleep 9999 & sleep 9998\" &) ; sleep 0.1",
         "head -c1 /dev/tty",
         "git init -q x && cd x && git -c user.name=a -c user.email=a@b commit --allow-empty",
+    ];
+    let by_us = [
         "trap \"\" TERM HUP INT; sleep 9999; sleep 9998",
         "kill -STOP $$",
         "yes",
         "while :; do sleep 9999 & sleep 0.01; done",
     ];
-    let args: Vec<_> =
-        habits.iter().map(|command| format!("{{ command = '''{command}''', timeout = \"500ms\" }}")).collect();
+    let with = |command: &str, timeout| format!("{{ command = '''{command}''', timeout = \"{timeout}\" }}");
+    let args: Vec<_> = (by_itself.iter().map(|command| with(command, "5m")))
+        .chain(by_us.iter().map(|command| with(command, "500ms")))
+        .collect();
     let world = world_of(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let began = Instant::now();
     world.run(RUN).is(0);
-    // four of them are waited for, half a second and two of grace
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    let log = world.log("r");
-    let ends: Vec<_> = of_type(&log, "action.finished");
-    assert_eq!(ends.len(), habits.len());
-    for (command, end) in habits.iter().zip(&ends) {
-        let took = end["data"]["duration_ms"].as_u64().or(end["error"]["data"]["duration_ms"].as_u64());
-        assert!(took.is_none_or(|took| took < 4_000), "{command}: {end}");
-    }
-    let outcomes: Vec<_> = ends.iter().map(|end| end["outcome"].as_str().unwrap()).collect();
-    assert_eq!(outcomes, ["done", "done", "done", "done", "done", "done", "error", "error", "error", "error"]);
+    // half a second and two of grace for those we end, on a machine that is busy otherwise
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(!world.something_runs("r"));
+    let log = world.log("r");
+    let outcomes: Vec<_> =
+        of_type(&log, "action.finished").iter().map(|end| end["outcome"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(outcomes, [vec!["done"; by_itself.len()], vec!["error"; by_us.len()]].concat());
 }
 
 #[test]

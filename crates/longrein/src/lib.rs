@@ -50,6 +50,8 @@
 
 mod checks;
 mod embed;
+mod gate;
+pub mod policycheck;
 pub mod projection;
 mod runs;
 pub mod taskfile;

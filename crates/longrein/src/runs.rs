@@ -21,7 +21,6 @@ use longrein_driver::{
     Options, Ports, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
-use longrein_policy::Policy;
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Checks, ClaimError, Clock, Collected, Create, Durability, Encoded, Faults,
     Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded,
@@ -31,6 +30,7 @@ use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
+use crate::gate;
 
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
@@ -40,6 +40,8 @@ pub struct Runs {
     worker: Worker,
     /// Tells its processes apart from those of other stores on this host.
     identity: String,
+    /// Its URL.
+    store: String,
     binary: String,
 }
 
@@ -149,7 +151,7 @@ impl Runs {
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
-        Ok(Self { journal, clock, worker, identity, binary: binary.to_owned() })
+        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned() })
     }
 
     /// The clock that events are stamped by.
@@ -380,7 +382,7 @@ impl Runs {
         let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
         let mut ports = self.ports(&task, &model, &environment, faults, own)?;
         if let Some(policy) = policy {
-            ports.gate = Arc::new(Strictest(ports.gate, gate(&task, &policy)?));
+            ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &environment)?));
         }
         let options = self.options(asked);
         Ok(Prepared { driver: Driver::new(ports, options, observer), id, begin, stop })
@@ -397,6 +399,16 @@ impl Runs {
 
     fn options(&self, asked: WhenAsked) -> Options {
         Options { worker: self.worker.clone(), binary: self.binary.clone(), asked }
+    }
+
+    fn gate(
+        &self,
+        task: &Task,
+        rules: &PolicyRules,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Arc<dyn Gate>, RunsError> {
+        let policy = gate::policy(task, rules, &self.store, environment);
+        Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }
 
     fn ports(
@@ -436,7 +448,7 @@ impl Runs {
         };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
-        let gate = gate(task, &task.policy)?;
+        let gate = self.gate(task, &task.policy, environment)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal: Arc<dyn Journal> = self.journal.clone();
@@ -455,12 +467,6 @@ impl Runs {
             clock,
         })
     }
-}
-
-fn gate(task: &Task, rules: &PolicyRules) -> Result<Arc<dyn Gate>, RunsError> {
-    let tools = task.tools.iter().map(|tool| &tool.name);
-    let policy = Policy::read(rules, tools).map_err(|error| RunsError::Task(error.to_string()))?;
-    Ok(Arc::new(policy))
 }
 
 /// Two gates of which the stricter one counts: deny before ask before allow.

@@ -24,7 +24,7 @@ use longrein_core::task::{
     AnswerSpec, Binding, Builtin, CheckSpec, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
 };
 use longrein_core::time::Timestamp;
-use longrein_policy::{List, Policy};
+use longrein_policy::{List, Policy, Surroundings};
 use longrein_rules::{Answer, Schema};
 
 pub use error::{Place, TaskFileError};
@@ -714,7 +714,7 @@ fn policy(
             also(sources, "policy", &format!("--{name}"));
         }
     }
-    Policy::read(&rules, tools.iter().map(|tool| &tool.name)).map_err(|bad| {
+    Policy::read(&rules, tools.iter().map(|tool| &tool.name), Surroundings::default()).map_err(|bad| {
         let in_file = match bad.list {
             List::Allow => written.allow.len(),
             List::Ask => written.ask.len(),

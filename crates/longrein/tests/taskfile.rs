@@ -9,7 +9,7 @@ use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options
 use longrein_core::budget::{BudgetKind, Limit, Price};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
-use longrein_core::task::{EffectClass, Holds, KeyScope, OnUnknown, Overlap, ToolBody};
+use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap, ToolBody};
 
 /// A folder of its own for each test, removed with it.
 struct Folder(PathBuf);
@@ -446,7 +446,7 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
             format!("{a}[policy]\nallow = [\"b\"]\n"),
             "policy: the allow rule \"b\" names a tool this run does not have; near it: a",
         ),
-        (format!("{a}[policy]\ndeny = [\"shell(git *)\"]\n"), "policy: the deny rule \"shell(git *)\" has a pattern"),
+        (format!("{a}[policy]\ndeny = [\"a(git *)\"]\n"), "policy: the deny rule \"a(git *)\" has a pattern"),
         ("[inputs]\nm = \"no.json\"\n".to_owned(), "inputs.m: cannot read"),
         ("[inputs]\nm = 3\n".to_owned(), "inputs.m: this is a whole number; it must be a string"),
     ] {
@@ -556,8 +556,8 @@ fn a_prompt_alone_is_a_task() {
     };
     let task = plain(&options).unwrap().task;
     assert_eq!(task.goal, "Say hello.");
-    assert!(task.tools.iter().any(|tool| tool.name.as_str() == "shell"));
-    assert!(task.tools.iter().all(|tool| matches!(tool.body, ToolBody::Builtin(_))));
+    let every: Vec<_> = Builtin::ALL.into_iter().filter_map(longrein_tools::builtin).collect();
+    assert_eq!(task.tools, every, "without a task file all built-in tools are offered");
     assert_eq!((&task.sources["goal"][..], &task.sources["model"][..]), ("prompt", "--model"));
     assert_eq!(task.folder, task.workspace);
 

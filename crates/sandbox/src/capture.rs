@@ -1,6 +1,6 @@
 //! Keeps what a program prints, within bounds.
 
-use crate::spec::{Captured, Keep};
+use crate::spec::{Captured, Keep, line_ends};
 
 /// One output as it comes in. Holds at most `max_bytes`, however much is printed.
 #[derive(Debug)]
@@ -10,6 +10,7 @@ pub(crate) struct Capture {
     head: Vec<u8>,
     tail: Ring,
     bytes: u64,
+    /// Of what came after the head.
     line_ends: u64,
 }
 
@@ -31,7 +32,6 @@ impl Capture {
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Room {
         self.bytes += bytes.len() as u64;
-        self.line_ends += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         match self.keep {
             Keep::Whole { max_bytes } => {
                 let fits = bytes.len().min(max_bytes - self.head.len());
@@ -42,18 +42,20 @@ impl Capture {
                 let fits = bytes.len().min(head_max(max_bytes) - self.head.len());
                 self.head.extend_from_slice(&bytes[..fits]);
                 self.tail.push(&bytes[fits..]);
+                self.line_ends += line_ends(&bytes[fits..]);
                 if self.bytes > flood_bytes { Room::Exceeded } else { Room::Left }
             }
         }
     }
 
     pub(crate) fn finish(self) -> Captured {
-        let Self { keep: _, mut head, tail, bytes, line_ends } = self;
+        let Self { keep: _, mut head, tail, bytes, line_ends: after_head } = self;
         let mut tail = tail.into_vec();
+        let line_ends_left_out = after_head - line_ends(&tail);
         if bytes == (head.len() + tail.len()) as u64 {
             head.append(&mut tail);
         }
-        Captured { head, tail, bytes, line_ends }
+        Captured { head, tail, bytes, line_ends_left_out }
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
         let mut capture = ends(10);
         assert_eq!(capture.push(b"012345\n789"), Room::Left);
         let captured = capture.finish();
-        assert_eq!((&*captured.head, &*captured.tail, captured.line_ends), (&b"012345\n789"[..], &b""[..], 1));
+        assert_eq!((&*captured.head, &*captured.tail, captured.lines()), (&b"012345\n789"[..], &b""[..], 2));
     }
 
     #[test]
@@ -145,7 +147,7 @@ mod tests {
         /// However the bytes come in, what is kept is the same: their first and their last.
         #[test]
         fn chunks_make_no_difference(
-            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+            chunks in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\n')], 0..40), 0..20),
             max_bytes in 0_usize..60,
         ) {
             let all: Vec<u8> = chunks.concat();
@@ -155,7 +157,9 @@ mod tests {
             }
             let captured = capture.finish();
             prop_assert_eq!(captured.bytes, all.len() as u64);
-            prop_assert_eq!(captured.line_ends, all.iter().filter(|byte| **byte == b'\n').count() as u64);
+            let printed = all.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let kept = line_ends(&captured.head) + line_ends(&captured.tail);
+            prop_assert_eq!(kept + captured.line_ends_left_out, printed);
             if all.len() <= max_bytes {
                 prop_assert_eq!((captured.head, captured.tail), (all, Vec::new()));
             } else {

@@ -80,9 +80,10 @@ pub struct Captured {
     pub head: Vec<u8>,
     /// The end of it, if something was left out.
     pub tail: Vec<u8>,
-    /// How much was printed in all, and the line ends in it.
+    /// How much was printed in all.
     pub bytes: u64,
-    pub line_ends: u64,
+    /// Line ends in what was left out.
+    pub line_ends_left_out: u64,
 }
 
 impl Captured {
@@ -90,6 +91,17 @@ impl Captured {
     pub fn left_out(&self) -> u64 {
         self.bytes - (self.head.len() + self.tail.len()) as u64
     }
+
+    /// How many lines were printed in all, the last one without an end too.
+    pub fn lines(&self) -> u64 {
+        let last = self.tail.last().or(self.head.last());
+        let unended = u64::from(last.is_some_and(|last| *last != b'\n'));
+        line_ends(&self.head) + self.line_ends_left_out + line_ends(&self.tail) + unended
+    }
+}
+
+pub(crate) fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// Why a command is over.

@@ -164,7 +164,7 @@ async fn keeps_ends_of_both_outputs_in_order() {
     assert_eq!(ended.how, How::Exited(0));
     assert!(text(&ended.stdout.head).starts_with("one\ntwo\nthree\n1\n2\n"), "{ended:?}");
     assert!(text(&ended.stdout.tail).ends_with("100000\nlast\n"), "{ended:?}");
-    assert_eq!((ended.stdout.line_ends, ended.stdout.left_out()), (100_004, ended.stdout.bytes - 1000));
+    assert_eq!((ended.stdout.lines(), ended.stdout.left_out()), (100_004, ended.stdout.bytes - 1000));
 }
 
 #[tokio::test]

@@ -136,6 +136,8 @@ fn compact(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[track_caller]
@@ -153,7 +155,7 @@ mod tests {
             head: text[..head].to_vec(),
             tail: text[text.len() - tail..].to_vec(),
             bytes: text.len() as u64,
-            line_ends: 0,
+            line_ends_left_out: 0,
         }
     }
 
@@ -216,9 +218,9 @@ mod tests {
         let lines = ["hunter2hunter2", token, &key].map(|secret| format!("- {secret}\n"));
         let endless = ["hunter2hunter2 ", &format!("{token} ")].map(str::to_owned);
         for line in lines.into_iter().chain(endless) {
-            let lines = line.repeat(200_000 / line.len());
+            let lines = line.repeat(80_000 / line.len());
             for shift in (0..line.len()).step_by(line.len().div_ceil(20)) {
-                let captured = cut(lines.as_bytes(), 60_000 + shift, 60_000 + shift);
+                let captured = cut(lines.as_bytes(), 20_000 + shift, 20_000 + shift);
                 for text in [readable(&captured, &secrets), unrendered(&captured, &secrets).unwrap()] {
                     assert!(text.contains("[redacted:") && text.contains("bytes left out"));
                     for part in ["hunt", "ter2", "ghp", "wxyz", "A1b2"] {
@@ -235,6 +237,31 @@ mod tests {
         for tail in [60_000, 60_001] {
             let text = readable(&cut(&text, 60_000, tail), &Secrets::new());
             assert!(text.lines().all(|line| line.is_empty() || line == "zeile" || line.starts_with('[')), "{tail}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is printed and wherever it was cut, it is read as text.
+        #[test]
+        fn any_bytes_cut_anywhere_are_text(
+            pieces in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..40),
+                    prop::sample::select(vec![&b"\x1b[31m"[..], b"\r", b"\n", "é\n".as_bytes(), b"\0a\0b", b"\xff\xfea\0"])
+                        .prop_map(<[u8]>::to_vec),
+                ],
+                0..30,
+            ),
+            (head, tail) in (0.0..0.6, 0.0..0.4),
+        ) {
+            let bytes = pieces.concat();
+            let part = |share: f64| (bytes.len() as f64 * share) as usize;
+            let secrets = Secrets::new();
+            for captured in [whole(&bytes), cut(&bytes, part(head), part(tail))] {
+                let text = readable(&captured, &secrets);
+                prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
+                prop_assert!(!unrendered(&captured, &secrets).expect("there is no secret").contains('\0'));
+            }
         }
     }
 }

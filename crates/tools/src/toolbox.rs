@@ -95,7 +95,7 @@ impl Toolbox {
             secrets,
             hashes: Hashes::default(),
             host: Host::default(),
-            files: Files::default(),
+            files: Files::of(task),
             store: String::new(),
         };
         toolbox.check_names()?;
@@ -216,29 +216,26 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&attempt.tool) else {
             return Ran { outcome: Outcome::Error(self.unknown(&attempt.tool)), blobs: Vec::new() };
         };
-        if let Some(file_tool) = tool.file_tool() {
-            return self.use_files(task, file_tool, &tool.spec, attempt).await;
-        }
         match &tool.spec.body {
             ToolBody::Command(words) => {
                 let ended = self.start(task, tool, words, attempt, handed).await;
                 ending::outcome(&tool.spec, ended.as_ref(), &self.secrets)
             }
-            ToolBody::Builtin(Builtin::Shell) => {
-                let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
-            }
-            ToolBody::Builtin(
+            ToolBody::Builtin(builtin) => match builtin {
                 Builtin::ReadFile
                 | Builtin::WriteFile
                 | Builtin::EditFile
                 | Builtin::ListFiles
-                | Builtin::SearchFiles
-                | Builtin::Ask,
-            ) => {
-                let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", tool.spec.name));
-                Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
-            }
+                | Builtin::SearchFiles => {
+                    let file_tool = FileTool::of(*builtin).expect("these are the file tools");
+                    self.use_files(file_tool, &tool.spec, attempt).await
+                }
+                Builtin::Shell => {
+                    let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
+                    shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+                }
+                Builtin::Ask => cannot_run(&tool.spec),
+            },
             ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
     }
@@ -247,8 +244,8 @@ impl Toolbox {
         Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 }
     }
 
-    async fn use_files(&self, task: &Task, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
-        let done = self.files.run(task, tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+    async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
         let mut blobs = ending::Blobs::default();
         let outcome = match done {
             Ok(mut result) => {
@@ -271,7 +268,7 @@ impl Toolbox {
         match self.tools.get(&attempt.tool) {
             None => no_answer(format!("there is no tool {}", attempt.tool)),
             Some(tool) if tool.file_tool().is_some() => match &attempt.target {
-                Some(target) => Probed { answer: self.files.probe(task, target).await, blobs: Vec::new() },
+                Some(target) => Probed { answer: self.files.probe(target).await, blobs: Vec::new() },
                 None => no_answer("it was not worked out which file the call was about".to_owned()),
             },
             Some(tool) if tool.spec.reconcile.is_empty() => {
@@ -328,12 +325,13 @@ impl Tools for Toolbox {
         }
         let valid = known.valid(&args)?;
         self.host.accepts(&known.spec, &valid.args)?;
-        Ok(valid)
+        let path = valid.path.map(|path| self.files.spelling(path));
+        Ok(ValidArgs { path, ..valid })
     }
 
     fn target<'a>(
         &'a self,
-        task: &'a Task,
+        _task: &'a Task,
         tool: &'a ToolName,
         args: &'a Payload,
         seen: &'a BTreeMap<String, Digest>,
@@ -341,7 +339,7 @@ impl Tools for Toolbox {
         Box::pin(async move {
             // A command's arguments are its own: nobody here knows which of them are files.
             let Some(file_tool) = self.tools.get(tool).and_then(Tool::file_tool) else { return Ok(None) };
-            let target = self.files.target(task, file_tool, args, seen).await;
+            let target = self.files.target(file_tool, args, seen).await;
             target.map(Some).map_err(|error| self.redacted(error))
         })
     }
@@ -441,6 +439,11 @@ impl Tool {
         let digest = args.digest();
         Ok(ValidArgs { args, digest, cites, key, path })
     }
+}
+
+fn cannot_run(spec: &ToolSpec) -> Ran {
+    let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", spec.name));
+    Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
 }
 
 fn evidence(name: &str, value: &Value, tool: &ToolName) -> Result<EvidenceId, ToolError> {

@@ -152,6 +152,9 @@ fn exact(text: &Text<'_>, old: &[u8]) -> Vec<Range<usize>> {
 /// The first written line must end a line, the last start one, those between be whole lines.
 fn but_for_newlines(text: &Text<'_>, old: &[Vec<u8>]) -> Vec<Range<usize>> {
     let [first, between @ .., last] = old else { return Vec::new() };
+    if !occurs(text, old.iter().max_by_key(|line| line.len()).map_or(&[], Vec::as_slice)) {
+        return Vec::new();
+    }
     let mut regions: Vec<Range<usize>> = Vec::new();
     for line in text.lines() {
         if line.next == line.end || !text.content(line).ends_with(first) {
@@ -176,6 +179,11 @@ fn but_for_newlines(text: &Text<'_>, old: &[Vec<u8>]) -> Vec<Range<usize>> {
     regions
 }
 
+/// Whether these bytes stand anywhere, at whole units or not: where they do not, no line needs to be looked at.
+fn occurs(text: &Text<'_>, bytes: &[u8]) -> bool {
+    memchr::memmem::find(text.body, bytes).is_some()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looseness {
     /// White space at the ends of lines.
@@ -193,7 +201,9 @@ fn but_for_whitespace(text: &Text<'_>, old: &[&str], looseness: Looseness) -> Ve
     let ends_with_newline = old.len() > 1 && old.last().is_some_and(|last| last.is_empty());
     let wanted: Vec<String> =
         old[..old.len() - usize::from(ends_with_newline)].iter().map(|line| normal(line, looseness)).collect();
-    if wanted.iter().all(String::is_empty) {
+    let words = old.iter().flat_map(|line| line.split_whitespace());
+    let Some(longest) = words.max_by_key(|word| word.len()) else { return Vec::new() };
+    if !occurs(text, &text.encoding.encode(longest)) {
         return Vec::new();
     }
     let fits = |line: Line, wanted: &String| {

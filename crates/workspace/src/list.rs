@@ -1,5 +1,6 @@
 //! What is in a folder.
 
+use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Dir, FileType, OFlags};
@@ -51,21 +52,21 @@ impl Root {
     pub fn list(&self, folder: &Place, glob: Option<&str>, limits: ListLimits) -> Result<Listing, Error> {
         let wanted = Wanted::new(glob)?;
         self.hold(folder, OFlags::PATH | OFlags::DIRECTORY)?;
-        let mut entries: Vec<(usize, Entry)> = Vec::new();
+        // the shallowest, then the first by name, are on top; no more of them are kept than may be shown
+        let mut kept: BinaryHeap<(usize, Place)> = BinaryHeap::new();
+        let mut left_out = 0;
         let unfinished = walk(self, folder, &wanted, Instant::now() + limits.time, |Step { place, entry }| {
-            if let Some(kind) = self.kind(&place)
-                && !(wanted.is_pattern() && kind == EntryKind::Folder)
-            {
-                entries.push((entry.depth(), Entry { place, kind }));
+            if !(wanted.is_pattern() && entry.file_type().is_some_and(|kind| kind.is_dir())) {
+                kept.push((entry.depth(), place));
+            }
+            if kept.len() > limits.max_entries {
+                kept.pop();
+                left_out += 1;
             }
             Go::On
         });
-        let left_out = entries.len().saturating_sub(limits.max_entries);
-        if left_out > 0 {
-            entries.sort_by(|(depth_a, a), (depth_b, b)| depth_a.cmp(depth_b).then_with(|| a.place.cmp(&b.place)));
-            entries.truncate(limits.max_entries);
-        }
-        let mut entries: Vec<Entry> = entries.into_iter().map(|(_, entry)| entry).collect();
+        let mut entries: Vec<Entry> =
+            kept.into_iter().filter_map(|(_, place)| Some(Entry { kind: self.kind(&place)?, place })).collect();
         entries.sort_by(|a, b| a.place.cmp(&b.place));
         Ok(Listing { entries, left_out, unfinished: unfinished.is_some() })
     }

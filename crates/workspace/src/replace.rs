@@ -58,7 +58,6 @@ impl Root {
         };
         let Within { folder, name } = self.within(place, missing)?;
         let failed = |errno| Error::of(errno, place.to_string());
-        sweep(&folder, name);
         let old = as_before(&folder, name, place, before)?;
         let mode = match &old {
             None => Mode::from_raw_mode(0o666),
@@ -176,7 +175,15 @@ impl<'a> Temporary<'a> {
         let mut name = prefix(target);
         name.push(format!("{}-{count}.tmp", std::process::id()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(folder, &name, flags, mode)?);
+        let file = match rustix::fs::openat(folder, &name, flags, mode) {
+            Err(Errno::EXIST) => {
+                // left by a process that had our number
+                sweep(folder, target);
+                rustix::fs::openat(folder, &name, flags, mode)?
+            }
+            opened => opened?,
+        };
+        let file = File::from(file);
         let temporary = Self { folder, name, file };
         match rustix::fs::flock(&temporary.file, FlockOperation::NonBlockingLockExclusive) {
             // a file system without locks: nothing will be swept there either

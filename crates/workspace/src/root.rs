@@ -116,8 +116,11 @@ impl Root {
     /// Opens the folder at `path`, which may lead there through links. Fails on a kernel without `openat2`.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty())
-            .map_err(|errno| Error::of(errno, shown(path)))?;
+        let folder = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty()).map_err(|errno| match errno {
+            // a filter of system calls: opening a folder by its path alone needs no permission of that kind
+            Errno::PERM => Error::NoOpenat2,
+            errno => Error::of(errno, shown(path)),
+        })?;
         let name = name_of(folder.as_fd())?;
         Ok(Self { folder, name })
     }
@@ -389,7 +392,8 @@ fn own_link(handle: BorrowedFd<'_>) -> String {
 /// The kernel's own name for what is open, checked to lead there.
 fn name_of(handle: BorrowedFd<'_>) -> Result<PathBuf, Error> {
     let link = own_link(handle);
-    let failed = |errno| Error::of(errno, link.clone());
+    // without /proc nobody can tell
+    let failed = |errno: Errno| Error::Io { path: link.clone(), source: errno.into() };
     let name = rustix::fs::readlink(link.as_str(), Vec::new()).map_err(failed)?;
     let name = PathBuf::from(OsString::from_vec(name.into_bytes()));
     let flags = OFlags::PATH | OFlags::CLOEXEC;

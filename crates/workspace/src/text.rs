@@ -224,8 +224,12 @@ impl<'a> Text<'a> {
         let Some(at) = self.find(if self.cr_only { b'\r' } else { b'\n' }, start) else {
             return Some(Line { number, start, end: self.body.len(), next: self.body.len() });
         };
-        let cr = self.encoding.encode("\r");
-        let end = if !self.cr_only && self.body[start..at].ends_with(&cr) { at - width } else { at };
+        let cr: &[u8] = match self.encoding {
+            Encoding::Utf8 { .. } | Encoding::Unknown8Bit => b"\r",
+            Encoding::Utf16Le => b"\r\0",
+            Encoding::Utf16Be => b"\0\r",
+        };
+        let end = if !self.cr_only && self.body[start..at].ends_with(cr) { at - width } else { at };
         Some(Line { number, start, end, next: at + width })
     }
 

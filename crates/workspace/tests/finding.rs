@@ -74,6 +74,21 @@ fn a_listing_is_sorted_and_leaves_out_what_is_hidden_or_ignored() {
 }
 
 #[test]
+fn what_is_ignored_or_hidden_is_found_by_who_names_it() {
+    let (_dir, root) = world(&[(".gitignore", "/target\n"), ("target/out", "needle\n"), (".env/x", "needle\n")]);
+    let limits = ListLimits { max_entries: 10, time: Duration::from_secs(30) };
+    for (folder, file) in [("target", "target/out"), (".env", ".env/x")] {
+        let place = Place::Inside(folder.into());
+        assert_eq!(paths(&root.list(&place, None, limits).unwrap()), [file]);
+        let found = root.search(&place, Found::Folder, "needle", None, 0, LIMITS).unwrap();
+        assert_eq!(lines(&found), [format!("{file}:1:needle")]);
+        let found =
+            root.search(&Place::Inside(file.into()), Found::File { bytes: 7 }, "needle", None, 0, LIMITS).unwrap();
+        assert_eq!(found.matches, 1);
+    }
+}
+
+#[test]
 fn a_large_listing_shows_what_is_near_the_top_and_counts_the_rest() {
     let files: Vec<String> = (0..50).map(|n| format!("deep/er/{n:02}")).chain(["z".to_owned()]).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "")).collect();

@@ -78,6 +78,8 @@ impl From<RunsError> for Error {
             | RunsError::Drive(DriveError::Fold(FoldError::Journal(journal))) => Error::Store(journal),
             RunsError::Drive(DriveError::OtherTask { run, parts }) => Error::OtherTask { run, parts },
             other @ (RunsError::Ambiguous { .. }
+            | RunsError::Exists(_)
+            | RunsError::ForkPoint(_)
             | RunsError::Drive(_)
             | RunsError::Fold(FoldError::ReadOnly { .. })
             | RunsError::Identity(_)) => Error::Runs(other),

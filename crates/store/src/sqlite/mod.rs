@@ -1,7 +1,7 @@
 //! The journal in one SQLite file (WAL mode), shared by any number of processes on one machine.
 //!
-//! All writing is done by one thread per handle, which commits what all runs ask for in groups (see [`writer`]); reading
-//! is a direct call on a second connection, which the writer never blocks. The file itself is touched by SQLite only:
+//! All writing goes through one connection per handle, and what must be synced through one thread, which commits what all
+//! runs ask for in groups (see [`writer`]); reading is a direct call on a second connection, which writing never blocks. The file itself is touched by SQLite only:
 //! closing any other descriptor of it would drop this process's locks (`failures.md` 15.3).
 
 mod blobs;
@@ -12,6 +12,7 @@ mod table;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -35,7 +36,7 @@ use crate::{Alive, here, newest_first, verify};
 
 use blobs::BlobFolder;
 use table::Table;
-use writer::{Job, Request, StoreFailed, Writer};
+use writer::{Desk, Job, Request, StoreFailed, Writer};
 
 /// A store in an SQLite file.
 pub struct SqliteJournal {
@@ -53,6 +54,9 @@ struct Shared {
     alive: Alive,
     here: Worker,
     wakeups: Wakeups,
+    desk: Mutex<Desk>,
+    /// Jobs that were handed to the thread and are not committed yet: nothing overtakes them.
+    queued: AtomicUsize,
     /// Set once by a failed write; from then on every call fails with it (`semantics.md` A4).
     failed: OnceLock<String>,
 }
@@ -72,6 +76,19 @@ impl Shared {
 
     fn now(&self) -> Now<'_> {
         Now { clock: &*self.clock, alive: &*self.alive }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        // A transaction that a panic left open makes the next one fail, which stops the handle (`semantics.md` A4).
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits a job here and now; gives it back if it may have to wait, or others wait already.
+    fn commit_at_once(&self, job: Job) -> Result<(), Job> {
+        match self.desk.try_lock() {
+            Ok(mut desk) if self.queued.load(Ordering::SeqCst) == 0 => desk.commit_at_once(self, job),
+            Ok(_) | Err(_) => Err(job),
+        }
     }
 }
 
@@ -107,10 +124,12 @@ impl SqliteJournal {
             alive,
             here,
             wakeups: Wakeups::default(),
+            desk: Mutex::new(Desk::new(connection)),
+            queued: AtomicUsize::new(0),
             failed: OnceLock::new(),
         });
         let (requests, queue) = std::sync::mpsc::channel();
-        let thread = Writer::new(connection, queue, Arc::clone(&shared));
+        let thread = Writer::new(queue, Arc::clone(&shared));
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || thread.run())
@@ -118,7 +137,7 @@ impl SqliteJournal {
         Ok(Self { shared, requests, writer: Some(writer), reader })
     }
 
-    /// Hands a decision to the writer and waits until it is committed or refused.
+    /// Has a decision committed, or refused, and waits for that. What was begun is done even if nobody waits any more.
     async fn write<T, E>(
         &self,
         job: JobKind,
@@ -131,8 +150,11 @@ impl SqliteJournal {
         let (answer, answered) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
         let job = Job::new(job.durability, job.wakes, job.large, move |table| decide(table, &shared), answer);
-        if self.requests.send(Request::Job(job)).is_err() {
-            return Err(E::from(self.writer_is_gone()));
+        if let Err(job) = self.shared.commit_at_once(job) {
+            self.shared.queued.fetch_add(1, Ordering::SeqCst);
+            if self.requests.send(Request::Job(job)).is_err() {
+                return Err(E::from(self.writer_is_gone()));
+            }
         }
         answered.await.unwrap_or_else(|_| Err(E::from(self.writer_is_gone())))
     }

@@ -18,7 +18,7 @@ const APPLICATION_ID: i64 = 0x4C52_474E;
 /// Version of the tables below.
 const SCHEMA_VERSION: i64 = 1;
 /// How long SQLite itself waits for a lock before it answers busy.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long opening waits for others that open or recover the same file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(30);
 /// Prepared statements kept per connection: all there are.
@@ -189,9 +189,9 @@ fn connect(path: &Path) -> Result<Connection, JournalError> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        // Settings of the connection; none of them reads the file.
+        // Settings of the connection; none of them reads the file. Pages are kept by the kernel, too: an append touches few.
         connection.execute_batch(
-            "PRAGMA mmap_size = 0; PRAGMA cache_size = -2048; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
+            "PRAGMA mmap_size = 0; PRAGMA cache_size = -512; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
         )?;
         Ok(connection)
     };
@@ -224,9 +224,7 @@ fn set_up(connection: &Connection) -> Result<Tables, Refusal> {
     if mode != "wal" {
         return Err(Refusal::NoWal(mode));
     }
-    connection.execute_batch(
-        "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = 16777216;",
-    )?;
+    connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 16777216;")?;
     let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     Ok(if made == APPLICATION_ID { Tables::There } else { Tables::Missing })
 }

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use longrein_core::ids::{Digest, InputId, RunId};
@@ -12,6 +13,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, params};
 
 use super::blobs;
+use super::open::BUSY_TIMEOUT;
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, StoredEvent};
 use crate::rules::{Rows, Write};
 
@@ -80,6 +82,18 @@ impl<'a> Table<'a> {
     /// For what SQLite does while it prepares.
     pub(super) fn execute_uncached(&self, statement: &str) -> Result<(), JournalError> {
         self.connection.execute_batch(statement).map_err(|source| self.failed(source))
+    }
+
+    /// What is locked by another process is busy at once.
+    pub(super) fn without_waiting(
+        &self,
+        attempt: impl FnOnce(&Self) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let wait = |most| self.connection.busy_timeout(most).map_err(|source| self.failed(source));
+        wait(Duration::ZERO)?;
+        let result = attempt(self);
+        wait(BUSY_TIMEOUT)?;
+        result
     }
 
     /// All or nothing within the transaction.

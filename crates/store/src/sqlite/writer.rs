@@ -3,8 +3,14 @@
 //! While one group's sync is under way the next group gathers, so syncs are shared without anybody waiting for company.
 //! A group is synced if anything in it must be; then everything before it is, too. Between groups the thread looks out
 //! for commits of other processes while somebody here waits for an inbox.
+//!
+//! What needs no sync is committed by its asker where nothing else is going on ([`Desk::commit_at_once`]): going through
+//! the thread and back costs more than such a commit. Nothing that may wait for a disk or for another process happens there.
 
+use std::cell::Cell;
+use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +18,7 @@ use bytes::Bytes;
 use longrein_core::ids::{Digest, RunId};
 use longrein_ports::{Durability, JournalError};
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 use tokio::sync::oneshot;
 
 use super::Shared;
@@ -93,12 +100,163 @@ impl StoreFailed {
     }
 }
 
-pub(super) struct Writer {
+/// The connection that writes, in the hands of one at a time: the thread, or an asker who need not wait.
+pub(super) struct Desk {
     connection: Connection,
-    queue: Receiver<Request>,
-    shared: Arc<Shared>,
     /// What `PRAGMA synchronous` is set to.
     mode: Durability,
+    log: Log,
+}
+
+/// What the next commit does with the log besides adding to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Log {
+    /// Perhaps begins it anew, which syncs its header: nothing was written to it yet, or all was copied to the database.
+    New,
+    Begun,
+    /// Should have it copied.
+    Long,
+}
+
+impl Desk {
+    pub(super) fn new(connection: Connection) -> Self {
+        connection.wal_hook(Some(checkpoint));
+        Self { connection, mode: Durability::Written, log: Log::New }
+    }
+
+    /// Commits a job without waiting for anything. Gives it back, untouched, if it might have to.
+    pub(super) fn commit_at_once(&mut self, shared: &Shared, job: Job) -> Result<(), Job> {
+        let waits = job.durability == Durability::Synced || !job.large.is_empty() || self.log != Log::Begun;
+        if waits || shared.failed.get().is_some() {
+            return Err(job);
+        }
+        // Another process's lock is left to the thread, which can wait for it; so is whatever else is wrong.
+        let begun = self
+            .set(Durability::Written, shared)
+            .and_then(|()| self.table(shared).without_waiting(|table| table.execute("BEGIN IMMEDIATE")));
+        if begun.is_err() {
+            return Err(job);
+        }
+        self.carry_out(shared, vec![job]);
+        if CHECKPOINTS.replace(Checkpoints::MayNot) == Checkpoints::Due {
+            self.log = Log::Long;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, shared: &Shared, group: Vec<Job>) {
+        if let Some(why) = shared.failed.get() {
+            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(why)));
+        }
+        if let Err(error) = self.begin(shared, &group) {
+            let text = error.to_string();
+            if !is_busy(&error) {
+                let _ = shared.failed.set(text.clone());
+            }
+            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(&text)));
+        }
+        self.log = Log::Begun;
+        self.carry_out(shared, group);
+        if CHECKPOINTS.replace(Checkpoints::May) == Checkpoints::Made {
+            self.log = Log::New;
+        }
+    }
+
+    /// In the open transaction, to its end, and tells everybody.
+    fn carry_out(&self, shared: &Shared, group: Vec<Job>) {
+        let table = self.table(shared);
+        let serves = if group.len() == 1 { Serves::One } else { Serves::Several };
+        let mut deliveries = Vec::with_capacity(group.len());
+        for job in group {
+            let open = match table.failure() {
+                None => Ok(&table),
+                Some(why) => Err(StoreFailed::error(&why)),
+            };
+            deliveries.push((job.wakes, (job.work)(open, serves)));
+        }
+        let ended = match table.failure() {
+            None => patiently(|| table.execute("COMMIT")).map_err(|error| error.to_string()),
+            Some(why) => Err(why),
+        };
+        if let Err(why) = &ended {
+            // A4: SQLite may have rolled back already; either way nothing more happens on this handle.
+            let _ = table.execute("ROLLBACK");
+            let _ = shared.failed.set(why.clone());
+        }
+        for (wakes, deliver) in deliveries {
+            deliver(ended.as_ref().map_err(|why| StoreFailed::error(why)).copied());
+            if let Some(run) = wakes {
+                shared.wakeups.wake(&run);
+            }
+        }
+    }
+
+    /// Large blobs to disk, the wanted durability set, the transaction open.
+    fn begin(&mut self, shared: &Shared, group: &[Job]) -> Result<(), JournalError> {
+        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
+            shared.blobs.write(digest, bytes)?;
+        }
+        self.set(group.iter().map(|job| job.durability).max().unwrap_or(Durability::Written), shared)?;
+        patiently(|| self.table(shared).execute("BEGIN IMMEDIATE"))?;
+        // A collection that ran meanwhile may have taken a file that was there already; none can run now.
+        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
+            shared.blobs.secure(digest, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, wanted: Durability, shared: &Shared) -> Result<(), JournalError> {
+        if wanted != self.mode {
+            self.table(shared).execute_uncached(match wanted {
+                Durability::Written => "PRAGMA synchronous = NORMAL",
+                Durability::Synced => "PRAGMA synchronous = FULL",
+            })?;
+            self.mode = wanted;
+        }
+        Ok(())
+    }
+
+    fn table<'a>(&'a self, shared: &'a Shared) -> Table<'a> {
+        Table::new(&self.connection, &shared.path)
+    }
+}
+
+/// The log is copied to the database when it has so many pages (SQLite's own default).
+const CHECKPOINT_PAGES: c_int = 1000;
+
+/// What a thread may do about a long log: copying syncs, and only the writer may wait for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checkpoints {
+    MayNot,
+    /// It may not, and one was due after its last commit.
+    Due,
+    May,
+    /// It may, and made one after its last commit.
+    Made,
+}
+
+thread_local! {
+    static CHECKPOINTS: Cell<Checkpoints> = const { Cell::new(Checkpoints::MayNot) };
+}
+
+/// Called by SQLite after each commit, in place of its own checkpoints.
+fn checkpoint(log: &Wal, pages: c_int) -> rusqlite::Result<()> {
+    if pages >= CHECKPOINT_PAGES {
+        CHECKPOINTS.set(match CHECKPOINTS.get() {
+            Checkpoints::MayNot | Checkpoints::Due => Checkpoints::Due,
+            Checkpoints::May | Checkpoints::Made => {
+                // The commit is done whatever becomes of this, and a later one tries again.
+                let _ = log.checkpoint();
+                Checkpoints::Made
+            }
+        });
+    }
+    Ok(())
+}
+
+pub(super) struct Writer {
+    queue: Receiver<Request>,
+    shared: Arc<Shared>,
     looked: Instant,
     /// SQLite's count of commits by others.
     seen: i64,
@@ -106,16 +264,18 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, queue: Receiver<Request>, shared: Arc<Shared>) -> Self {
-        let mode = Durability::Written;
-        Self { connection, queue, shared, mode, looked: Instant::now(), seen: 0, stopping: false }
+    pub(super) fn new(queue: Receiver<Request>, shared: Arc<Shared>) -> Self {
+        Self { queue, shared, looked: Instant::now(), seen: 0, stopping: false }
     }
 
     pub(super) fn run(mut self) {
+        CHECKPOINTS.set(Checkpoints::May);
         while !self.stopping {
             let group = self.next_group();
             if !group.is_empty() {
-                self.commit(group);
+                let jobs = group.len();
+                self.shared.desk().commit(&self.shared, group);
+                self.shared.queued.fetch_sub(jobs, Ordering::SeqCst);
             }
             self.look();
         }
@@ -153,73 +313,13 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
-        if let Some(why) = self.shared.failed.get() {
-            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(why)));
-        }
-        if let Err(error) = self.begin(&group) {
-            let text = error.to_string();
-            if !is_busy(&error) {
-                let _ = self.shared.failed.set(text.clone());
-            }
-            return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(&text)));
-        }
-        let table = Table::new(&self.connection, &self.shared.path);
-        let serves = if group.len() == 1 { Serves::One } else { Serves::Several };
-        let mut deliveries = Vec::with_capacity(group.len());
-        for job in group {
-            let open = match table.failure() {
-                None => Ok(&table),
-                Some(why) => Err(StoreFailed::error(&why)),
-            };
-            deliveries.push((job.wakes, (job.work)(open, serves)));
-        }
-        let ended = match table.failure() {
-            None => patiently(|| table.execute("COMMIT")).map_err(|error| error.to_string()),
-            Some(why) => Err(why),
-        };
-        if let Err(why) = &ended {
-            // A4: SQLite may have rolled back already; either way nothing more happens on this handle.
-            let _ = table.execute("ROLLBACK");
-            let _ = self.shared.failed.set(why.clone());
-        }
-        for (wakes, deliver) in deliveries {
-            deliver(ended.as_ref().map_err(|why| StoreFailed::error(why)).copied());
-            if let Some(run) = wakes {
-                self.shared.wakeups.wake(&run);
-            }
-        }
-    }
-
-    /// Large blobs to disk, the wanted durability set, the transaction open.
-    fn begin(&mut self, group: &[Job]) -> Result<(), JournalError> {
-        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
-            self.shared.blobs.write(digest, bytes)?;
-        }
-        let wanted = group.iter().map(|job| job.durability).max().unwrap_or(Durability::Written);
-        let table = Table::new(&self.connection, &self.shared.path);
-        if wanted != self.mode {
-            table.execute_uncached(match wanted {
-                Durability::Written => "PRAGMA synchronous = NORMAL",
-                Durability::Synced => "PRAGMA synchronous = FULL",
-            })?;
-            self.mode = wanted;
-        }
-        patiently(|| table.execute("BEGIN IMMEDIATE"))?;
-        // A collection that ran meanwhile may have taken a file that was there already; none can run now.
-        for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
-            self.shared.blobs.secure(digest, bytes)?;
-        }
-        Ok(())
-    }
-
     /// Wakes everybody who waits if another process has committed something.
     fn look(&mut self) {
         if !self.shared.wakeups.anybody_waits() || self.looked.elapsed() < LOOK_EVERY {
             return;
         }
         self.looked = Instant::now();
-        let count = Table::new(&self.connection, &self.shared.path).commits_of_others();
+        let count = self.shared.desk().table(&self.shared).commits_of_others();
         if count != Some(self.seen) {
             self.seen = count.unwrap_or_default();
             self.shared.wakeups.wake_all();

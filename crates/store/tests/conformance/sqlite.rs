@@ -254,6 +254,11 @@ async fn a_lock_held_for_long_fails_nothing() {
     let raw = Connection::open(bench.path()).unwrap();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let started = Instant::now();
+    // And keeps nobody's thread.
+    let others = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        started.elapsed()
+    });
     let release = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(6_500));
         raw.execute_batch("COMMIT").unwrap();
@@ -261,7 +266,79 @@ async fn a_lock_held_for_long_fails_nothing() {
     // Longer than SQLite itself waits.
     bench.append(&claim, batch(&claim, 1, "b1", [park(2)])).await.unwrap();
     assert!(started.elapsed() >= Duration::from_secs(6));
+    assert!(others.await.unwrap() < Duration::from_secs(5));
     release.join().unwrap();
+}
+
+/// Whoever asks may stop waiting at any time, on any thread, beside others: what it asked for is done as a whole, in order.
+#[test]
+fn an_append_nobody_waits_for_is_done_all_the_same() {
+    const RUNS: u64 = 6;
+    const APPENDS: u64 = 60;
+    let bench = Bench::sqlite();
+    let appends = async |number: u64| {
+        let claim = bench.claim(&format!("r{number}"), 1).await.unwrap();
+        for turn in 0..APPENDS {
+            let head = 2 * turn;
+            let mut sent = batch(&claim, head, &format!("b{turn}"), [park(head + 1), park(head + 2)]);
+            sent.durability = if turn % 3 == number % 3 { Durability::Synced } else { Durability::Written };
+            let append = bench.journal.append(&claim, &sent);
+            if turn % 2 == 0 {
+                // Asked once, then dropped; the next one follows it.
+                tokio::select! {
+                    biased;
+                    committed = append => assert_eq!(committed.unwrap().head.0, head + 2),
+                    () = std::future::ready(()) => {}
+                }
+            } else {
+                assert_eq!(append.await.unwrap().head.0, head + 2);
+            }
+        }
+        assert_eq!(bench.head(&claim.run).await, 2 * APPENDS);
+        assert!(bench.is_whole(&claim.run).await);
+    };
+    std::thread::scope(|scope| {
+        for number in 0..RUNS {
+            let appends = &appends;
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(appends(number));
+            });
+        }
+    });
+}
+
+/// The thread that asks waits for no disk, however long the log gets: a hung one must not keep it from its other duties.
+#[test]
+fn only_the_writer_syncs() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let child = child("sqlite::as_child", &folder.path().join("longrein.db"), "2000 mixed");
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-e", "trace=fsync,fdatasync,pwrite64", "-o"]).arg(&trace);
+    traced.arg(child.get_program()).args(child.get_args());
+    for (name, value) in child.get_envs() {
+        traced.env(name, value.unwrap());
+    }
+    let ran = traced.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !ran.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: strace is missing here or may not trace");
+        return;
+    }
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    // Opening the store writes and syncs on the thread that opens it, before anything else is done.
+    let opened = lines.lines().position(|line| line.contains("pwrite64(") && !line.starts_with(asker(&lines)));
+    let after: Vec<_> = lines.lines().skip(opened.unwrap()).collect();
+    let by_asker = |call: &str| after.iter().filter(|l| l.contains(call) && l.starts_with(asker(&lines))).count();
+    assert!(by_asker("pwrite64(") > 2000, "most appends are written by who asks");
+    assert_eq!(by_asker("sync("), 0);
+    let checkpoints = after.iter().filter(|line| line.contains("sync(")).count();
+    assert!(checkpoints > 20 + 2, "the log was copied, too: {checkpoints}");
+}
+
+/// The thread that opened the store, by its number.
+fn asker(lines: &str) -> &str {
+    lines.split(' ').next().unwrap()
 }
 
 /// The young ones may belong to an append that is under way.
@@ -460,13 +537,14 @@ async fn as_child() {
     let journal = open(Path::new(&path)).unwrap();
     let here = longrein_store::worker_here().unwrap();
     let claim = journal.claim(&RunId::new("r1"), &here, None, Create::IfAbsent).await.unwrap();
-    let (count, durability) = match work.split_once(' ').unwrap() {
-        (count, "synced") => (count, Durability::Synced),
-        (count, _) => (count, Durability::Written),
-    };
+    let (count, durability) = work.split_once(' ').unwrap();
     for head in 0..count.parse().unwrap() {
         let mut sent = batch(&claim, head, &format!("b{head}"), [park(head + 1)]);
-        sent.durability = durability;
+        sent.durability = match durability {
+            "synced" => Durability::Synced,
+            "mixed" if head % 100 == 0 => Durability::Synced,
+            _ => Durability::Written,
+        };
         journal.append(&claim, &sent).await.unwrap();
         writeln!(std::io::stdout(), "committed {}", head + 1).unwrap();
     }

@@ -54,8 +54,10 @@ impl FileTool {
 
 /// The workspace of one run, opened by the first call and held from then on: a folder that takes its name later is another
 /// folder.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Files {
+    /// Its name, as the task has it.
+    workspace: PathBuf,
     root: OnceLock<Arc<Root>>,
     /// Held while a file is checked and replaced: holds go by the path as written, and one file can be written in two ways.
     writing: Arc<Mutex<()>>,
@@ -67,11 +69,24 @@ struct Named {
 }
 
 impl Files {
-    fn root(&self, task: &Task) -> Result<Arc<Root>, ToolError> {
+    pub(crate) fn of(task: &Task) -> Self {
+        Self { workspace: PathBuf::from(&task.workspace), root: OnceLock::new(), writing: Arc::default() }
+    }
+
+    /// A path in the workspace is written relative to it or absolute: in one way for its hold.
+    pub(crate) fn spelling(&self, path: String) -> String {
+        match Path::new(&path).strip_prefix(&self.workspace).ok().and_then(Path::to_str) {
+            Some("") => ".".to_owned(),
+            Some(relative) => relative.to_owned(),
+            None => path,
+        }
+    }
+
+    fn root(&self) -> Result<Arc<Root>, ToolError> {
         if let Some(root) = self.root.get() {
             return Ok(Arc::clone(root));
         }
-        let root = Root::open(Path::new(&task.workspace)).map_err(|error| {
+        let root = Root::open(&self.workspace).map_err(|error| {
             ToolError::new(class::UNAVAILABLE, format!("The workspace cannot be opened: {error}."))
                 .hint("File tools do not work in this run; say so.")
         })?;
@@ -81,12 +96,11 @@ impl Files {
     /// What exactly a call is about. A change that cannot be made is refused here, before anyone is asked.
     pub(crate) async fn target(
         &self,
-        task: &Task,
         tool: FileTool,
         args: &Payload,
         seen: &BTreeMap<String, Digest>,
     ) -> Result<Target, ToolError> {
-        let root = self.root(task)?;
+        let root = self.root()?;
         let written: String = read::<Named>(args)?.path;
         let located = {
             let root = Arc::clone(&root);
@@ -112,18 +126,20 @@ impl Files {
     /// A call, on the target that was ruled on. Its result, or what the model is told instead.
     pub(crate) async fn run(
         &self,
-        task: &Task,
         tool: FileTool,
         args: &Payload,
         target: Option<&Target>,
         timeout: Duration,
     ) -> Result<Value, ToolError> {
-        let root = self.root(task)?;
+        let root = self.root()?;
         let target = target.cloned().ok_or_else(|| {
             ToolError::new(class::UNAVAILABLE, "It was not worked out which file this call is about.")
         })?;
         let args = args.clone();
         let writing = Arc::clone(&self.writing);
+        // lives as long as somebody waits for this call
+        let waiting = Arc::new(());
+        let waited_for = Arc::downgrade(&waiting);
         let work = apart(move || {
             let place = place(&target);
             match tool {
@@ -133,11 +149,16 @@ impl Files {
                 FileTool::Change(tool) => {
                     let _one_at_a_time = writing.lock().unwrap_or_else(PoisonError::into_inner);
                     let change = plan(&root, tool, &args, &place)?;
+                    if waited_for.strong_count() == 0 {
+                        return Err(ToolError::new(class::CANCELLED, "Given up before it changed anything."));
+                    }
                     change::make(&root, &target, change)
                 }
             }
         });
-        match tokio::time::timeout(timeout, work).await {
+        let answer = tokio::time::timeout(timeout, work).await;
+        drop(waiting);
+        match answer {
             Ok(done) => done,
             Err(_) => {
                 let (class, hint) = match tool {
@@ -149,8 +170,8 @@ impl Files {
         }
     }
 
-    pub(crate) async fn probe(&self, task: &Task, target: &Target) -> ProbeAnswer {
-        let root = match self.root(task) {
+    pub(crate) async fn probe(&self, target: &Target) -> ProbeAnswer {
+        let root = match self.root() {
             Ok(root) => root,
             Err(error) => return ProbeAnswer::NoAnswer(error.message),
         };
@@ -221,5 +242,34 @@ async fn apart<T: Send + 'static>(
             let message = format!("This is a fault of Longrein, not of the call: {broken}.");
             Err(ToolError::new(class::UNKNOWN_OUTCOME, message).hint("Look at the file before you go on."))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_was_given_up_while_it_waited_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files { workspace: dir.path().to_owned(), root: OnceLock::new(), writing: Arc::default() };
+        let args = Payload::parse(r#"{"content":"late","path":"f"}"#).unwrap();
+        let tool = FileTool::Change(ChangeTool::Write);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let target = runtime.block_on(files.target(tool, &args, &BTreeMap::new())).unwrap();
+        let other_write = files.writing.lock().unwrap();
+        let patience = Duration::from_secs(60);
+        let given_up = runtime.block_on(async {
+            let call = files.run(tool, &args, Some(&target), patience);
+            tokio::time::timeout(Duration::from_millis(100), call).await
+        });
+        assert!(given_up.is_err());
+        drop(other_write);
+        // waits for the thread that was waiting
+        drop(runtime);
+        assert!(!dir.path().join("f").exists());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(files.run(tool, &args, Some(&target), patience)).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"late");
     }
 }

@@ -322,7 +322,7 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
             return Content::Inline(payload);
         }
     }
-    let (bytes, lines) = (captured.bytes, lines(&captured));
+    let (bytes, lines) = (captured.bytes, captured.lines());
     let counted = |output: &str| told(Some(bytes), Some(lines), output);
     let shown = counted(&excerpt(&text, lines));
     drop(text);
@@ -331,11 +331,6 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
     let (content, blob) = place_apart(counted(&text), shown);
     blobs.0.push(blob);
     content
-}
-
-fn lines(captured: &Captured) -> u64 {
-    let last = captured.tail.last().or(captured.head.last());
-    captured.line_ends + u64::from(last.is_some_and(|last| *last != b'\n'))
 }
 
 /// What goes to the blob store, escape sequences and all. None where that is not safe, or a flood of them.

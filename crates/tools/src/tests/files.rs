@@ -304,6 +304,20 @@ async fn of_edits_of_one_file_by_two_names_none_is_lost() {
 }
 
 #[tokio::test]
+async fn a_file_is_held_by_one_name_however_it_is_written() {
+    let desk = Desk::new();
+    let path = |written: &str| {
+        let args = json!({ "path": written, "content": "" });
+        desk.toolbox.validate(&ToolName::new("write_file"), &args.to_string()).unwrap().path.unwrap()
+    };
+    assert_eq!(path(desk.path("src/a").to_str().unwrap()), "src/a");
+    assert_eq!(path("src/a"), "src/a");
+    assert_eq!(path("/etc/a"), "/etc/a");
+    let listed = desk.toolbox.validate(&ToolName::new("list_files"), "{}").unwrap();
+    assert_eq!(listed.path.unwrap(), ".");
+}
+
+#[tokio::test]
 async fn modes_stay_and_links_stay_links() {
     let mut desk = Desk::with(&[("run.sh", b"echo 1\n")]);
     fs::set_permissions(desk.path("run.sh"), fs::Permissions::from_mode(0o754)).unwrap();

@@ -1,0 +1,110 @@
+//! The gate's view of this machine: which files are Longrein's own, where home is, what links and names the file system
+//! has.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longrein_core::task::{PolicyRules, Task};
+use longrein_policy::{BadRule, Policy, Surroundings, World};
+
+/// The policy of a run of this task, under these rules.
+pub(crate) fn policy(
+    task: &Task,
+    rules: &PolicyRules,
+    store: &str,
+    environment: &BTreeMap<String, String>,
+) -> Result<Policy, BadRule> {
+    let tools = task.tools.iter().map(|tool| &tool.name);
+    Policy::read(rules, tools, surroundings(Some(store), environment, Arc::new(FileSystem)))
+}
+
+/// What a policy has to know of this machine. `store` is a URL; None: no store is in use.
+pub(crate) fn surroundings(
+    store: Option<&str>,
+    environment: &BTreeMap<String, String>,
+    world: Arc<dyn World>,
+) -> Surroundings {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("HOME");
+    let below_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    let data = set("XDG_DATA_HOME").or_else(|| below_home(".local/share")).map(|folder| folder.join("longrein"));
+    let longrein_home = set("LONGREIN_HOME").or_else(|| data.clone());
+    let config = set("XDG_CONFIG_HOME").or_else(|| below_home(".config")).map(|folder| folder.join("longrein"));
+    let store = store.and_then(|url| url.strip_prefix("sqlite:")).map(PathBuf::from);
+    let own = [longrein_home.clone(), data, config, store, Some(PathBuf::from("/etc/longrein"))];
+    // as written and as it is: a link to it is a way to it as well
+    let own = own.into_iter().flatten().flat_map(|path| [std::path::absolute(&path).ok(), real(&path)]);
+    let binary = std::env::current_exe().ok();
+    let text = |path: PathBuf| path.into_os_string().into_string().ok();
+    Surroundings {
+        home: home.and_then(text),
+        longrein_home: longrein_home.and_then(text),
+        own: own.flatten().filter_map(text).collect(),
+        binary: binary.and_then(text),
+        world,
+    }
+}
+
+/// A path without links, though its last part may not be there yet.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
+}
+
+/// The file system as it is now.
+pub(crate) struct FileSystem;
+
+impl World for FileSystem {
+    fn link(&self, path: &str) -> Option<String> {
+        let target = std::fs::read_link(path).ok()?;
+        // a target that is no text leads nowhere that could be judged: no path of ours has such a part
+        Some(target.into_os_string().into_string().unwrap_or_else(|_| UNREADABLE_LINK.to_owned()))
+    }
+
+    fn names(&self, folder: &str) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder).ok()? {
+            if names.len() == NAMES_MAX {
+                return None;
+            }
+            names.push(entry.ok()?.file_name().into_string().ok()?);
+        }
+        names.sort_unstable();
+        Some(names)
+    }
+}
+
+/// Outside every workspace, so that what leads there is asked about.
+const UNREADABLE_LINK: &str = "/proc/self/unreadable";
+/// A folder with more names is not listed for a pattern.
+const NAMES_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longreins_own_files_are_known_under_every_name() {
+        let folder = std::env::temp_dir().join(format!("longrein-gate-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("real")).unwrap();
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(folder.join("real"), &link).unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let environment = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
+        let store = format!("sqlite:{}", text(&link.join("s.db")));
+        let found = surroundings(Some(&store), &environment, Arc::new(FileSystem));
+        let real = folder.canonicalize().unwrap().join("real/s.db");
+        for path in [
+            "/home/me/.local/share/longrein".to_owned(),
+            "/home/me/.config/longrein".to_owned(),
+            "/etc/longrein".to_owned(),
+            text(&link.join("s.db")),
+            text(&real),
+        ] {
+            assert!(found.own.contains(&path), "{path}: {:?}", found.own);
+        }
+        assert_eq!(FileSystem.link(&text(&link)), Some(text(&folder.join("real"))));
+        assert_eq!(FileSystem.names(&text(&folder)), Some(vec!["link".to_owned(), "real".to_owned()]));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,276 @@
+//! Rules as written: what each one names, and what it matches.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use longrein_core::ids::ToolName;
+use longrein_core::task::Builtin;
+
+use crate::near::{NEAR_MAX, are_close, near};
+use crate::path::{Case, PathPattern, name_matches};
+
+/// A rule and what it matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) text: String,
+    pub(crate) matches: Matches,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Matches {
+    EveryTool,
+    Tool(ToolName),
+    /// A file tool on these paths.
+    Paths(Builtin, PathPattern),
+    Commands(CommandPattern),
+}
+
+/// Which list a rule stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            List::Allow => "allow",
+            List::Ask => "ask",
+            List::Deny => "deny",
+        })
+    }
+}
+
+/// A rule that cannot be obeyed. The run must not start: a guess would allow or forbid something nobody wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the {list} rule \"{rule}\" {fault}")]
+pub struct BadRule {
+    pub list: List,
+    /// Its place in the list, counted from 0.
+    pub index: usize,
+    pub rule: String,
+    pub fault: Fault,
+}
+
+/// What is wrong with a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("cannot be read: write tool, tool(pattern) or *")]
+    Unreadable,
+    #[error("has a pattern, and only file tools and shell take one; write {tool} or {tool}(*)")]
+    Pattern { tool: String },
+    #[error("names a tool this run does not have{}", near_names(near))]
+    UnknownTool { near: Vec<String> },
+    #[error("begins with ~, which is another folder for every user; write the absolute path")]
+    Tilde,
+    #[error("leads out of the workspace; write the absolute path")]
+    Parent,
+    #[error(
+        "is no pattern of paths: * stands for any part of one name and ** for any number of folders, as in \
+         {tool}(src/**); ? [ ] {{ }} \\ are not taken"
+    )]
+    Path { tool: String },
+    #[error("has no words; write shell for every command, or its words, as in shell(git status *)")]
+    NoWords,
+    #[error("has a quote that is never closed")]
+    Quote,
+    #[error("would match no command; write shell({} *)", .meant)]
+    Colon { meant: String },
+    #[error(
+        "joins several commands or has a variable in it; rules are about the plain words of one command, so write one rule for \
+         each (quote {sign} if it is meant as a letter)"
+    )]
+    SeveralCommands { sign: char },
+}
+
+fn near_names(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; near it: {}", near.join(", ")) }
+}
+
+/// Reads one rule. `tools` are those of the run; built-in tools may be named whether they are offered or not.
+pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault> {
+    let (name, pattern) = match text.split_once('(') {
+        Some((name, rest)) => (name, rest.strip_suffix(')').ok_or(Fault::Unreadable)?.trim()),
+        None => (text, "*"),
+    };
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if name != "*" && (name.is_empty() || !name.bytes().all(is_word)) {
+        return Err(Fault::Unreadable);
+    }
+    if pattern.is_empty() {
+        return Err(Fault::Unreadable);
+    }
+    if name == "*" {
+        return if pattern == "*" { Ok(Matches::EveryTool) } else { Err(Fault::Unreadable) };
+    }
+    let builtin = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name);
+    if builtin.is_none() && !tools.contains(name) {
+        let builtins = Builtin::ALL.map(Builtin::as_str).into_iter().filter(|builtin| are_close(name, builtin));
+        let known = builtins.map(str::to_owned).chain(near(name, tools.iter().copied()));
+        return Err(Fault::UnknownTool { near: known.take(NEAR_MAX).collect() });
+    }
+    if pattern == "*" {
+        return Ok(Matches::Tool(ToolName::new(name)));
+    }
+    match builtin {
+        Some(
+            builtin @ (Builtin::ReadFile
+            | Builtin::WriteFile
+            | Builtin::EditFile
+            | Builtin::ListFiles
+            | Builtin::SearchFiles),
+        ) => Ok(Matches::Paths(builtin, path_pattern(name, pattern)?)),
+        Some(Builtin::Shell) => Ok(Matches::Commands(CommandPattern::parse(pattern)?)),
+        Some(Builtin::Ask) | None => Err(Fault::Pattern { tool: name.to_owned() }),
+    }
+}
+
+fn path_pattern(tool: &str, pattern: &str) -> Result<PathPattern, Fault> {
+    if pattern.starts_with('~') {
+        return Err(Fault::Tilde);
+    }
+    if pattern.split('/').any(|part| part == "..") {
+        return Err(Fault::Parent);
+    }
+    PathPattern::parse(pattern).ok_or(Fault::Path { tool: tool.to_owned() })
+}
+
+/// The words of one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommandPattern {
+    words: Vec<PatternWord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PatternWord {
+    /// `*` on its own: any number of words, none too.
+    Rest,
+    /// One word: these texts, with anything between them.
+    Word(Vec<String>),
+}
+
+impl CommandPattern {
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let mut words = Vec::new();
+        let mut letters = text.chars().peekable();
+        // the word at work: its texts around `*`, and whether it has begun
+        let mut word: Option<Vec<String>> = None;
+        let mut quoted = false;
+        let push = |word: &mut Option<Vec<String>>, letter: char| {
+            if let Some(last) = word.get_or_insert_with(|| vec![String::new()]).last_mut() {
+                last.push(letter);
+            }
+        };
+        loop {
+            match letters.next() {
+                None | Some(' ' | '\t' | '\n') => {
+                    if let Some(texts) = word.take() {
+                        let is_rest = !quoted && texts.len() == 2 && texts.iter().all(String::is_empty);
+                        words.push(if is_rest { PatternWord::Rest } else { PatternWord::Word(texts) });
+                    }
+                    quoted = false;
+                    if letters.peek().is_none() {
+                        break;
+                    }
+                }
+                Some('*') => word.get_or_insert_with(|| vec![String::new()]).push(String::new()),
+                Some('\\') => push(&mut word, letters.next().ok_or(Fault::Quote)?),
+                Some(quote @ ('\'' | '"')) => {
+                    quoted = true;
+                    word.get_or_insert_with(|| vec![String::new()]);
+                    loop {
+                        match letters.next().ok_or(Fault::Quote)? {
+                            letter if letter == quote => break,
+                            '\\' if quote == '"' => push(&mut word, letters.next().ok_or(Fault::Quote)?),
+                            letter => push(&mut word, letter),
+                        }
+                    }
+                }
+                Some(sign @ ('|' | '&' | ';' | '<' | '>' | '`' | '$')) => return Err(Fault::SeveralCommands { sign }),
+                Some(letter) => push(&mut word, letter),
+            }
+        }
+        if words.is_empty() {
+            return Err(Fault::NoWords);
+        }
+        if let Some(PatternWord::Word(texts)) = words.last()
+            && texts.len() == 2
+            && let Some(meant) = text.strip_suffix(":*").filter(|meant| !meant.contains(' ') && !meant.contains('*'))
+        {
+            return Err(Fault::Colon { meant: meant.to_owned() });
+        }
+        Ok(Self { words })
+    }
+
+    /// Whether it matches these words. None stands for a word that cannot be told: only `*` matches it.
+    pub(crate) fn matches(&self, words: &[Option<&str>]) -> bool {
+        let mut open = vec![false; self.words.len() + 1];
+        open[0] = true;
+        let skip = |open: &mut Vec<bool>| {
+            for (at, word) in self.words.iter().enumerate() {
+                if open[at] && *word == PatternWord::Rest {
+                    open[at + 1] = true;
+                }
+            }
+        };
+        skip(&mut open);
+        for word in words {
+            let mut next = vec![false; self.words.len() + 1];
+            for (at, wanted) in self.words.iter().enumerate().filter(|(at, _)| open[*at]) {
+                match (wanted, word) {
+                    (PatternWord::Rest, _) => next[at] = true,
+                    (PatternWord::Word(texts), Some(word)) => {
+                        next[at + 1] |= name_matches(texts, word, Case::Matters);
+                    }
+                    (PatternWord::Word(_), None) => {}
+                }
+            }
+            skip(&mut next);
+            // `*` at the end takes whatever is left
+            if next[self.words.len()] && self.words.last() == Some(&PatternWord::Rest) {
+                return true;
+            }
+            open = next;
+        }
+        open[self.words.len()]
+    }
+
+    /// How many words it spells out from the start.
+    pub(crate) fn spelt_out(&self) -> usize {
+        let is_plain = |word: &&PatternWord| matches!(word, PatternWord::Word(texts) if texts.len() == 1);
+        self.words.iter().take_while(is_plain).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_the_words_of_one_command() {
+        for (pattern, command, matches) in [
+            ("git status *", "git status", true),
+            ("git status *", "git status --short -b", true),
+            ("git status *", "git stash", false),
+            ("git status", "git status --short", false),
+            ("git * --stat", "git diff --stat", true),
+            ("git * --stat", "git diff --stat x", false),
+            ("npm run test:*", "npm run test:unit", true),
+            ("npm run test:*", "npm run test:unit x", false),
+            ("npm run *", "npm run", true),
+            ("'a b' c", "a_b c", false),
+            ("a\\* b", "a* b", true),
+            ("a\\* b", "ax b", false),
+            ("'*' b", "x b", false),
+            ("git push *", "git push ?", true),
+            ("git push x", "git push ?", false),
+        ] {
+            let pattern = CommandPattern::parse(pattern).unwrap();
+            let words: Vec<_> = command.split(' ').map(|word| (word != "?").then_some(word)).collect();
+            assert_eq!(pattern.matches(&words), matches, "{pattern:?} {command}");
+        }
+        assert!(CommandPattern::parse("'a b' \"c\\\"d\"").unwrap().matches(&[Some("a b"), Some("c\"d")]));
+    }
+}

@@ -1,0 +1,756 @@
+//! Shell commands: parsed, not matched as strings. Every simple command counts, wherever it stands.
+//!
+//! Read [`Policy::command`] first: text in, a verdict and what it would touch out. The text is parsed twice, by
+//! brush-parser and by a rougher reading of our own ([`scan`]), and allowed only if both see the same commands and every
+//! word of them is literal. What a command is known to do stands in [`table`], [`writers`] and [`unwrap`]; what a path
+//! deserves is told by `Policy::touch`.
+//!
+//! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
+//! length, depth or error skips the deny rules.
+
+mod parse;
+mod scan;
+mod unwrap;
+mod walk;
+mod word;
+mod writers;
+
+pub(crate) mod table;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::path;
+use crate::rule::{Matches, Rule};
+use crate::verdict::{Strictness, Verdict, own};
+use crate::{Effect, EffectKind, Policy};
+
+use self::table::{Operand, Purpose, shown};
+use self::unwrap::{Inner, Wrapper};
+use self::word::{Kind, Variables, Word};
+use crate::files::{By, Touch};
+
+/// The folders a command may run in: several where a `cd` may have failed. Empty: it cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Here {
+    folders: Vec<String>,
+}
+
+impl Here {
+    pub(crate) fn at(folder: String) -> Self {
+        Self { folders: vec![folder] }
+    }
+
+    fn unknown() -> Self {
+        Self { folders: Vec::new() }
+    }
+
+    fn or(&self, other: &Here) -> Self {
+        if self.folders.is_empty() || other.folders.is_empty() {
+            return Self::unknown();
+        }
+        let mut folders = self.folders.clone();
+        folders.extend(other.folders.iter().filter(|folder| !self.folders.contains(folder)).cloned());
+        if folders.len() > FOLDERS_MAX { Self::unknown() } else { Self { folders } }
+    }
+}
+
+/// The analysis of one call.
+pub(crate) struct Analysis<'a> {
+    policy: &'a Policy,
+    workspace: &'a str,
+    pub(crate) effects: Vec<Effect>,
+    /// The strictest so far.
+    verdict: Verdict,
+    /// Scripts that may still be looked into.
+    fuel: usize,
+    /// What the command at work is given on standard input, where that is known.
+    stdin: Option<String>,
+}
+
+/// How far inside other commands a command stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Nesting {
+    scripts: usize,
+    wrappers: usize,
+}
+
+impl Policy {
+    /// What running this text in a shell deserves.
+    pub(crate) fn command(&self, text: &str, folder: String, workspace: &str, effects: &mut Vec<Effect>) -> Verdict {
+        let mut analysis = Analysis {
+            policy: self,
+            workspace,
+            effects: std::mem::take(effects),
+            verdict: Verdict::allow(own::READS_INSIDE),
+            fuel: SCRIPTS_MAX,
+            stdin: None,
+        };
+        if let Some(reason) = suspicious(text) {
+            analysis.ask(reason);
+        }
+        analysis.script(text, &Here::at(folder), 0);
+        *effects = analysis.effects;
+        analysis.verdict
+    }
+}
+
+impl Analysis<'_> {
+    fn note(&mut self, verdict: Verdict) {
+        let before = std::mem::replace(&mut self.verdict, Verdict::allow(own::DEFAULT));
+        // the first that allows names the rule; what is stricter takes its place
+        self.verdict = before.and(verdict);
+    }
+
+    fn ask(&mut self, reason: impl Into<String>) {
+        self.note(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+    }
+
+    /// Shell text: the call's, or one found inside.
+    fn script(&mut self, text: &str, here: &Here, depth: usize) {
+        let Some(fuel) = self.fuel.checked_sub(1).filter(|_| depth <= 2 * DEPTH_MAX) else {
+            return self.ask("it is nested too deep");
+        };
+        self.fuel = fuel;
+        if depth > DEPTH_MAX {
+            self.ask("it is nested too deep");
+            return self.search(text, here, depth);
+        }
+        match parse::parse(text) {
+            Ok(program) => {
+                let seen = self.walk(&program, here, depth);
+                if seen.is_empty() && self.verdict.is_allowed() {
+                    self.ask("there is no command in it");
+                }
+                if self.verdict.is_allowed() && seen != scan::scan(text) {
+                    self.ask("it can be read in two ways");
+                }
+            }
+            Err(reason) => {
+                self.ask(reason);
+                self.search(text, here, depth);
+            }
+        }
+    }
+
+    /// Looks for what is denied in text that is not parsed. What is found inside quotes and substitutions is searched too.
+    fn search(&mut self, text: &str, here: &Here, depth: usize) {
+        let mut todo = vec![text.to_owned()];
+        let mut budget = SEARCH_MAX;
+        let mut judged = BTreeSet::new();
+        while let Some(text) = todo.pop() {
+            for seen in scan::scan(&text) {
+                if !judged.insert(seen.clone()) {
+                    continue;
+                }
+                let words = self.words(seen.words.iter().map(String::as_str), here, &mut |script| {
+                    if script.len() < budget {
+                        budget -= script.len();
+                        todo.push(script);
+                    }
+                });
+                for (direction, file) in &seen.redirects {
+                    let purpose = if *direction == scan::Direction::In { Purpose::Read } else { Purpose::Write };
+                    for word in word::read(file, &self.variables(here)).words {
+                        let verdict = self.operand(&Operand { word, purpose }, here);
+                        self.note(verdict);
+                    }
+                }
+                let start = words.iter().position(|word| !word.text.contains('=')).unwrap_or_default();
+                let nesting = Nesting { scripts: depth.max(DEPTH_MAX), wrappers: 0 };
+                let verdict = self.simple(words.get(start..).unwrap_or_default(), here, nesting);
+                self.note(verdict);
+            }
+        }
+    }
+
+    fn variables<'v>(&'v self, here: &'v Here) -> Variables<'v> {
+        let here = match here.folders.as_slice() {
+            [folder] => Some(folder.as_str()),
+            _ => None,
+        };
+        let surroundings = &self.policy.surroundings;
+        Variables { home: surroundings.home(), longrein_home: surroundings.longrein_home.as_deref(), here }
+    }
+
+    /// Raw words, read; scripts inside them are handed over.
+    fn words<'w>(&self, raw: impl Iterator<Item = &'w str>, here: &Here, script: &mut dyn FnMut(String)) -> Vec<Word> {
+        let variables = self.variables(here);
+        let mut words = Vec::new();
+        for raw in raw {
+            let reading = word::read(raw, &variables);
+            words.extend(reading.words);
+            reading.scripts.into_iter().for_each(&mut *script);
+        }
+        words
+    }
+
+    /// One simple command, its assignments and redirections aside.
+    fn simple(&mut self, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
+        let Some(first) = words.first() else { return Verdict::allow(own::READS_INSIDE) };
+        let Some(name) = first.known() else {
+            return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
+        };
+        let base = name.rsplit('/').next().unwrap_or_default();
+        let verdict = self.forbidden(words, name, base);
+        if verdict.strictness == Strictness::Deny {
+            return verdict;
+        }
+        if nesting.wrappers == UNWRAP_MAX {
+            // whatever is around it, what stands at the end is looked at
+            let at = words.iter().position(|word| !word.known().is_some_and(unwrap::is_wrapper)).unwrap_or_default();
+            let last = words.get(at..).unwrap_or_default();
+            let nesting = Nesting { wrappers: UNWRAP_MAX + 1, ..nesting };
+            let verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "it is nested too deep"));
+            return if at == 0 { verdict } else { verdict.and(self.simple(last, here, nesting)) };
+        }
+        if nesting.wrappers > UNWRAP_MAX {
+            return verdict.and(self.plain(words, name, base, here, nesting));
+        }
+        let plain = match unwrap::unwrap(words) {
+            Inner::None => self.plain(words, name, base, here, nesting),
+            Inner::Command { at, more, wrapper } => {
+                let inner = words.get(at..).unwrap_or_default();
+                let inner = if more { Cow::Owned(unwrap::with_more(inner)) } else { Cow::Borrowed(inner) };
+                let nesting = Nesting { wrappers: nesting.wrappers + 1, ..nesting };
+                let verdict = self.simple(&inner, here, nesting);
+                self.wrapped(words, base, at, wrapper, verdict)
+            }
+            Inner::Script { text, at, wrapper } => {
+                let verdict = self.inner_script(&text, here, nesting.scripts + 1);
+                self.wrapped(words, base, at, wrapper, verdict)
+            }
+            Inner::Stdin => {
+                let reason = format!("{base} runs whatever it is given on standard input");
+                let verdict = Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
+                match self.stdin.take() {
+                    Some(text) => verdict.and(self.inner_script(&text, here, nesting.scripts + 1)),
+                    None => verdict,
+                }
+            }
+            Inner::Unseen(reason) => self.wrapped(
+                words,
+                base,
+                words.len().saturating_sub(1),
+                Wrapper::Transparent,
+                Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason),
+            ),
+        };
+        verdict.and(plain)
+    }
+
+    /// The verdict on shell text that a command runs.
+    fn inner_script(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
+        let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+        self.script(text, here, depth);
+        std::mem::replace(&mut self.verdict, outer)
+    }
+
+    /// What a wrapper makes of the verdict on what it runs. A rule lifts a question if it spells the words out to `at`.
+    fn wrapped(&self, words: &[Word], base: &str, at: usize, wrapper: Wrapper, inner: Verdict) -> Verdict {
+        let verdict = match wrapper {
+            Wrapper::Transparent => inner,
+            Wrapper::Adds(adds) => {
+                inner.and(Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, format!("{base} {adds}")))
+            }
+        };
+        if !matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) || at == usize::MAX {
+            return verdict;
+        }
+        let spells = |rule: &&Rule| match &rule.matches {
+            Matches::Commands(pattern) => pattern.spelt_out() > at && pattern.matches(&texts(words)),
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+        };
+        let literal = words.iter().all(|word| word.kind == Kind::Literal);
+        match self.policy.allow.iter().find(spells).filter(|_| literal) {
+            Some(rule) => Verdict::allow(&rule.text),
+            None => verdict,
+        }
+    }
+
+    /// What deny and ask rules, and the floors about programs, say of these words.
+    fn forbidden(&self, words: &[Word], name: &str, base: &str) -> Verdict {
+        let deny = |rule: &str, reason: String| Verdict::new(Strictness::Deny, rule, reason);
+        let binary = self.policy.surroundings.binary.as_deref();
+        if base == OWN_NAME || binary == Some(name) {
+            return deny(own::OWN_FILES, "no run may operate Longrein".to_owned());
+        }
+        if words.iter().any(|word| word.text.contains("LONGREIN_INSIDE")) && base != "echo" && base != "printf" {
+            return deny(own::OWN_FILES, "the mark of a run may not be touched".to_owned());
+        }
+        let mut variants = vec![texts(words)];
+        if let Some(first) = variants[0].first_mut() {
+            *first = Some(base);
+        }
+        if base == "git" {
+            variants.extend(without_git_options(words));
+        }
+        let matching = |rule: &&Rule| match &rule.matches {
+            Matches::Commands(pattern) => variants.iter().any(|words| pattern.matches(words)),
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+        };
+        if let Some(rule) = self.policy.deny.iter().find(matching) {
+            return deny(&rule.text, format!("the rule \"{}\" denies {}", rule.text, command_shown(words)));
+        }
+        if let Some(reason) = destroys(words, base) {
+            return deny(own::DESTRUCTION, reason);
+        }
+        if let Some(rule) = self.policy.ask.iter().find(matching) {
+            let reason = format!("the rule \"{}\" has {} asked first", rule.text, command_shown(words));
+            return Verdict::new(Strictness::Ask, &rule.text, reason);
+        }
+        Verdict::allow(own::READS_INSIDE)
+    }
+
+    /// A command that runs no other.
+    fn plain(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) -> Verdict {
+        Effect::add(&mut self.effects, EffectKind::Run, &command_shown(words));
+        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if base == "find" && nesting.wrappers < UNWRAP_MAX {
+            let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
+            for command in found_commands(words) {
+                verdict = verdict.and(self.simple(&command, here, nesting));
+            }
+        }
+        if let Some(word) = words.iter().find(|word| word.kind == Kind::Unknown) {
+            let reason = match word.text.is_empty() {
+                true => format!("a word of {} is only known once it runs", shown(base)),
+                false => format!("a word with {} in it is only known once it runs", shown(&word.text)),
+            };
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
+        if let Some(word) = words.iter().find(|word| word.kind == Kind::Likely) {
+            let reason = format!("shells may read a word as {} or otherwise; write it plainly", shown(&word.text));
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
+        if CHANGES_THE_SHELL.contains(&base) {
+            let reason = format!("{base} changes how later commands are read");
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
+        if !self.trusts(name) {
+            let reason = format!("it runs the program {}", shown(name));
+            verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
+        }
+        let words_by_base = by_base(words, base);
+        let expanded = self.expand(&words_by_base, here);
+        match table::operands(&expanded) {
+            Ok(operands) => {
+                for operand in &operands {
+                    verdict = verdict.and(self.operand(operand, here));
+                }
+                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && base != "rg" {
+                    verdict = verdict.and(self.reads_hidden(&operands, here));
+                }
+            }
+            Err(_) if base == "cd" && words.len() > 1 => {
+                for word in words.iter().skip(1).filter(|word| word.text != "--") {
+                    let operand = Operand { word: word.clone(), purpose: Purpose::List };
+                    verdict = verdict.and(self.operand(&operand, here));
+                }
+                if words.iter().skip(1).any(|word| word.text.starts_with('-') && word.text != "--") {
+                    verdict =
+                        verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "where cd leads cannot be told"));
+                }
+            }
+            Err(reason) => {
+                verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
+                let touched = writers::touched(&expanded);
+                for operand in touched.iter().flatten() {
+                    verdict = verdict.and(self.removal(operand, &expanded, base, here));
+                }
+                if !(touched.is_some() && writers::is_complete(base)) {
+                    let effects = std::mem::take(&mut self.effects);
+                    verdict = verdict.and(self.mentions(&expanded, base, here));
+                    self.effects = effects;
+                }
+                if words.iter().any(|word| word.kind == Kind::Glob) {
+                    let reason = "which files a pattern stands for is only known once it runs";
+                    verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+                }
+            }
+        }
+        self.lifted(verdict, words, name)
+    }
+
+    /// Whether the first word names the program of that name, and not one that lies somewhere else.
+    fn trusts(&self, name: &str) -> bool {
+        match name.rsplit_once('/') {
+            None => true,
+            Some((folder, _)) => matches!(folder, "/bin" | "/usr/bin"),
+        }
+    }
+
+    /// A verdict that is asked about only because no rule allows it, held against the rules that allow.
+    fn lifted(&self, verdict: Verdict, words: &[Word], name: &str) -> Verdict {
+        if !matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) {
+            return verdict;
+        }
+        let mut seen = texts(words);
+        if self.trusts(name)
+            && let Some(first) = seen.first_mut()
+        {
+            *first = name.rsplit('/').next();
+        }
+        // what lies outside, or is obeyed later, has to stand in the rule as it stands in the command
+        let spelt = |rule: &&Rule| match &rule.matches {
+            Matches::Commands(pattern) => pattern.spelt_out() == words.len() && pattern.matches(&seen),
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+        };
+        let matching = |rule: &&Rule| match &rule.matches {
+            Matches::Commands(pattern) => pattern.matches(&seen),
+            Matches::EveryTool => true,
+            Matches::Tool(tool) => tool.as_str() == SHELL,
+            Matches::Paths(..) => false,
+        };
+        let rule = match verdict.strictness {
+            Strictness::Unless => self.policy.allow.iter().find(matching),
+            Strictness::UnlessSpelt => self.policy.allow.iter().find(spelt),
+            Strictness::Allow | Strictness::Ask | Strictness::Deny => None,
+        };
+        match rule {
+            Some(rule) => Verdict::allow(&rule.text),
+            None => verdict,
+        }
+    }
+
+    /// A path in the hands of a command.
+    fn operand(&mut self, operand: &Operand, here: &Here) -> Verdict {
+        let Operand { word, purpose } = operand;
+        let path = match word.kind {
+            Kind::Unknown => {
+                let reason = "a path is only known once it runs";
+                return Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
+            }
+            Kind::Glob => folder_of_glob(&word.text),
+            Kind::Literal | Kind::Likely => word.text.clone(),
+        };
+        if path == "-" && word.kind != Kind::Glob {
+            return Verdict::allow(own::READS_INSIDE);
+        }
+        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if word.kind == Kind::Glob && *purpose != Purpose::List {
+            let name = word.text.rsplit('/').next().unwrap_or_default();
+            let reason = format!("which files {} stands for is only known once it runs", shown(&word.text));
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+            if path::SECRET_EXAMPLES.iter().any(|secret| name.starts_with('.') && path::glob_matches(name, secret)) {
+                let reason = format!("{} may stand for a file that holds secrets", shown(&word.text));
+                verdict = verdict.and(Verdict::new(Strictness::Ask, own::SECRET, reason));
+            }
+        }
+        if here.folders.is_empty() && !path.starts_with('/') {
+            let reason = format!("which folder {} is relative to cannot be told", shown(&path));
+            return verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
+        let root = ["/".to_owned()];
+        let folders = if here.folders.is_empty() { root.as_slice() } else { here.folders.as_slice() };
+        for folder in folders {
+            let touch = Touch {
+                by: By::Command,
+                purpose: *purpose,
+                path: &path,
+                resolved: None,
+                folder,
+                workspace: self.workspace,
+            };
+            verdict = verdict.and(self.policy.touch(&touch, &mut self.effects));
+        }
+        verdict
+    }
+
+    /// Like `operand`, but knows what is removed with everything in it.
+    fn removal(&mut self, operand: &Operand, words: &[Word], base: &str, here: &Here) -> Verdict {
+        let verdict = self.operand(operand, here);
+        let recursive = base == "find" || base == "mv" || words.iter().skip(1).any(|word| is_recursive(&word.text));
+        if operand.purpose == Purpose::Write {
+            let all = matches!(base, "chmod" | "chown" | "chgrp") && recursive;
+            return if all { verdict.and(self.emptied(operand, here)) } else { verdict };
+        }
+        if operand.purpose != Purpose::Delete || !recursive {
+            // a folder is not removed without being asked to remove what is in it
+            let only_a_folder = verdict.rule == own::DESTRUCTION;
+            return match only_a_folder {
+                true => Verdict::new(Strictness::Unless, own::DEFAULT, verdict.reason),
+                false => verdict,
+            };
+        }
+        verdict.and(self.emptied(operand, here))
+    }
+
+    /// Whether everything in a folder that must not be emptied is changed or removed: the folder, or `FOLDER/*`.
+    fn emptied(&self, operand: &Operand, here: &Here) -> Verdict {
+        let word = &operand.word;
+        let path = match word.kind {
+            Kind::Literal | Kind::Likely => word.text.clone(),
+            Kind::Glob if matches!(word.text.rsplit('/').next(), Some("*" | ".*" | "[!.]*" | ".[!.]*")) => {
+                folder_of_glob(&word.text)
+            }
+            Kind::Glob | Kind::Unknown => return Verdict::allow(own::DEFAULT),
+        };
+        let is_root = |folder: &String| self.policy.is_root(&path::absolute(folder, &path), self.workspace);
+        if here.folders.iter().any(is_root) {
+            let reason = format!("it would remove or change all of {}", shown(&word.text));
+            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
+        }
+        Verdict::allow(own::DEFAULT)
+    }
+
+    /// A recursive reader that does not leave hidden files out, on a folder that usually has some with secrets.
+    fn reads_hidden(&self, operands: &[Operand], here: &Here) -> Verdict {
+        let below = operands.iter().filter(|operand| operand.purpose == Purpose::ReadBelow);
+        let is_workspace = |operand: &Operand| {
+            here.folders.iter().any(|folder| path::absolute(folder, &operand.word.text) == self.workspace)
+        };
+        match below.into_iter().any(is_workspace) {
+            true => Verdict::new(
+                Strictness::Unless,
+                own::DEFAULT,
+                "it reads every file of the workspace, hidden ones too; name a folder, or use search_files or rg",
+            ),
+            false => Verdict::allow(own::READS_INSIDE),
+        }
+    }
+
+    /// Paths in the words of a command of which it is not known what it does with them.
+    fn mentions(&mut self, words: &[Word], base: &str, here: &Here) -> Verdict {
+        let mut verdict = Verdict::allow(own::DEFAULT);
+        if NAMES_ONLY.contains(&base) {
+            return verdict;
+        }
+        let skipped = usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"));
+        let mut operands = 0;
+        let mut looked_at = BTreeSet::new();
+        for word in words.iter().skip(1) {
+            let is_operand = !word.text.starts_with('-');
+            operands += usize::from(is_operand);
+            if word.known().is_none() || (is_operand && operands <= skipped) {
+                continue;
+            }
+            for path in paths_in(&word.text) {
+                if looked_at.len() >= MENTIONS_MAX {
+                    // nobody reads so many: it is asked about, and only the name of a secret denies it
+                    if path::is_secret(path) {
+                        let reason = format!("{} usually holds secrets", shown(path));
+                        verdict = verdict.and(Verdict::new(Strictness::Deny, own::SECRET, reason));
+                    }
+                    continue;
+                }
+                if !looked_at.insert(path) {
+                    continue;
+                }
+                let word = Word { text: path.to_owned(), kind: word.kind };
+                let found = self.operand(&Operand { word, purpose: Purpose::Read }, here);
+                let outside = found.strictness == Strictness::UnlessSpelt && looks_like_path(path);
+                let rule = found.strictness == Strictness::Ask;
+                if found.strictness == Strictness::Deny || outside || rule {
+                    verdict = verdict.and(found);
+                }
+                verdict = verdict.and(self.may_write(path, here));
+            }
+        }
+        if looked_at.len() >= MENTIONS_MAX {
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "it has too many words to look at"));
+        }
+        verdict
+    }
+
+    /// What rules about writing say of a path that may or may not be written.
+    fn may_write(&self, path: &str, here: &Here) -> Verdict {
+        let mut verdict = Verdict::allow(own::DEFAULT);
+        for folder in &here.folders {
+            let touch = Touch {
+                by: By::Command,
+                purpose: Purpose::Write,
+                path,
+                resolved: None,
+                folder,
+                workspace: self.workspace,
+            };
+            let found = self.policy.touch(&touch, &mut Vec::new());
+            if matches!(found.strictness, Strictness::Deny | Strictness::Ask) {
+                let reason = format!("it may write {}: {}", shown(path), found.reason);
+                verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, &found.rule, reason));
+            }
+        }
+        verdict
+    }
+
+    /// Patterns of file names, replaced by the names, where all of them can be told.
+    fn expand(&self, words: &[Word], here: &Here) -> Vec<Word> {
+        let [folder] = here.folders.as_slice() else { return words.to_vec() };
+        let mut expanded = Vec::new();
+        for word in words {
+            match (word.kind, self.names(&word.text, folder)) {
+                (Kind::Glob, Some(names)) => {
+                    expanded.extend(names.into_iter().map(|text| Word { text, kind: Kind::Literal }));
+                }
+                (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown, _) => expanded.push(word.clone()),
+            }
+        }
+        expanded
+    }
+
+    /// The names a pattern stands for, if only its last part is one and the folder can be listed.
+    fn names(&self, pattern: &str, folder: &str) -> Option<Vec<String>> {
+        let (before, last) = match pattern.rsplit_once('/') {
+            Some((before, last)) => (format!("{before}/"), last),
+            None => (String::new(), pattern),
+        };
+        if !last.contains(['*', '?', '[']) || before.contains(['*', '?', '[', '\\']) {
+            return None;
+        }
+        let listed = path::absolute(folder, &before);
+        path::within(self.workspace, &listed)?;
+        let names = self.policy.surroundings.world.names(&listed)?;
+        let names: Vec<String> = names
+            .into_iter()
+            .filter(|name| path::glob_matches(last, name))
+            .map(|name| format!("{before}{name}"))
+            .collect();
+        // without a match the pattern stays as it is
+        (!names.is_empty() && names.len() <= NAMES_MAX).then_some(names)
+    }
+}
+
+/// The commands that `find` runs.
+fn found_commands(words: &[Word]) -> Vec<Vec<Word>> {
+    let mut commands = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let command = words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+"));
+            let named = |word: &Word| if word.text.contains("{}") { Word::unknown() } else { word.clone() };
+            commands.push(command.map(named).collect());
+        }
+    }
+    commands
+}
+
+fn by_base(words: &[Word], base: &str) -> Vec<Word> {
+    let mut words = words.to_vec();
+    if let Some(first) = words.first_mut() {
+        base.clone_into(&mut first.text);
+    }
+    words
+}
+
+fn texts(words: &[Word]) -> Vec<Option<&str>> {
+    words.iter().map(Word::known).collect()
+}
+
+/// `git -C x push` as `git push`, for rules that forbid.
+fn without_git_options(words: &[Word]) -> Option<Vec<Option<&str>>> {
+    let mut at = 1;
+    while let Some(text) = words.get(at).and_then(Word::known).filter(|text| text.starts_with('-')) {
+        at +=
+            1 + usize::from(matches!(text, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path"));
+    }
+    let rest = words.get(at..)?;
+    (at > 1).then(|| std::iter::once(Some("git")).chain(texts(rest)).collect())
+}
+
+/// Programs whose only purpose is to take the machine or its disks down.
+fn destroys(words: &[Word], base: &str) -> Option<String> {
+    let stops = matches!(base, "shutdown" | "reboot" | "halt" | "poweroff" | "killall5" | "wipefs" | "blkdiscard");
+    let formats = base == "mkfs" || base.starts_with("mkfs.");
+    let level = matches!(base, "init" | "telinit") && words.len() > 1;
+    let everybody = base == "kill" && words.len() > 2 && words.last().is_some_and(|word| word.text == "-1");
+    (stops || formats || level || everybody).then(|| format!("{} takes the machine or its data down", shown(base)))
+}
+
+fn is_recursive(option: &str) -> bool {
+    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    letters.is_some_and(|letters| letters.contains(['r', 'R'])) || option == "--recursive"
+}
+
+/// The folder in which the first pattern of a path is looked for.
+fn folder_of_glob(pattern: &str) -> String {
+    let first = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let before = pattern.get(..first).unwrap_or_default().replace('\\', "");
+    match before.rfind('/') {
+        Some(0) => "/".to_owned(),
+        Some(end) => before.get(..end).unwrap_or_default().to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+/// What in a word may be a path: all of it, and what follows `=`, `@`, `:` or `file://`.
+fn paths_in(word: &str) -> impl Iterator<Item = &str> {
+    let after = |sign: char| word.split_once(sign).map(|(_, rest)| rest);
+    let file = word.strip_prefix("file://");
+    let nested = after('=').and_then(|rest| rest.strip_prefix('@'));
+    let all = (!word.starts_with('-')).then_some(word);
+    [all, after('='), after('@'), after(':'), file, nested].into_iter().flatten().filter(|path| !path.is_empty())
+}
+
+fn looks_like_path(word: &str) -> bool {
+    (word.starts_with('/') && !word.starts_with("//"))
+        || word.split('/').any(|part| part == "..")
+        || word.starts_with("~/")
+}
+
+/// Letters that show as something else, or as nothing, or that shells and terminals obey.
+fn suspicious(text: &str) -> Option<String> {
+    let odd = text.chars().find(|letter| match letter {
+        '\n' | '\t' => false,
+        letter if letter.is_control() => true,
+        letter if letter.is_ascii() => false,
+        letter if letter.is_whitespace() => true,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{feff}' | '\u{ad}' | '\u{180e}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        _ => false,
+    })?;
+    Some(format!("it contains the character {}, which does not show as what it is", odd.escape_unicode()))
+}
+
+fn command_shown(words: &[Word]) -> String {
+    let text = words.iter().map(|word| if word.kind == Kind::Unknown { "…" } else { word.text.as_str() });
+    shown(&text.take(SHOWN_WORDS_MAX).collect::<Vec<_>>().join(" "))
+}
+
+const OWN_NAME: &str = "longrein";
+const SHELL: &str = "shell";
+/// A `cd` that may fail doubles the folders; more than this are not told apart.
+const FOLDERS_MAX: usize = 8;
+/// Scripts inside scripts.
+const DEPTH_MAX: usize = 8;
+/// Wrappers around wrappers.
+const UNWRAP_MAX: usize = 8;
+/// Scripts of one call that are looked into.
+const SCRIPTS_MAX: usize = 256;
+/// Bytes of scripts within unparsed text that are searched.
+const SEARCH_MAX: usize = 4 * 1024 * 1024;
+/// A pattern that stands for more names than this is not expanded.
+const NAMES_MAX: usize = 1024;
+/// Different words of one command that are looked at as paths.
+const MENTIONS_MAX: usize = 4096;
+const SHOWN_WORDS_MAX: usize = 12;
+
+/// Built-in commands after which words mean something else.
+const CHANGES_THE_SHELL: [&str; 21] = [
+    "alias",
+    "unalias",
+    "hash",
+    "enable",
+    "shopt",
+    "set",
+    "source",
+    ".",
+    "export",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "unset",
+    "umask",
+    "ulimit",
+    "read",
+    "mapfile",
+    "readarray",
+    "pushd",
+    "popd",
+];
+/// Commands that do not read the files they are given.
+const NAMES_ONLY: [&str; 4] = ["echo", "printf", "test", "["];
+
+#[cfg(test)]
+mod tests;

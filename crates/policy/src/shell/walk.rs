@@ -1,0 +1,476 @@
+//! Over the syntax tree: every simple command, redirection, assignment and substitution in it is judged, in the folder it
+//! would run in.
+
+use brush_parser::ast::{
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
+    CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline, Program,
+    SeparatorOperator, SimpleCommand,
+};
+
+use super::scan::{Direction, Seen};
+use super::table::{Operand, Purpose, shown};
+use super::unwrap::{Inner, unwrap};
+use super::word::{self, Kind, Word};
+use super::{Analysis, Here, Nesting};
+use crate::path;
+use crate::rule::Matches;
+use crate::verdict::{Strictness, Verdict, own};
+
+/// What is walked: commands as they were seen, in order, and how deep in scripts.
+struct Walk {
+    seen: Vec<Seen>,
+    depth: usize,
+}
+
+/// Where the next command runs: after success, and after anything.
+struct After {
+    success: Here,
+    any: Here,
+}
+
+impl Analysis<'_> {
+    /// Judges all of it; the commands as they were seen.
+    pub(super) fn walk(&mut self, program: &Program, here: &Here, depth: usize) -> Vec<Seen> {
+        let mut walk = Walk { seen: Vec::new(), depth };
+        let mut here = here.clone();
+        for list in &program.complete_commands {
+            here = self.list(list, &here, &mut walk);
+        }
+        walk.seen
+    }
+
+    fn list(&mut self, list: &CompoundList, here: &Here, walk: &mut Walk) -> Here {
+        let mut here = here.clone();
+        for item in &list.0 {
+            let after = self.and_or(&item.0, &here, walk);
+            // in the background, `cd` is of a shell of its own
+            if matches!(item.1, SeparatorOperator::Sequence) {
+                here = after;
+            }
+        }
+        here
+    }
+
+    fn and_or(&mut self, list: &AndOrList, here: &Here, walk: &mut Walk) -> Here {
+        let mut after = self.pipeline(&list.first, here, walk);
+        for next in &list.additional {
+            match next {
+                AndOr::And(pipeline) => {
+                    let next = self.pipeline(pipeline, &after.success, walk);
+                    after = After { any: after.any.or(&next.any), success: next.success };
+                }
+                AndOr::Or(pipeline) => {
+                    let next = self.pipeline(pipeline, &after.any, walk);
+                    after = After { success: after.success.or(&next.success), any: after.any.or(&next.any) };
+                }
+            }
+        }
+        after.any
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, here: &Here, walk: &mut Walk) -> After {
+        let same = || After { success: here.clone(), any: here.clone() };
+        if let [command] = pipeline.seq.as_slice() {
+            let after = self.one(command, here, walk);
+            return if pipeline.bang { After { success: after.any.clone(), any: after.any } } else { after };
+        }
+        if pipeline.seq.is_empty() {
+            self.ask("there is no command in it");
+        }
+        let mut given = None;
+        for command in &pipeline.seq {
+            // each part is of a shell of its own
+            self.stdin = given.take();
+            self.one(command, here, walk);
+            given = self.printed(command, here);
+        }
+        self.stdin = None;
+        same()
+    }
+
+    fn one(&mut self, command: &Command, here: &Here, walk: &mut Walk) -> After {
+        let same = || After { success: here.clone(), any: here.clone() };
+        match command {
+            Command::Simple(simple) => self.simple_command(simple, here, walk),
+            Command::Compound(compound, redirects) => {
+                let after = self.compound(compound, here, walk);
+                for redirect in redirects.iter().flat_map(|list| &list.0) {
+                    self.ask("a group of commands is redirected");
+                    self.redirect(redirect, here, walk, &mut Seen::default());
+                }
+                After { success: after.clone(), any: after }
+            }
+            Command::Function(function) => {
+                self.ask("it defines a function, which may stand for any command");
+                let unknown = Here::unknown();
+                self.compound(&function.body.0, &unknown, walk);
+                for redirect in function.body.1.iter().flat_map(|list| &list.0) {
+                    self.redirect(redirect, &unknown, walk, &mut Seen::default());
+                }
+                same()
+            }
+            Command::ExtendedTest(test, redirects) => {
+                self.ask("it tests with [[ ]], which not every shell has");
+                self.extended_test(&test.expr, here, walk);
+                for redirect in redirects.iter().flat_map(|list| &list.0) {
+                    self.redirect(redirect, here, walk, &mut Seen::default());
+                }
+                same()
+            }
+        }
+    }
+
+    /// The folder afterwards.
+    fn compound(&mut self, compound: &CompoundCommand, here: &Here, walk: &mut Walk) -> Here {
+        match compound {
+            CompoundCommand::BraceGroup(group) => self.list(&group.list, here, walk),
+            CompoundCommand::Subshell(group) => {
+                self.list(&group.list, here, walk);
+                here.clone()
+            }
+            CompoundCommand::IfClause(clause) => {
+                let tested = self.list(&clause.condition, here, walk);
+                let mut after = self.list(&clause.then, &tested, walk).or(&tested);
+                for other in clause.elses.iter().flatten() {
+                    let from = match &other.condition {
+                        Some(condition) => self.list(condition, &tested, walk),
+                        None => tested.clone(),
+                    };
+                    after = after.or(&self.list(&other.body, &from, walk));
+                }
+                after
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.ask("it repeats commands until something changes");
+                // the second time round it may start anywhere the first time ended
+                let once = self.list(&clause.0, here, walk);
+                let once = self.list(&clause.1.list, &once, walk);
+                if once == *here { once } else { Here::unknown() }
+            }
+            CompoundCommand::ForClause(clause) => {
+                self.ask("it repeats commands with a variable in them");
+                for raw in clause.values.iter().flatten() {
+                    self.words_of(&raw.value, here, walk);
+                }
+                let once = self.list(&clause.body.list, here, walk);
+                if once == *here { once } else { Here::unknown() }
+            }
+            CompoundCommand::ArithmeticForClause(clause) => {
+                self.ask("it repeats commands");
+                for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
+                    self.inner_scripts(&expression.value, here, walk);
+                }
+                let once = self.list(&clause.body.list, here, walk);
+                if once == *here { once } else { Here::unknown() }
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.ask("it chooses between commands");
+                self.words_of(&clause.value.value, here, walk);
+                let mut after = here.clone();
+                for case in &clause.cases {
+                    for pattern in &case.patterns {
+                        self.words_of(&pattern.value, here, walk);
+                    }
+                    if let Some(list) = &case.cmd {
+                        after = after.or(&self.list(list, &after.clone(), walk));
+                    }
+                }
+                after
+            }
+            CompoundCommand::Coprocess(process) => {
+                self.ask("it starts a process beside it");
+                self.one(&process.body, here, walk);
+                here.clone()
+            }
+            CompoundCommand::Arithmetic(arithmetic) => {
+                // `( (rm x) )` is taken for arithmetic by the parser, and by no shell
+                self.ask("it computes with (( )), or groups commands twice");
+                self.inner_scripts(&arithmetic.expr.value, here, walk);
+                self.search(&arithmetic.expr.value, here, walk.depth);
+                here.clone()
+            }
+        }
+    }
+
+    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk) {
+        match test {
+            ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
+                self.extended_test(one, here, walk);
+                self.extended_test(other, here, walk);
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.extended_test(inner, here, walk);
+            }
+            ExtendedTestExpr::UnaryTest(_, word) => {
+                self.words_of(&word.value, here, walk);
+            }
+            ExtendedTestExpr::BinaryTest(_, one, other) => {
+                self.words_of(&one.value, here, walk);
+                self.words_of(&other.value, here, walk);
+            }
+        }
+    }
+
+    /// The words a raw one stands for. Scripts that make it are judged, and it is asked about them.
+    fn words_of(&mut self, raw: &str, here: &Here, walk: &mut Walk) -> Vec<Word> {
+        let mut scripts = Vec::new();
+        let words = self.words(std::iter::once(raw), here, &mut |script| scripts.push(script));
+        for script in scripts {
+            self.substituted(&script, here, walk);
+        }
+        words
+    }
+
+    /// Scripts in text that is no word: a here-document, arithmetic.
+    fn inner_scripts(&mut self, text: &str, here: &Here, walk: &mut Walk) {
+        let scripts = word::scripts_in(text, &self.variables(here));
+        for script in scripts {
+            self.substituted(&script, here, walk);
+        }
+    }
+
+    fn substituted(&mut self, script: &str, here: &Here, walk: &Walk) {
+        self.ask("it puts in the output of another command");
+        self.script(script, here, walk.depth + 1);
+    }
+
+    fn simple_command(&mut self, simple: &SimpleCommand, here: &Here, walk: &mut Walk) -> After {
+        let mut seen = Seen::default();
+        let mut words = Vec::new();
+        let mut given = None;
+        let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+        for item in prefix {
+            match item {
+                CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
+                    seen.words.push(raw.value.clone());
+                    self.assignment(assignment, here, walk);
+                }
+                CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                }
+                CommandPrefixOrSuffixItem::Word(raw) => {
+                    seen.words.push(raw.value.clone());
+                    words.extend(self.words_of(&raw.value, here, walk));
+                }
+                CommandPrefixOrSuffixItem::ProcessSubstitution(_, group) => {
+                    self.ask("it runs another command as a file");
+                    self.list(&group.list, here, walk);
+                }
+            }
+        }
+        if let Some(raw) = &simple.word_or_name {
+            seen.words.push(raw.value.clone());
+            words.extend(self.words_of(&raw.value, here, walk));
+        }
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            match item {
+                // after the command's name an assignment is a word like any other
+                CommandPrefixOrSuffixItem::Word(raw) | CommandPrefixOrSuffixItem::AssignmentWord(_, raw) => {
+                    seen.words.push(raw.value.clone());
+                    words.extend(self.words_of(&raw.value, here, walk));
+                }
+                CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                }
+                CommandPrefixOrSuffixItem::ProcessSubstitution(_, group) => {
+                    self.ask("it runs another command as a file");
+                    words.push(Word::unknown());
+                    self.list(&group.list, here, walk);
+                }
+            }
+        }
+        walk.seen.push(seen);
+        if given.is_some() {
+            self.stdin = given;
+        }
+        let verdict = self.simple(&words, here, Nesting { scripts: walk.depth, wrappers: 0 });
+        self.stdin = None;
+        self.note(verdict);
+        self.after(&words, here)
+    }
+
+    /// Where the shell is after a command.
+    fn after(&self, words: &[Word], here: &Here) -> After {
+        let same = || After { success: here.clone(), any: here.clone() };
+        let mut name = words;
+        while let Some(("command" | "builtin", rest)) =
+            name.split_first().and_then(|(first, rest)| Some((first.known()?, rest)))
+        {
+            name = rest;
+        }
+        match name.first().and_then(Word::known) {
+            Some("cd") => {
+                let operands: Vec<&Word> = name.iter().skip(1).filter(|word| word.text != "--").collect();
+                let success = match operands.as_slice() {
+                    [folder]
+                        if matches!(folder.kind, Kind::Literal | Kind::Likely) && !folder.text.starts_with('-') =>
+                    {
+                        let moved = here.folders.iter().map(|from| path::absolute(from, &folder.text));
+                        Here { folders: moved.collect() }
+                    }
+                    [] => Here::at(self.policy.surroundings.home().to_owned()),
+                    _ => Here::unknown(),
+                };
+                After { any: here.or(&success), success }
+            }
+            // these may hide a `cd`, and are asked about in any case
+            Some("eval" | "source" | "." | "pushd" | "popd") => {
+                After { success: Here::unknown(), any: Here::unknown() }
+            }
+            Some(_) | None => same(),
+        }
+    }
+
+    fn assignment(&mut self, assignment: &Assignment, here: &Here, walk: &mut Walk) {
+        let name = match &assignment.name {
+            AssignmentName::VariableName(name) => name.as_str(),
+            AssignmentName::ArrayElementName(name, index) => {
+                self.inner_scripts(index, here, walk);
+                name.as_str()
+            }
+        };
+        if name.starts_with("LONGREIN_") {
+            self.note(Verdict::new(Strictness::Deny, own::OWN_FILES, "no run may set Longrein's variables"));
+        }
+        let values: Vec<&str> = match &assignment.value {
+            AssignmentValue::Scalar(value) => vec![value.value.as_str()],
+            AssignmentValue::Array(values) => values.iter().map(|(_, value)| value.value.as_str()).collect(),
+        };
+        let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
+        for value in values {
+            let words = self.words_of(value, here, walk);
+            let harmless = |word: &Word| {
+                let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
+                word.kind == Kind::Literal && word.text.bytes().all(letters)
+            };
+            plain &= words.iter().all(harmless);
+        }
+        if !(plain && HARMLESS_VARIABLES.contains(&name)) {
+            self.ask(format!("it sets the variable {}", shown(name)));
+        }
+    }
+
+    /// The text that standard input gets, if it is told here.
+    fn redirect(&mut self, redirect: &IoRedirect, here: &Here, walk: &mut Walk, seen: &mut Seen) -> Option<String> {
+        match redirect {
+            IoRedirect::File(_, kind, target) => {
+                let purpose = match kind {
+                    IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => Purpose::Read,
+                    IoFileRedirectKind::Write
+                    | IoFileRedirectKind::Append
+                    | IoFileRedirectKind::ReadAndWrite
+                    | IoFileRedirectKind::Clobber
+                    | IoFileRedirectKind::DuplicateOutput => Purpose::Write,
+                };
+                match target {
+                    IoFileRedirectTarget::Filename(raw) => {
+                        self.file(&raw.value, purpose, direction(kind), here, walk, seen)
+                    }
+                    IoFileRedirectTarget::Duplicate(raw) => {
+                        let is_descriptor = raw.value == "-"
+                            || raw.value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+                        if is_descriptor {
+                            seen.redirects.push((direction(kind), raw.value.clone()));
+                        } else {
+                            self.file(&raw.value, purpose, direction(kind), here, walk, seen);
+                        }
+                    }
+                    IoFileRedirectTarget::Fd(_) => {}
+                    IoFileRedirectTarget::ProcessSubstitution(_, group) => {
+                        self.ask("it runs another command as a file");
+                        self.list(&group.list, here, walk);
+                    }
+                }
+                None
+            }
+            IoRedirect::OutputAndError(raw, _) => {
+                self.file(&raw.value, Purpose::Write, Direction::Out, here, walk, seen);
+                None
+            }
+            IoRedirect::HereString(_, raw) => {
+                self.ask("it is given text that not every shell reads so");
+                let words = self.words_of(&raw.value, here, walk);
+                words.first().and_then(Word::known).map(str::to_owned)
+            }
+            IoRedirect::HereDocument(_, document) => {
+                self.ask("it is given a text of several lines");
+                if document.requires_expansion {
+                    self.inner_scripts(&document.doc.value, here, walk);
+                }
+                Some(document.doc.value.clone())
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        raw: &str,
+        purpose: Purpose,
+        direction: Direction,
+        here: &Here,
+        walk: &mut Walk,
+        seen: &mut Seen,
+    ) {
+        seen.redirects.push((direction, raw.to_owned()));
+        let words = self.words_of(raw, here, walk);
+        if words.len() != 1 {
+            self.ask("it is redirected to several files");
+        }
+        for word in words {
+            if word.kind == Kind::Likely {
+                self.ask(format!("shells may read a file as {} or otherwise; write it plainly", shown(&word.text)));
+            }
+            let operand = Operand { word, purpose };
+            let verdict = self.operand(&operand, here);
+            // the rules about commands are about their words; only one about every command covers its files
+            let bare = self.policy.allow.iter().find(|rule| match &rule.matches {
+                Matches::EveryTool => true,
+                Matches::Tool(tool) => tool.as_str() == super::SHELL,
+                Matches::Paths(..) | Matches::Commands(_) => false,
+            });
+            match bare {
+                Some(rule) if verdict.strictness == Strictness::Unless => self.note(Verdict::allow(&rule.text)),
+                Some(_) | None => self.note(verdict),
+            }
+        }
+    }
+
+    /// What a command prints, where its words say so.
+    fn printed(&self, command: &Command, here: &Here) -> Option<String> {
+        let Command::Simple(simple) = command else { return None };
+        let raw = simple.word_or_name.iter().map(|raw| raw.value.as_str());
+        let suffix = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
+            CommandPrefixOrSuffixItem::Word(raw) | CommandPrefixOrSuffixItem::AssignmentWord(_, raw) => {
+                Some(raw.value.as_str())
+            }
+            CommandPrefixOrSuffixItem::IoRedirect(_) | CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+        });
+        let words = self.words(raw.chain(suffix), here, &mut |_| {});
+        if !matches!(unwrap(&words), Inner::None) {
+            return None;
+        }
+        match words.first().and_then(Word::known) {
+            Some("echo" | "printf") => {
+                let text = words.iter().skip(1).map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+                Some(text.replace("\\n", "\n"))
+            }
+            Some(_) | None => None,
+        }
+    }
+}
+
+fn direction(kind: &IoFileRedirectKind) -> Direction {
+    match kind {
+        IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput | IoFileRedirectKind::ReadAndWrite => {
+            Direction::In
+        }
+        IoFileRedirectKind::Write
+        | IoFileRedirectKind::Append
+        | IoFileRedirectKind::Clobber
+        | IoFileRedirectKind::DuplicateOutput => Direction::Out,
+    }
+}
+
+/// Variables that change no more than how output looks.
+const HARMLESS_VARIABLES: [&str; 10] =
+    ["LC_ALL", "LC_COLLATE", "LC_CTYPE", "LANG", "TZ", "NO_COLOR", "CLICOLOR", "RUST_BACKTRACE", "RUST_LOG", "COLUMNS"];
