@@ -101,6 +101,10 @@ impl View {
 
     fn note(&mut self, new: &NewEvent) {
         let here = Instant::now();
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "an event that is not named here changes nothing that is shown"
+        )]
         match &new.event {
             Event::ModelRequested(requested) => self.asked = Some((requested.attempt, here)),
             Event::ActionProposed(proposed) => {
@@ -159,8 +163,10 @@ impl View {
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
             // Said by what it answers.
             Event::InputReceived(InputReceived { body: Received::Answer(_), .. }) => Vec::new(),
-            event if is_said(event.kind()) => said(Tone::Faint, &words::describe(Some(run), event), NOTE_LINES_MAX),
-            _ => Vec::new(),
+            event => {
+                let text = is_said(event.kind()).then(|| words::describe(Some(run), event));
+                text.map(|text| said(Tone::Faint, &text, NOTE_LINES_MAX)).unwrap_or_default()
+            }
         }
     }
 

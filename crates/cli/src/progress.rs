@@ -75,6 +75,7 @@ impl Progress {
 
     fn ask(&self, run: &Run, event: &Event) {
         let Some(questions) = &self.questions else { return };
+        #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is about a question")]
         let news = match event {
             Event::ActionHeld(held) => {
                 run.action(held.action).and_then(|action| Question::about(run, action)).map(News::Asked)

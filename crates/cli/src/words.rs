@@ -86,13 +86,13 @@ pub(crate) fn arguments(args: &Payload) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, value) in fields {
         let name = visible(&name);
-        match value {
-            serde_json::Value::String(text) if text.contains('\n') => {
+        match value.as_str() {
+            Some(text) if text.contains('\n') => {
                 lines.push(format!("{name}:"));
                 lines.extend(text.split('\n').map(|line| format!("  | {}", visible(line))));
             }
-            serde_json::Value::String(text) => lines.push(format!("{name}: {}", visible(&text))),
-            other => lines.push(format!("{name}: {}", safe(&other.to_string()))),
+            Some(text) => lines.push(format!("{name}: {}", visible(text))),
+            None => lines.push(format!("{name}: {}", safe(&value.to_string()))),
         }
     }
     lines
