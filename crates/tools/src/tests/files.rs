@@ -29,7 +29,7 @@ impl Desk {
         for folder in ["ws", "out"] {
             fs::create_dir(dir.path().join(folder)).unwrap();
         }
-        let tools = Builtin::ALL.into_iter().filter_map(crate::builtin).collect();
+        let tools = Builtin::ALL.into_iter().map(crate::builtin).collect();
         let task = Task { tools, ..task_in(&dir.path().join("ws"), &[]) };
         let mut secrets = Secrets::new();
         secrets.know("TOKEN", "hunter2hunter2");
