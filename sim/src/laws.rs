@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
-use longrein_core::event::{Event, How, Received, SettledBy};
+use longrein_core::event::{Event, How, InputReceived, Received, SettledBy};
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
+use longrein_core::input::InputBody;
 use longrein_core::outcome::{ModelErrorClass, Outcome};
+use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::EffectClass;
@@ -107,8 +109,8 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
     for new in &shadow.events {
         if let Event::ActionApproved(approved) = &new.event {
             let said = shadow.posted.get(&approved.input).map(|input| &input.body);
-            let is_same = matches!(said, Some(longrein_core::input::InputBody::Approve(said))
-                if said.action == approved.action && said.digest == approved.digest);
+            let is_same = matches!(said, Some(InputBody::Approve(said))
+                if said.action == approved.action && said.digest == approved.digest && said.covers == approved.covers);
             if !is_same {
                 breach("law_8", format!("{} was approved to another question than the person saw", approved.action));
             }
@@ -124,6 +126,31 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
             if !shown {
                 breach("law_1", format!("the message {} is not in the conversation", received.input));
             }
+        }
+        if let Event::InputReceived(InputReceived { input, body: Received::Answer(action) }) = &new.event {
+            let said = shadow.posted.get(input).map(|input| &input.body);
+            let is_result = |event: &Event| {
+                matches!((event, said),
+                (Event::ActionFinished(finished), Some(InputBody::Message(said)))
+                    if finished.action == *action && finished.how == How::Answered
+                        && finished.outcome == Outcome::Done(Content::Inline(Payload::string(said))))
+            };
+            if !shadow.events.iter().any(|new| is_result(&new.event)) {
+                breach("law_1", format!("the answer {input} is not the result of {action}"));
+            }
+        }
+    }
+    for action in shadow.events.iter().filter_map(|new| match &new.event {
+        Event::ActionFinished(finished) if finished.how == How::Answered => Some(finished.action),
+        _ => None,
+    }) {
+        let is_answer = |event: &Event| {
+            matches!(event,
+            Event::InputReceived(InputReceived { body: Received::Answer(answered), .. }) if *answered == action)
+        };
+        match shadow.events.iter().filter(|new| is_answer(&new.event)).count() {
+            1 => {}
+            answers => breach("law_4", format!("{action} was answered by {answers} messages")),
         }
     }
 }
@@ -274,7 +301,7 @@ fn told(events: &[longrein_ports::NewEvent]) -> BTreeMap<ActionId, Told> {
             Event::ActionFinished(finished) => {
                 let word = match (&finished.outcome, &finished.how) {
                     (Outcome::Done(_), How::Replayed { .. }) => Told::Replayed,
-                    (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled) => Told::Done,
+                    (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled | How::Answered) => Told::Done,
                     (Outcome::Error(_), _) => Told::Error,
                     (Outcome::NotDone(_), _) => Told::NotDone,
                     (Outcome::Unknown(_), _) => Told::Unknown,

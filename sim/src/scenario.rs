@@ -4,6 +4,7 @@
 //! line asks what came of it (`human`, `expect`). Replies of the model are taken in the order of the file.
 //!
 //! ```text
+//! tools:   NAME ask                                   one that asks a person
 //! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
 //!          [depends=NAME] [max=N]                      one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
@@ -16,7 +17,7 @@
 //! model:   NAME {json}; NAME {json}                   a reply with calls
 //! model:   fails transient|rate_limited|overloaded|quota|bad_request|context|refused   a call without a reply
 //! model:   cut | empty                                a reply that cannot be used
-//! human:   approve a1 | deny a1 "why" | settle a1 done|not-done | message "words" | cancel | raise turns=N …
+//! human:   approve a1 [always] | deny a1 "why" | settle a1 done|not-done | message "words" | cancel | raise turns=N …
 //! human:   after 150ms message "words" | …            not now: while the run goes on
 //! crash:   POINT[:N]                                  the process dies there (the names of --crash-at)
 //! power:   lost                                       what was not synced is gone
@@ -35,7 +36,7 @@ use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Wait};
 use longrein_core::ids::{ActionId, FactName, RunId, ToolName};
-use longrein_core::input::{InputBody, Settle, Truth};
+use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
@@ -47,7 +48,7 @@ use crate::crash::{Crashes, WithCrashes};
 use crate::laws;
 use crate::people::{Answer, Say};
 use crate::story::in_virtual_time;
-use crate::town::{Drove, Town, check, task, tool};
+use crate::town::{Drove, Town, asking, check, task, tool};
 use crate::world::{Manner, receipt};
 
 /// One line of a file.
@@ -283,6 +284,9 @@ impl Stage {
                         deny.reason = quoted(what).ok();
                         InputBody::Deny(deny)
                     }
+                    InputBody::Approve(approve) if words.get(2) == Some(&"always") => {
+                        InputBody::Approve(Approve { covers: Covers::Always, ..approve })
+                    }
                     body => body,
                 })
             }
@@ -329,7 +333,7 @@ impl Stage {
                 let waits: Vec<_> = waits
                     .iter()
                     .map(|wait| match wait {
-                        Wait::Approval(action) | Wait::Unknown(action) => action.to_string(),
+                        Wait::Approval(action) | Wait::Answer(action) | Wait::Unknown(action) => action.to_string(),
                     })
                     .collect();
                 waits == actions
@@ -420,6 +424,7 @@ fn spec(rest: &str) -> Result<ToolSpec, String> {
         "read" => EffectClass::Read,
         "workspace" => EffectClass::Workspace,
         "external" => EffectClass::External,
+        "ask" => return Ok(asking(name)),
         other => return Err(format!("no class {other}")),
     };
     let mut spec = tool(name, effect);

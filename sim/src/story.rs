@@ -9,7 +9,7 @@ use longrein_core::action::Life;
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::event::Suspension;
 use longrein_core::ids::{Digest, ModelName, RunId};
-use longrein_core::input::InputBody;
+use longrein_core::input::{Covers, InputBody};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, OnUnknown, Task};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
@@ -323,10 +323,13 @@ async fn meddle(town: Arc<Town>, id: RunId, mut chance: Chance, over: Arc<Atomic
                 let action = *chance.pick(&held);
                 let yes = chance.percent(75);
                 let mut body = town.verdict(&run, action, yes);
-                if let Some(InputBody::Approve(approve)) = &mut body
-                    && chance.percent(15)
-                {
-                    approve.digest = Digest::of(b"another question");
+                if let Some(InputBody::Approve(approve)) = &mut body {
+                    if chance.percent(15) {
+                        approve.digest = Digest::of(b"another question");
+                    }
+                    if chance.percent(20) {
+                        approve.covers = Covers::Always;
+                    }
                 }
                 body
             }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use longrein_core::budget::Limits;
 use longrein_core::event::Wait;
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
-use longrein_core::input::{Approve, Deny, Door as Entrance, InputBody, Settle, Truth};
+use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::program::Program;
 use longrein_core::prompt::ToolDef;
 use longrein_core::run::Run;
 use longrein_core::task::{
-    CheckSpec, EffectClass, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody, ToolSpec,
+    Builtin, CheckSpec, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
+    ToolBody, ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
@@ -240,11 +241,13 @@ impl Town {
             let Some(run) = self.store.run(id) else { continue };
             let body = match wait {
                 Wait::Approval(action) => self.verdict(&run, *action, yes),
+                Wait::Answer(action) if yes => Some(InputBody::Message(format!("the answer to {action}"))),
+                Wait::Answer(action) => self.verdict(&run, *action, yes),
                 Wait::Unknown(action) => self.settlement(&run, *action),
             };
             let Some(body) = body else { continue };
             let name = match wait {
-                Wait::Approval(action) | Wait::Unknown(action) => format!("{tag}.{action}"),
+                Wait::Approval(action) | Wait::Answer(action) | Wait::Unknown(action) => format!("{tag}.{action}"),
             };
             answered += usize::from(self.store.post(id, &name, body).await.is_some());
         }
@@ -252,11 +255,11 @@ impl Town {
     }
 
     pub fn verdict(&self, run: &Run, action: ActionId, yes: bool) -> Option<InputBody> {
-        let Life::Held { digest, .. } = &run.action(action)?.life else { return None };
-        let (digest, by, door) = (digest.clone(), "ann".to_owned(), Entrance::Cli);
+        let Life::Held(question) = &run.action(action)?.life else { return None };
+        let (digest, by, door) = (question.digest.clone(), "ann".to_owned(), Entrance::Cli);
         let expires = self.record.now().plus(Duration::from_secs(24 * 60 * 60));
         Some(if yes {
-            InputBody::Approve(Approve { action, digest, by, door, expires })
+            InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once })
         } else {
             InputBody::Deny(Deny { action, digest, by, door, reason: Some("not today".to_owned()) })
         })
@@ -300,7 +303,13 @@ pub fn toolbox() -> Vec<ToolSpec> {
         ToolSpec { key: key(KeyScope::Run), idempotent: day, on_unknown: OnUnknown::Tell, ..tool("order", External) },
         ToolSpec { requires: facts("seen"), max_calls: Some(3), ..tool("publish", External) },
         ToolSpec { depends_on: vec![ToolName::new("edit")], ..tool("release", External) },
+        asking("ask"),
     ]
+}
+
+/// A tool that asks a person.
+pub fn asking(name: &str) -> ToolSpec {
+    ToolSpec { body: ToolBody::Builtin(Builtin::Ask), holds: Holds::Run, ..tool(name, EffectClass::Read) }
 }
 
 /// A tool with everything at its default.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longrein_core::action::{Action, Attempt, Cleared};
 use longrein_core::event::Event;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
+use longrein_core::input::Covers;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::ruling::Ruling;
@@ -302,8 +303,19 @@ impl World {
         if spec.effect != EffectClass::Read && !run.has_synced_start(attempt.action, attempt.number, attempt.fence) {
             self.record.breach("law_2", format!("{name} starts before its start is synced"));
         }
+        let does_the_same = |action: ActionId| {
+            run.events.iter().any(|new| match &new.event {
+                Event::ActionProposed(proposed) => {
+                    proposed.action == action && proposed.tool == attempt.tool && proposed.args == attempt.args
+                }
+                _ => false,
+            })
+        };
         let granted = run.events.iter().any(|new| match &new.event {
-            Event::ActionApproved(approved) => approved.action == attempt.action,
+            Event::ActionApproved(approved) => match approved.covers {
+                Covers::Once => approved.action == attempt.action,
+                Covers::Always => does_the_same(approved.action),
+            },
             _ => false,
         });
         drop(shadow);

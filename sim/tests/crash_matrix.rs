@@ -9,7 +9,7 @@ use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Wait};
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
-use longrein_core::input::{Approve, Door, InputBody};
+use longrein_core::input::{Approve, Covers, Door, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ProbeAnswer};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, Task};
@@ -48,6 +48,7 @@ const PLAYS: &[Play] = &[
                         ("deploy", "{}"),
                         ("no_such_tool", "{}"),
                         ("page", "{}"),
+                        ("ask", r#"{"question":"which one?"}"#),
                     ]),
                 ],
                 vec![Answer::fail(ModelErrorClass::BadRequest), Answer::say("refuse me")],
@@ -144,6 +145,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                 by: "ann".to_owned(),
                 door: Door::Cli,
                 expires: town.record.now().plus(Duration::from_secs(60)),
+                covers: Covers::Always,
             };
             town.store.post(&id, "stale", InputBody::Approve(stale)).await;
         }

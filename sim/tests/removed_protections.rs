@@ -265,9 +265,9 @@ impl Twist for AnyYesWillDo {
         for input in &mut inputs {
             if let InputBody::Approve(approve) = &mut input.body
                 && let Some(action) = state.as_ref().and_then(|state| state.action(approve.action))
-                && let Life::Held { digest, .. } = &action.life
+                && let Life::Held(question) = &action.life
             {
-                approve.digest = digest.clone();
+                approve.digest = question.digest.clone();
             }
         }
         inputs

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use longrein::Runs;
-use longrein::core::action::{Action, Life};
-use longrein::core::event::Wait;
+use longrein::core::action::{Action, Life, Question};
+use longrein::core::event::{Wait, Wants};
 use longrein::core::ids::{ActionId, Digest, RunId};
-use longrein::core::input::{Approve, Deny, Door, InputBody, Settle, Truth};
+use longrein::core::input::{Approve, Covers, Deny, Door, Input, InputBody, Settle, Truth};
 use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
 use longrein::core::time::Timestamp;
@@ -59,7 +59,11 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
     let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
+    let answers = next_question(&runs, &id).await?;
     posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
+    if let Some((action, question)) = answers {
+        tell!("this answers {action}: {}", words::short(&question, 200));
+    }
     if matches!(state.as_str(), "done" | "failed" | "exhausted" | "context_exhausted") {
         tell!(
             "{id} has ended ({}); going on reopens it, and what it had answered no longer counts",
@@ -70,6 +74,25 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
     Ok(Status::Done)
 }
 
+/// The question that the next message answers: messages that wait already answer those asked before it.
+async fn next_question(runs: &Runs, id: &RunId) -> Result<Option<(ActionId, String)>, Failure> {
+    let Ok(run) = runs.fold(id, |_| {}).await else { return Ok(None) };
+    let before = messages(&runs.inbox(id).await?);
+    Ok(asking(&run).into_iter().nth(before).map(|(action, question)| (action.id, question.reason.clone())))
+}
+
+/// Actions that ask in words, the longest waiting first.
+fn asking(run: &Run) -> Vec<(&Action, &Question)> {
+    let mut asking: Vec<_> = run.actions().filter_map(|action| Some((action, action.asks()?))).collect();
+    asking.sort_by_key(|(_, question)| question.since);
+    asking
+}
+
+/// Messages that nobody has taken yet.
+fn messages(inbox: &[Input]) -> usize {
+    inbox.iter().filter(|input| matches!(input.body, InputBody::Message(_))).count()
+}
+
 /// The actions named on the command line, each an action of the run.
 fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
     words.iter().map(|word| word.parse().map_err(|error| Failure::new(Status::Usage, format!("{error}")))).collect()
@@ -78,7 +101,7 @@ fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
 /// The digest of the question an action waits on, unless it was answered already.
 async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Failure> {
     let found = run.action(action);
-    let Some(Action { life: Life::Held { digest, .. }, .. }) = found else {
+    let Some(Action { life: Life::Held(Question { digest, .. }), .. }) = found else {
         let next = run.next_action();
         return Err(if action >= next {
             Failure::new(Status::NotFound, format!("run {} has no action {action}", run.id))
@@ -105,25 +128,34 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Fa
 }
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
-    answer_all(globals, &args.id, &args.actions, |action, digest, now| {
-        InputBody::Approve(Approve { action, digest, by: operator(), door: Door::Cli, expires: now.plus(GRANT) })
+    answer_all(globals, &args.id, &args.actions, Saying::Yes, |action, digest, now| {
+        let (by, door, expires) = (operator(), Door::Cli, now.plus(GRANT));
+        InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once })
     })
     .await
 }
 
 pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
     let reason = args.reason;
-    answer_all(globals, &args.id, &args.actions, |action, digest, _| {
+    answer_all(globals, &args.id, &args.actions, Saying::No, |action, digest, _| {
         InputBody::Deny(Deny { action, digest, by: operator(), door: Door::Cli, reason: reason.clone() })
     })
     .await
+}
+
+/// What is answered to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Saying {
+    Yes,
+    No,
 }
 
 /// Answers the questions of several actions of one run: all of them, or none if one cannot be answered.
 async fn answer_all(
     globals: Globals,
     id: &str,
-    words: &[String],
+    named: &[String],
+    saying: Saying,
     answer: impl Fn(ActionId, Digest, Timestamp) -> InputBody,
 ) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
@@ -131,7 +163,13 @@ async fn answer_all(
     let id = runs.find(id).await?;
     let run = runs.fold(&id, |_| {}).await?;
     let mut answers = Vec::new();
-    for action in actions(words)? {
+    for action in actions(named)? {
+        let asks = run.action(action).and_then(Action::asks);
+        if let (Saying::Yes, Some(question)) = (saying, asks) {
+            let problem =
+                format!("{action} asks a question, and a yes is no answer to it: {}", words::safe(&question.reason));
+            return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("send {id} 'your answer'"))));
+        }
         let digest = question(&runs, &run, action).await?;
         answers.push(answer(action, digest, runs.clock().now()));
     }
@@ -159,20 +197,28 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         let inbox = runs.inbox(&row.run).await?;
         for action in run.actions() {
             let (kind, reason, digest) = match &action.life {
-                Life::Held { digest, rule, reason } => ("approval", format!("{reason} ({rule})"), Some(digest)),
+                Life::Held(Question { digest, rule, reason, wants: Wants::Yes, .. }) => {
+                    ("approval", format!("{reason} ({rule})"), Some(digest))
+                }
+                Life::Held(Question { digest, reason, wants: Wants::Words, .. }) => {
+                    ("question", reason.clone(), Some(digest))
+                }
                 Life::Unknown(error) => ("unknown", error.message.clone(), None),
                 Life::Queued | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Ended(_) => continue,
             };
-            let answered = inbox.iter().any(|input| match &input.body {
-                InputBody::Approve(answer) => answer.action == action.id,
-                InputBody::Deny(answer) => answer.action == action.id,
-                InputBody::Settle(answer) => answer.action == action.id,
-                InputBody::Message(_)
-                | InputBody::Cancel
-                | InputBody::LateOutcome(_)
-                | InputBody::Raise(_)
-                | InputBody::SwitchModel(_) => false,
-            });
+            let in_line = asking(&run).iter().position(|(asking, _)| asking.id == action.id);
+            let answered = in_line.is_some_and(|before| messages(&inbox) > before);
+            let answered = answered
+                || inbox.iter().any(|input| match &input.body {
+                    InputBody::Approve(answer) => answer.action == action.id,
+                    InputBody::Deny(answer) => answer.action == action.id,
+                    InputBody::Settle(answer) => answer.action == action.id,
+                    InputBody::Message(_)
+                    | InputBody::Cancel
+                    | InputBody::LateOutcome(_)
+                    | InputBody::Raise(_)
+                    | InputBody::SwitchModel(_) => false,
+                });
             let what = words::call(&run, action);
             lines.push((row.run.clone(), action.clone(), what, kind, reason, digest.cloned(), answered));
         }
@@ -198,6 +244,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         say!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
+            "question" => format!("send {run} 'your answer'"),
             _ => format!("settle {run} {} --as done", action.id),
         };
         if answered {
@@ -299,13 +346,18 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     Ok(Status::Done)
 }
 
-/// What a run waits for, in commands.
+/// What a run waits for, in commands. Questions are answered one after the other by the same one.
 pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
-    waits
-        .iter()
-        .map(|wait| match wait {
+    let mut commands: Vec<String> = Vec::new();
+    for wait in waits {
+        let command = match wait {
             Wait::Approval(action) => format!("approve {id} {action}"),
+            Wait::Answer(_) => format!("send {id} 'your answer'"),
             Wait::Unknown(action) => format!("settle {id} {action} --as done"),
-        })
-        .collect()
+        };
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
+    commands
 }

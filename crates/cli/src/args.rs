@@ -86,6 +86,14 @@ pub(crate) enum Command {
     /// Permission rules, without a run
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Which tools a run has: effect, source, schema, whether they can run here, and what their descriptions lack
+    Tools(ToolsArgs),
+    /// What works here: store, file modes, SQLite, kernel, git, model configuration, terminal
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page (roff); read it with: longrein man | man -l -
+    Man(NoArgs),
     #[command(external_subcommand)]
     Later(Vec<String>),
 }
@@ -122,6 +130,35 @@ pub(crate) struct PolicyCheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NoArgs {}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    /// A task file (TOML); without it, the built-in tools
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+    /// K=V: replaces ${K} in the task file. Repeatable
+    #[arg(long = "var", value_name = "K=V")]
+    pub(crate) vars: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Try to reach the configured model too
+    #[arg(long)]
+    pub(crate) probe: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
@@ -378,8 +415,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] =
-    &["trust", "endorse", "context", "rollback", "program", "tools", "doctor", "mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["trust", "endorse", "context", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

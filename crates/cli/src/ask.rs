@@ -1,21 +1,38 @@
 //! Asking the person at the terminal. The answer goes the same way as one from another process: through the run's inbox.
+//!
+//! What was typed before a question was shown is no answer to it, and the end of input is none to any: the question goes
+//! on waiting, and the run parks when nothing else can move.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::collections::VecDeque;
+use std::io::{BufRead, IsTerminal};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longrein::core::action::Life;
-use longrein::core::event::Suspension;
-use longrein::core::ids::RunId;
-use longrein::core::input::{Approve, Deny, Door, InputBody};
+use longrein::core::action::{Action, Life};
+use longrein::core::event::Wants;
+use longrein::core::ids::{ActionId, Digest, RunId};
+use longrein::core::input::{Approve, Covers, Deny, Door, InputBody};
+use longrein::core::run::Run;
+use longrein::core::task::{EffectClass, ToolBody};
 use longrein::{Runs, Stop, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::out::tell;
-use crate::progress::Question;
+use crate::out::{self, Asked, tell};
+use crate::words;
 
 /// How long a yes is good for before the action starts (`semantics.md` E4).
 pub(crate) const GRANT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often a question that is not answered looks whether it has been answered elsewhere.
+const LOOK_EVERY_MS: i64 = 200;
+
+/// Lines of a call that are shown before "show all" is asked for.
+const LINES_MAX: usize = 24;
+
+/// Columns that are left for an answer beside the choices.
+const ROOM_FOR_ANSWER: usize = 10;
 
 /// Whether somebody can be asked here.
 pub(crate) fn somebody_is_there() -> bool {
@@ -27,35 +44,152 @@ pub(crate) fn operator() -> String {
     std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "operator".to_owned())
 }
 
-/// Asks each question in turn and posts the answers. Ends when nobody sends questions any more, or answers them.
-pub(crate) async fn answer_questions(
-    runs: Arc<Runs>,
-    run: RunId,
-    mut questions: UnboundedReceiver<Question>,
-    stop: Stop,
-) {
-    while let Some(question) = questions.recv().await {
-        let prompt = format!(
-            "\n{} wants to run:\n  {}\nbecause it needs a yes: {}\n[y] once  [n] no  [n REASON] no, and why: ",
-            question.action, question.what, question.reason
-        );
-        let Ok(Some(answer)) = tokio::task::spawn_blocking(move || read_answer(&prompt)).await else {
-            // The terminal is closed: the run stops here, and the question goes on waiting.
-            stop.now(Suspension::Dropped);
-            return;
-        };
-        let (by, door) = (operator(), Door::Terminal);
-        let body = match answer {
-            Answer::Yes => InputBody::Approve(Approve {
-                action: question.action,
-                digest: question.digest,
-                by,
-                door,
-                expires: runs.clock().now().plus(GRANT),
-            }),
-            Answer::No(reason) => {
-                InputBody::Deny(Deny { action: question.action, digest: question.digest, by, door, reason })
+/// What the one who asks is told.
+#[derive(Debug)]
+pub(crate) enum News {
+    Asked(Question),
+    /// It does not wait any more, whoever answered.
+    Over(ActionId),
+}
+
+/// A question that waits for somebody at the terminal.
+#[derive(Debug)]
+pub(crate) struct Question {
+    action: ActionId,
+    digest: Digest,
+    wants: Wants,
+    /// What is shown above the choices, line by line.
+    lines: Vec<String>,
+}
+
+impl Question {
+    /// None: the action waits for nobody.
+    pub(crate) fn about(run: &Run, action: &Action) -> Option<Self> {
+        let Life::Held(question) = &action.life else { return None };
+        let lines = match question.wants {
+            Wants::Words => {
+                let mut lines = vec![format!("{} asks:", action.id)];
+                lines.extend(words::safe(&question.reason).lines().map(|line| format!("  | {line}")));
+                lines
             }
+            Wants::Yes => {
+                let mut lines = vec![format!("{} wants to run {}", action.id, words::safe(action.tool.as_str()))];
+                lines.extend(words::arguments(&action.args).into_iter().map(|line| format!("  {line}")));
+                lines.extend(circumstances(run, action).into_iter().map(|line| format!("  {line}")));
+                lines.push(format!(
+                    "asked because {} ({})",
+                    words::safe(&question.reason),
+                    words::safe(&question.rule)
+                ));
+                lines
+            }
+        };
+        Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants, lines })
+    }
+}
+
+/// What carries a call out and what it would touch.
+fn circumstances(run: &Run, action: &Action) -> Vec<String> {
+    let mut lines = Vec::new();
+    let workspace = &run.task.workspace;
+    if let Some(path) = &action.path {
+        let (real, inside) = located(workspace, path);
+        let real = words::safe(&real.to_string_lossy());
+        lines.push(if inside { format!("touches: {real}") } else { format!("touches: {real}, OUTSIDE the workspace") });
+    }
+    if let Some(tool) = run.task.tool(&action.tool) {
+        lines.push(format!("by: {}", words::carried_out_by(run, tool)));
+        for (word, paths) in [("reads", &tool.reads), ("writes", &tool.writes)] {
+            if let Some(paths) = paths.as_ref().filter(|paths| !paths.is_empty()) {
+                lines.push(format!("{word}: {}", words::safe(&paths.join(", "))));
+            }
+        }
+        if matches!(tool.body, ToolBody::Builtin(_)) {
+            lines.push(format!("workspace: {}", words::safe(workspace)));
+        }
+    }
+    lines.push(match action.effect {
+        EffectClass::Read => "effect: read, changes nothing".to_owned(),
+        EffectClass::Workspace => "effect: workspace, changes files".to_owned(),
+        EffectClass::External => "effect: external, changes the world".to_owned(),
+    });
+    lines
+}
+
+/// Where a path leads as things stand, and whether that is inside the workspace. For the eye: the ruling is made elsewhere.
+fn located(workspace: &str, path: &str) -> (PathBuf, bool) {
+    let root = Path::new(workspace).canonicalize().unwrap_or_else(|_| PathBuf::from(workspace));
+    let mut real = PathBuf::new();
+    for part in root.join(path).components() {
+        match part {
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => real.push(part),
+        }
+        real = real.canonicalize().unwrap_or(real);
+    }
+    let inside = real.starts_with(&root);
+    (real, inside)
+}
+
+/// Asks each question in turn and posts the answers. Ends when nobody sends questions any more, or answers them.
+pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: UnboundedReceiver<News>, stop: Stop) {
+    let mut waiting: VecDeque<Question> = VecDeque::new();
+    loop {
+        let Some(question) = waiting.pop_front() else {
+            match news.recv().await {
+                Some(News::Asked(question)) => waiting.push_back(question),
+                Some(News::Over(_)) => {}
+                None => return,
+            }
+            continue;
+        };
+        let over = Arc::new(AtomicBool::new(false));
+        let (action, digest, wants) = (question.action, question.digest.clone(), question.wants);
+        let (lines, is_over) = (question.lines, Arc::clone(&over));
+        let mut reading = tokio::task::spawn_blocking(move || match wants {
+            Wants::Yes => read_verdict(&lines, &is_over),
+            Wants::Words => read_words(&lines, &is_over),
+        });
+        let answer = loop {
+            tokio::select! {
+                answer = &mut reading => break answer.unwrap_or(Answer::Later),
+                heard = news.recv() => match heard {
+                    Some(News::Asked(question)) => waiting.push_back(question),
+                    Some(News::Over(id)) => {
+                        waiting.retain(|question| question.action != id);
+                        if id == action {
+                            over.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    None => over.store(true, Ordering::Relaxed),
+                },
+            }
+        };
+        out::question_over(if matches!(answer, Answer::Over | Answer::Later) {
+            Asked::GivenUp
+        } else {
+            Asked::Answered
+        });
+        let (by, door) = (operator(), Door::Terminal);
+        let yes = |digest, by, covers| {
+            let expires = runs.clock().now().plus(GRANT);
+            InputBody::Approve(Approve { action, digest, by, door, expires, covers })
+        };
+        let body = match answer {
+            Answer::Over => {
+                tell!("{action} was answered elsewhere");
+                continue;
+            }
+            Answer::Later => {
+                stop.nobody_is_there();
+                return;
+            }
+            Answer::Yes(covers) => yes(digest, by, covers),
+            Answer::No(reason) => InputBody::Deny(Deny { action, digest, by, door, reason }),
+            Answer::Words(text) => InputBody::Message(text),
         };
         if let Err(error) = runs.post(&run, body).await {
             tell!("longrein: the answer could not be recorded: {error}");
@@ -63,42 +197,142 @@ pub(crate) async fn answer_questions(
     }
 }
 
-/// Asks again what was asked in an earlier session and not answered.
-pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &UnboundedSender<Question>) {
+/// Asks again what was asked in an earlier session and not answered, the oldest question first.
+pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &UnboundedSender<News>) {
     let Target::Existing(id) = target else { return };
     let Ok(run) = runs.fold(id, |_| {}).await else { return };
-    for action in run.actions() {
-        if let Life::Held { digest, rule, reason } = &action.life {
-            // The asker is gone only when the command ends.
-            let _ = questions.send(Question::about(&run, action, digest, rule, reason));
-        }
+    let mut held: Vec<_> = run
+        .actions()
+        .filter_map(|action| match &action.life {
+            Life::Held(question) => Some((question.since, action)),
+            Life::Queued
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Unknown(_)
+            | Life::Ended(_) => None,
+        })
+        .collect();
+    held.sort_by_key(|(since, _)| *since);
+    for question in held.into_iter().filter_map(|(_, action)| Question::about(&run, action)) {
+        // The asker is gone only when the command ends.
+        let _ = questions.send(News::Asked(question));
     }
 }
 
 enum Answer {
-    Yes,
+    Yes(Covers),
     No(Option<String>),
+    Words(String),
+    /// Nobody is there any more, or not now.
+    Later,
+    /// It was answered elsewhere.
+    Over,
 }
 
-/// None: nobody is there any more.
-fn read_answer(prompt: &str) -> Option<Answer> {
+/// One line from the terminal.
+enum Typed {
+    Line(String),
+    End,
+    Over,
+}
+
+const CHOICES: &str = "[y] once  [a] always (exact)  [n WHY] no  [s] show all  [q] later: ";
+const CHOICES_NARROW: &str = "[y] once  [n WHY] no\n[a] always (exact)\n[s] show all  [q] later: ";
+
+fn read_verdict(lines: &[String], over: &AtomicBool) -> Answer {
+    let mut text = shown(lines, LINES_MAX);
     loop {
-        // What was typed before the question was read is no answer to it.
-        let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
-        eprint!("{prompt}");
-        let _ = std::io::stderr().flush();
-        let mut line = String::new();
-        if std::io::stdin().lock().read_line(&mut line).ok()? == 0 {
-            return None;
-        }
+        let choices =
+            if crate::progress::width() >= CHOICES.len() + ROOM_FOR_ANSWER { CHOICES } else { CHOICES_NARROW };
+        let line = match read_line(&format!("{text}{choices}"), over) {
+            Typed::Line(line) => line,
+            Typed::End => return Answer::Later,
+            Typed::Over => return Answer::Over,
+        };
         let line = line.trim();
-        match line.split_once(' ').unwrap_or((line, "")) {
-            ("y" | "yes", "") => return Some(Answer::Yes),
+        match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
+            ("y" | "yes", "") => return Answer::Yes(Covers::Once),
+            ("a" | "always", "") => return Answer::Yes(Covers::Always),
             ("n" | "no", reason) => {
                 let reason = reason.trim();
-                return Some(Answer::No((!reason.is_empty()).then(|| reason.to_owned())));
+                return Answer::No((!reason.is_empty()).then(|| reason.to_owned()));
             }
-            _ => tell!("Please answer y or n."),
+            ("s" | "show", "") => text = shown(lines, usize::MAX),
+            ("q" | "quit", "") => return Answer::Later,
+            _ => text = "Please answer y, a, n, s or q.\n".to_owned(),
         }
+    }
+}
+
+/// An answer in words: one line, or several of which all but the last end in a backslash.
+fn read_words(lines: &[String], over: &AtomicBool) -> Answer {
+    let mut text = shown(lines, usize::MAX);
+    text.push_str("Answer in one line; end it with \\ to go on on the next. Ctrl-D: later.\n> ");
+    let mut said = String::new();
+    loop {
+        let line = match if said.is_empty() { read_line(&text, over) } else { read_more(&text, over) } {
+            Typed::Line(line) => line,
+            Typed::End => return Answer::Later,
+            Typed::Over => return Answer::Over,
+        };
+        let line = line.trim_end_matches(['\n', '\r']);
+        if let Some(part) = line.strip_suffix('\\') {
+            said.push_str(part);
+            said.push('\n');
+        } else {
+            said.push_str(line);
+            if !said.trim().is_empty() {
+                return Answer::Words(said.trim().to_owned());
+            }
+            said.clear();
+        }
+        "> ".clone_into(&mut text);
+    }
+}
+
+fn shown(lines: &[String], most: usize) -> String {
+    let mut text = String::from("\n");
+    let hidden = lines.len().saturating_sub(most);
+    // The end says what would run it and why it is asked: what is left out is left out of the middle.
+    let tail = lines.len().saturating_sub(most / 2);
+    for (at, line) in lines.iter().enumerate() {
+        if hidden == 0 || at < most - most / 2 || at >= tail {
+            text.push_str(line);
+            text.push('\n');
+        } else if at == most - most / 2 {
+            text.push_str(&format!("  … {hidden} lines are NOT shown here: s shows them\n"));
+        }
+    }
+    text
+}
+
+/// What was typed before the question was shown is no answer to it.
+fn read_line(prompt: &str, over: &AtomicBool) -> Typed {
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    read_more(prompt, over)
+}
+
+fn read_more(prompt: &str, over: &AtomicBool) -> Typed {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    out::question(prompt);
+    let stdin = std::io::stdin();
+    let pause = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY_MS * 1_000_000 };
+    loop {
+        if over.load(Ordering::Relaxed) {
+            return Typed::Over;
+        }
+        let mut readable = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut readable, Some(&pause)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(_) => return Typed::End,
+        }
+    }
+    // The terminal gives one line at a time: nothing of a later one is kept behind what is looked at above.
+    let mut line = Vec::new();
+    match stdin.lock().read_until(b'\n', &mut line) {
+        Ok(0) | Err(_) => Typed::End,
+        Ok(_) => Typed::Line(String::from_utf8_lossy(&line).into_owned()),
     }
 }

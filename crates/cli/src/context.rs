@@ -114,6 +114,21 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The folder the command was given in.
+pub(crate) fn here() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .map_err(|error| Failure::new(Status::Configuration, format!("the current directory: {error}")))
+}
+
+/// `--var NAME=VALUE`, each.
+pub(crate) fn variables(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let each = |pair: &String| match pair.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(Failure::new(Status::Usage, format!("--var {pair}: write --var NAME=VALUE"))),
+    };
+    pairs.iter().map(each).collect()
+}
+
 /// How to reach a model.
 pub(crate) fn model_config(
     config: &Config,

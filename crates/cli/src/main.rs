@@ -8,16 +8,20 @@ mod args;
 mod ask;
 mod config;
 mod context;
+mod doctor;
 mod export;
 mod failure;
 mod inspect;
 mod keep;
+mod live;
+mod manual;
 mod models;
 mod out;
 mod policy;
 mod progress;
 mod run;
 mod stats;
+mod tools;
 mod words;
 
 use std::process::ExitCode;
@@ -94,6 +98,10 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,
         Command::Policy(PolicyCommand::Check(args)) => policy::check(args),
+        Command::Tools(args) => tools::tools(globals, args),
+        Command::Doctor(args) => doctor::doctor(globals, args).await,
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(_) => manual::man(),
         Command::Later(words) => Err(args::not_yet(&words)),
     }
 }

@@ -18,7 +18,7 @@ use crate::progress::print_line;
 use crate::words;
 
 /// How long a server may take to say what it has. One that needs longer is no help to a run either.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names of one server's models that are listed on the line of the server itself.
 const NAMES_SHOWN: usize = 5;
@@ -127,7 +127,7 @@ fn named(
     named
 }
 
-fn spec(config: &Config, name: &ModelName) -> ModelSpec {
+pub(crate) fn spec(config: &Config, name: &ModelName) -> ModelSpec {
     let settings = config.defaults().models.get(name.as_str()).copied().unwrap_or_default();
     settings.spec(name.clone(), longrein::taskfile::MAX_OUTPUT)
 }
@@ -174,7 +174,7 @@ async fn row(
 }
 
 /// An error without the address it is about, which may hold a password.
-fn in_words(error: ModelConfigError) -> String {
+pub(crate) fn in_words(error: ModelConfigError) -> String {
     if let ModelConfigError::BaseUrl { problem, .. } | ModelConfigError::OllamaHost { problem, .. } = error {
         return format!("its address cannot be used: {problem}");
     }

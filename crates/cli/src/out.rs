@@ -1,8 +1,13 @@
-//! Lines on stdout and stderr. A reader that went away ends the printing, never the run: `println!` would panic.
+//! Where text goes: results to stdout, everything else to stderr. A reader that goes away (`| head`) is no error of ours
+//! and never ends a run; results that were lost for another reason are.
+//!
+//! On a terminal the last line may be a status line, rewritten in place. The cursor rests at its beginning, so that it can
+//! be taken away however the terminal was resized meanwhile, and nothing has to be put right if this process is killed.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A line of results.
 macro_rules! say {
@@ -32,6 +37,98 @@ pub(crate) fn lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
+/// What of stderr is not final.
+enum Foot {
+    /// Nothing: lines follow lines.
+    Bare,
+    /// A status line stands there, as it was drawn.
+    Status(String),
+    /// A question stands there, and its answer may be half typed: lines wait until it is over.
+    Question(Vec<String>),
+}
+
+static FOOT: Mutex<Foot> = Mutex::new(Foot::Bare);
+
+/// From the beginning of the line, wherever the cursor is in it, to the end of the screen.
+const TAKE_AWAY: &str = "\r\x1b[J";
+
+/// The most lines kept while a question stands: beyond, the oldest go. They are in the journal.
+const WAITING_MAX: usize = 1_000;
+
+fn foot() -> MutexGuard<'static, Foot> {
+    FOOT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) fn stderr(line: Arguments<'_>) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // Nothing can be done about a closed stderr here.
+    let mut out = std::io::stderr().lock();
+    match &mut *foot() {
+        Foot::Bare => {
+            let _ = writeln!(out, "{line}");
+        }
+        Foot::Status(status) => {
+            let _ = write!(out, "{TAKE_AWAY}{line}\n{status}\r").and_then(|()| out.flush());
+        }
+        Foot::Question(waiting) => {
+            if waiting.len() >= WAITING_MAX {
+                waiting.remove(0);
+            }
+            waiting.push(line.to_string());
+        }
+    }
+}
+
+/// Draws the status line, or takes it away. It fits into one line and holds no control characters but ours.
+pub(crate) fn status(drawn: Option<String>) {
+    let mut foot = foot();
+    let mut out = std::io::stderr().lock();
+    match (&*foot, drawn) {
+        (Foot::Question(_), _) | (Foot::Bare, None) => {}
+        (Foot::Status(before), Some(drawn)) if *before == drawn => {}
+        (Foot::Bare | Foot::Status(_), Some(drawn)) => {
+            let _ = write!(out, "{TAKE_AWAY}{drawn}\r").and_then(|()| out.flush());
+            *foot = Foot::Status(drawn);
+        }
+        (Foot::Status(_), None) => {
+            let _ = write!(out, "{TAKE_AWAY}").and_then(|()| out.flush());
+            *foot = Foot::Bare;
+        }
+    }
+}
+
+/// Puts a question where the status line was. Until it is over, lines wait.
+pub(crate) fn question(text: &str) {
+    let mut foot = foot();
+    let mut out = std::io::stderr().lock();
+    let before = match &*foot {
+        Foot::Status(_) => TAKE_AWAY,
+        Foot::Bare | Foot::Question(_) => "",
+    };
+    let _ = write!(out, "{before}{text}").and_then(|()| out.flush());
+    if !matches!(*foot, Foot::Question(_)) {
+        *foot = Foot::Question(Vec::new());
+    }
+}
+
+/// How a question ended, for the line it stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The person ended the line.
+    Answered,
+    /// The cursor is still in it.
+    GivenUp,
+}
+
+/// The question is over: what waited is printed.
+pub(crate) fn question_over(how: Asked) {
+    let mut foot = foot();
+    let Foot::Question(waiting) = &*foot else { return };
+    let mut out = std::io::stderr().lock();
+    if how == Asked::GivenUp {
+        let _ = writeln!(out);
+    }
+    for line in waiting {
+        let _ = writeln!(out, "{line}");
+    }
+    *foot = Foot::Bare;
 }

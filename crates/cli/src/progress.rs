@@ -1,71 +1,124 @@
-//! What is printed while a run goes on: JSON lines on stdout, or plain lines on stderr.
+//! What is shown while a run goes on: JSON lines on stdout, plain lines on stderr, or the live view of a terminal.
 
-use longrein::core::action::Action;
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use longrein::core::event::{Event, EventKind};
-use longrein::core::ids::{ActionId, Digest, Seq};
+use longrein::core::ids::Seq;
 use longrein::core::run::Run;
 use longrein::ports::NewEvent;
 use longrein::{Observer, projection};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::out::{say, tell};
+use crate::ask::{News, Question};
+use crate::live::View;
+use crate::out::{self, say, tell};
 use crate::words;
-
-/// A question that waits for somebody at the terminal.
-#[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) action: ActionId,
-    pub(crate) digest: Digest,
-    pub(crate) what: String,
-    pub(crate) reason: String,
-}
-
-impl Question {
-    pub(crate) fn about(run: &Run, action: &Action, digest: &Digest, rule: &str, reason: &str) -> Self {
-        Self {
-            action: action.id,
-            digest: digest.clone(),
-            what: words::call(run, action),
-            reason: format!("{} ({})", words::safe(reason), words::safe(rule)),
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Json,
     Plain,
     Quiet,
+    /// Lines, and a status line rewritten in place.
+    Live,
 }
 
-pub(crate) struct Progress {
-    pub(crate) style: Style,
-    /// Where questions go when somebody is there to answer.
-    pub(crate) questions: Option<UnboundedSender<Question>>,
-}
-
-impl Observer for Progress {
-    fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
-        for (seq, new) in events {
-            match self.style {
-                Style::Json => print_line(&projection::line(run, Some(*seq), new.at, &new.event)),
-                Style::Plain => {
-                    if is_progress(new.event.kind()) {
-                        tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
-                    }
-                }
-                Style::Quiet => {}
-            }
-            if let (Event::ActionHeld(held), Some(questions)) = (&new.event, &self.questions)
-                && let Some(action) = run.action(held.action)
-            {
-                // The asker is gone only when the command ends.
-                let _ = questions.send(Question::about(run, action, &held.digest, &held.rule, &held.reason));
-            }
+impl Style {
+    /// Live where somebody looks at a terminal that can do it and nobody asked for something plainer.
+    pub(crate) fn of(globals: &crate::args::Globals) -> Self {
+        let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
+        let able = !matches!(variable("TERM").to_str(), None | Some("" | "dumb"));
+        match (globals.json, globals.quiet) {
+            (true, _) => Style::Json,
+            (false, true) => Style::Quiet,
+            (false, false) if able && variable("NO_COLOR").is_empty() && std::io::stderr().is_terminal() => Style::Live,
+            (false, false) => Style::Plain,
         }
     }
 }
 
+/// Columns of the terminal as it is now.
+pub(crate) fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// How often the status line is looked at: often enough for tenths of a second to be believed.
+const REDRAW_EVERY: Duration = Duration::from_millis(250);
+
+pub(crate) struct Progress {
+    style: Style,
+    /// Where questions go when somebody is there to answer.
+    questions: Option<UnboundedSender<News>>,
+    view: Arc<Mutex<View>>,
+}
+
+impl Progress {
+    /// Begins to draw, if the style has something to draw.
+    pub(crate) fn new(style: Style, questions: Option<UnboundedSender<News>>) -> Self {
+        let view: Arc<Mutex<View>> = Arc::default();
+        if style == Style::Live {
+            let view = Arc::downgrade(&view);
+            tokio::spawn(async move {
+                while let Some(view) = view.upgrade() {
+                    let line = view.lock().unwrap_or_else(PoisonError::into_inner).status(width());
+                    out::status(line);
+                    drop(view);
+                    tokio::time::sleep(REDRAW_EVERY).await;
+                }
+            });
+        }
+        Self { style, questions, view }
+    }
+
+    fn ask(&self, run: &Run, event: &Event) {
+        let Some(questions) = &self.questions else { return };
+        #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is about a question")]
+        let news = match event {
+            Event::ActionHeld(held) => {
+                run.action(held.action).and_then(|action| Question::about(run, action)).map(News::Asked)
+            }
+            Event::ActionApproved(approved) => Some(News::Over(approved.action)),
+            Event::ActionDenied(denied) => Some(News::Over(denied.action)),
+            Event::ActionRefused(refused) => Some(News::Over(refused.action)),
+            Event::ActionFinished(finished) => Some(News::Over(finished.action)),
+            _ => None,
+        };
+        if let Some(news) = news {
+            // The asker is gone only when the command ends, or the person went.
+            let _ = questions.send(news);
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
+        match self.style {
+            Style::Json => {
+                for (seq, new) in events {
+                    print_line(&projection::line(run, Some(*seq), new.at, &new.event));
+                }
+            }
+            Style::Plain => {
+                for (_, new) in events.iter().filter(|(_, new)| is_progress(new.event.kind())) {
+                    tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
+                }
+            }
+            Style::Live => {
+                let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+                let lines = view.lines(run, events, width());
+                if !lines.is_empty() {
+                    tell!("{}", lines.join("\n"));
+                }
+                out::status(view.status(width()));
+            }
+            Style::Quiet => {}
+        }
+        events.iter().for_each(|(_, new)| self.ask(run, &new.event));
+    }
+}
 /// One line of JSON on stdout.
 pub(crate) fn print_line(value: &serde_json::Value) {
     say!("{value}");

@@ -193,11 +193,7 @@ impl Session {
             None if self.has_questions(&target).await => WhenAsked::Park,
             None => WhenAsked::Deny,
         };
-        let style = match (self.globals.json, self.globals.quiet) {
-            (true, _) => Style::Json,
-            (false, true) => Style::Quiet,
-            (false, false) => Style::Plain,
-        };
+        let style = Style::of(&self.globals);
         let stop = Stop::new();
         let questions = (asked == WhenAsked::Stay).then(|| {
             let (send, receive) = tokio::sync::mpsc::unbounded_channel();
@@ -211,14 +207,16 @@ impl Session {
             model,
             environment,
             asked,
-            observer: Arc::new(Progress { style, questions }),
+            observer: Arc::new(Progress::new(style, questions)),
             stop: stop.clone(),
             policy,
             faults: faults(args)?,
         };
         heed_signals(stop)?;
-        let Driven { run, standing } =
-            self.runs.drive(target, around).await.map_err(|error| self.explain(error, id))?;
+        let driven = self.runs.drive(target, around).await;
+        crate::out::question_over(crate::out::Asked::GivenUp);
+        crate::out::status(None);
+        let Driven { run, standing } = driven.map_err(|error| self.explain(error, id))?;
         self.finish(&run, &standing, args)
     }
 
@@ -272,12 +270,15 @@ impl Session {
             }
             Standing::Parked(waits) => {
                 tell!("waits for {}", words::waits(waits));
+                for (action, question) in run.actions().filter_map(|action| Some((action, action.asks()?))) {
+                    tell!("{} asks: {}", action.id, words::safe(&question.reason));
+                }
                 if waits.iter().any(|wait| matches!(wait, Wait::Unknown(_))) {
                     tell!("find out what is true, then settle it --as done or --as not-done");
                 }
-                for command in waits.iter().skip(1).map(|wait| answer_command(id, wait)) {
-                    tell!("{}", self.store.command(&command));
-                }
+                let mut commands = crate::answer::commands(id, waits);
+                commands.retain(|command| *command != next_command(run, standing));
+                commands.iter().for_each(|command| tell!("{}", self.store.command(command)));
             }
             Standing::Suspended(..) => {
                 let row = longrein::run_row(run);
@@ -308,13 +309,6 @@ fn status(standing: &Standing) -> Status {
     }
 }
 
-fn answer_command(id: &RunId, wait: &Wait) -> String {
-    match wait {
-        Wait::Approval(action) => format!("approve {id} {action}"),
-        Wait::Unknown(action) => format!("settle {id} {action} --as done"),
-    }
-}
-
 /// What goes on from here.
 fn next_command(run: &Run, standing: &Standing) -> String {
     let id = &run.id;
@@ -337,11 +331,9 @@ fn next_command(run: &Run, standing: &Standing) -> String {
                 None => format!("show {id}"),
             },
         },
-        Standing::Parked(waits) => match waits.first() {
-            Some(wait) => answer_command(id, wait),
-            None => format!("resume {id}"),
-        },
-        Standing::Suspended(Suspension::Dropped, _) => "approvals".to_owned(),
+        Standing::Parked(waits) => {
+            crate::answer::commands(id, waits).into_iter().next().unwrap_or_else(|| format!("resume {id}"))
+        }
         Standing::Suspended(..) => format!("resume {id}"),
     }
 }
@@ -361,15 +353,7 @@ fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
 // ---- what the flags ask for ----
 
 pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::new(Status::Configuration, format!("the current directory: {error}")))?;
-    let mut variables = std::collections::BTreeMap::new();
-    for pair in &args.vars {
-        let Some((name, value)) = pair.split_once('=') else {
-            return Err(Failure::new(Status::Usage, format!("--var {pair}: write --var NAME=VALUE")));
-        };
-        variables.insert(name.to_owned(), value.to_owned());
-    }
+    let variables = context::variables(&args.vars)?;
     let limits = [
         (BudgetKind::Turns, &args.max_turns),
         (BudgetKind::ModelCalls, &args.max_model_calls),
@@ -381,7 +365,7 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
     ];
     let limits = limits.into_iter().filter_map(|(kind, value)| Some(LimitFlag { kind, value: value.clone()? }));
     let options = taskfile::Options {
-        here,
+        here: context::here()?,
         prompt: prompt(args.prompt.as_deref())?,
         model: args.model.clone(),
         workspace: args.cd.clone(),

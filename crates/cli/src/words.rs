@@ -1,12 +1,13 @@
 //! Text for people: events in one line each, and content made safe to print.
 
 use longrein::core::action::Life;
-use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, Settled, SettledBy, Wait};
+use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, Settled, SettledBy, Wait, Wants};
+use longrein::core::input::Covers;
 use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
-use longrein::core::payload::Content;
+use longrein::core::payload::{Content, Payload};
 use longrein::core::run::Run;
-use longrein::core::task::ToolBody;
+use longrein::core::task::{ToolBody, ToolSpec};
 use longrein::core::time::Timestamp;
 use longrein::projection::outcome_word;
 
@@ -15,8 +16,13 @@ pub(crate) fn safe(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let hidden = c.is_control() && c != '\n' && c != '\t';
-            let deceptive =
-                matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+            let deceptive = matches!(c,
+                // Soft hyphen, Arabic letter mark, Mongolian vowel separator, zero-width characters and direction marks,
+                // line and paragraph separators, embeddings, word joiner to isolates, fillers, byte order mark,
+                // interlinear marks, tags.
+                '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
             if hidden || deceptive { c.escape_unicode().collect::<Vec<_>>() } else { vec![c] }
         })
         .collect()
@@ -32,7 +38,7 @@ pub(crate) fn short(text: &str, limit: usize) -> String {
     }
 }
 
-fn shown(content: &Content) -> String {
+pub(crate) fn shown(content: &Content) -> String {
     match content {
         Content::Inline(payload) => short(payload.as_str(), 100),
         Content::Blob(blob) => format!("{} bytes: {}", blob.bytes, short(&blob.shown_text(), 80)),
@@ -54,17 +60,47 @@ fn tool_of(run: Option<&Run>, action: longrein::core::ids::ActionId) -> String {
 pub(crate) fn call(run: &Run, action: &longrein::core::action::Action) -> String {
     let mut text = format!("{} {}", safe(action.tool.as_str()), safe(action.args.as_str()));
     if let Some(tool) = run.task.tool(&action.tool) {
-        let by = match &tool.body {
-            ToolBody::Command(words) => {
-                let words: Vec<_> = words.iter().map(|word| crate::context::quoted(word)).collect();
-                format!("{} (in {})", safe(&words.join(" ")), safe(&run.task.folder))
-            }
-            ToolBody::Builtin(_) => format!("Longrein (in {})", safe(&run.task.workspace)),
-            ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
-        };
-        text.push_str(&format!("\n  by: {by}"));
+        text.push_str(&format!("\n  by: {}", carried_out_by(run, tool)));
     }
     text
+}
+
+/// What carries a tool's calls out.
+pub(crate) fn carried_out_by(run: &Run, tool: &ToolSpec) -> String {
+    match &tool.body {
+        ToolBody::Command(words) => {
+            let words: Vec<_> = words.iter().map(|word| crate::context::quoted(word)).collect();
+            format!("{} (in {})", safe(&words.join(" ")), safe(&run.task.folder))
+        }
+        ToolBody::Builtin(_) => "Longrein itself".to_owned(),
+        ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
+    }
+}
+
+/// The arguments of a call as they are, decoded: text as it would be read, its lines marked as such, everything that a
+/// terminal would act on or hide made visible.
+pub(crate) fn arguments(args: &Payload) -> Vec<String> {
+    let Ok(fields) = args.read::<std::collections::BTreeMap<String, serde_json::Value>>() else {
+        return vec![safe(args.as_str())];
+    };
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        let name = visible(&name);
+        match value.as_str() {
+            Some(text) if text.contains('\n') => {
+                lines.push(format!("{name}:"));
+                lines.extend(text.split('\n').map(|line| format!("  | {}", visible(line))));
+            }
+            Some(text) => lines.push(format!("{name}: {}", visible(text))),
+            None => lines.push(format!("{name}: {}", safe(&value.to_string()))),
+        }
+    }
+    lines
+}
+
+/// As [`safe`], with tabs and line ends visible too.
+fn visible(text: &str) -> String {
+    safe(text).replace('\t', "\\t").replace('\n', "\\n")
 }
 
 /// An event in one line. `run`: the state around it, where there is one, for names.
@@ -76,6 +112,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
         Event::InputReceived(e) => match &e.body {
             Received::Message(text) => format!("message: {}", short(text, 90)),
+            Received::Answer(action) => format!("message: the answer to {}", named(*action)),
             Received::Cancel => "asked to cancel".to_owned(),
             Received::LateOutcome(late) => {
                 format!("late word on {} attempt {}: {}", late.action, late.attempt, outcome_word(&late.outcome))
@@ -108,8 +145,19 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
             format!("{} {} {} ({})", e.action, short(e.tool.as_str(), 64), short(e.args.as_str(), 90), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
-        Event::ActionHeld(e) => format!("{} waits for a yes: {} ({})", named(e.action), short(&e.reason, 120), e.rule),
-        Event::ActionApproved(e) => format!("{} approved by {}", named(e.action), safe(&e.by)),
+        Event::ActionHeld(e) => match e.wants {
+            Wants::Yes => {
+                format!("{} waits for a yes: {} ({})", named(e.action), short(&e.reason, 120), short(&e.rule, 60))
+            }
+            Wants::Words => format!("{} asks: {}", e.action, short(&e.reason, 200)),
+        },
+        Event::ActionApproved(e) => {
+            let always = match e.covers {
+                Covers::Once => "",
+                Covers::Always => ", and every call exactly like it",
+            };
+            format!("{} approved by {}{always}", named(e.action), safe(&e.by))
+        }
         Event::ActionDenied(e) => {
             let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
             format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
@@ -141,6 +189,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                     Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) => " (after a loss)".to_owned(),
                 },
                 How::Reconciled => " (found out by its reconcile command)".to_owned(),
+                How::Answered => " (answered by a person)".to_owned(),
                 How::Replayed { action, .. } => format!(" (result of {action}, not run again)"),
             };
             let what = match &e.outcome {
@@ -190,6 +239,7 @@ pub(crate) fn end(end: &End) -> String {
 pub(crate) fn waits(waits: &[Wait]) -> String {
     let each = |wait: &Wait| match wait {
         Wait::Approval(action) => format!("approval of {action}"),
+        Wait::Answer(action) => format!("an answer to {action}"),
         Wait::Unknown(action) => format!("word on what became of {action}"),
     };
     waits.iter().map(each).collect::<Vec<_>>().join(", ")
@@ -200,7 +250,10 @@ pub(crate) fn life(life: &Life) -> &'static str {
     use longrein::core::action::Ended;
     match life {
         Life::Queued => "queued",
-        Life::Held { .. } => "waits for a yes",
+        Life::Held(question) => match question.wants {
+            Wants::Yes => "waits for a yes",
+            Wants::Words => "waits for an answer",
+        },
         Life::Started { .. } => "running",
         Life::Lost(_) => "lost, being looked into",
         Life::Doubtful(..) => "doubtful, being looked into",

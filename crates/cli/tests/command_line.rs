@@ -172,6 +172,44 @@ fn wrong_usage_is_64() {
 }
 
 #[test]
+fn policy_check_rules_on_calls_that_nobody_makes() {
+    let world = World::new();
+    let calls = [
+        r#"{"id":1,"tool":"shell","args":{"command":"ls src"},"mode":"ask","workspace":"/w"}"#,
+        r#"{"id":"b","tool":"shell","args":{"command":"git status; touch made"},"workspace":"/w"}"#,
+        "",
+        "no call",
+        r#"{"id":3,"tool":"read_file","args":{"path":"a"},"workspace":"/w","context":{"symlinks":{"/w/a":"/etc/shadow"}}}"#,
+        r#"{"id":4,"tool":"shell","args":{"command":"cargo test"},"workspace":"/w"}"#,
+        r#"{"id":5,"tool":"teleport","args":{},"workspace":"/w"}"#,
+    ]
+    .join("\n");
+    world.write("calls.jsonl", &calls);
+    let done = world.run("policy check calls.jsonl --allow 'shell(cargo test *)'").is(65);
+    let lines: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> = lines.iter().map(|line| (line["id"].clone(), line["ruling"].as_str())).collect();
+    assert_eq!(
+        shown,
+        [
+            (1.into(), Some("allow")),
+            ("b".into(), Some("ask")),
+            (Value::Null, None),
+            (3.into(), Some("deny")),
+            (4.into(), Some("allow")),
+            (5.into(), Some("ask")),
+        ]
+    );
+    assert_eq!(lines[0]["reason"], Value::Null);
+    assert_eq!(lines[0]["effects"][1], serde_json::json!({ "kind": "read", "what": "/w/src" }));
+    assert!(lines[2]["error"].as_str().unwrap().starts_with("line 4: "), "{}", lines[2]);
+    assert_eq!(lines[4]["rule"], "shell(cargo test *)");
+    assert!(!world.home().join("longrein.db").exists(), "no run, so no store");
+    world.run("policy check none.jsonl").is(65);
+    let done = world.run("policy check calls.jsonl --deny 'read_file(~/x)'").is(64);
+    assert!(done.stderr.contains("the deny rule \"read_file(~/x)\" begins with ~"), "{}", done.stderr);
+}
+
+#[test]
 fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));

@@ -1,7 +1,7 @@
 //! One tool call the model proposed, with a life of its own in the ledger.
 
-use crate::event::How;
-use crate::ids::{ActionId, Digest, Fence, RunId, ToolName, TurnId};
+use crate::event::{How, Wants};
+use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
 use crate::target::Target;
@@ -49,17 +49,26 @@ pub struct Grant {
     pub by: String,
 }
 
+/// What a person is asked about an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub digest: Digest,
+    pub rule: String,
+    /// Why it is asked; where words are wanted, the model's question.
+    pub reason: String,
+    pub wants: Wants,
+    pub exact: Option<Digest>,
+    /// The event that asked it.
+    pub since: Seq,
+}
+
 /// Where in its life an action is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {
     /// Valid; waits for its turn to start.
     Queued,
-    /// Waits for a person's answer to the question with this digest.
-    Held {
-        digest: Digest,
-        rule: String,
-        reason: String,
-    },
+    /// Waits for a person's answer.
+    Held(Question),
     /// Runs under this fence.
     Started {
         fence: Fence,
@@ -115,6 +124,20 @@ impl Action {
     /// Whether it succeeded.
     pub fn is_done(&self) -> bool {
         matches!(self.life, Life::Ended(Ended::Done { .. }))
+    }
+
+    /// What it asks a person in words, if it does.
+    pub fn asks(&self) -> Option<&Question> {
+        match &self.life {
+            Life::Held(question) if question.wants == Wants::Words => Some(question),
+            Life::Held(_)
+            | Life::Queued
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Unknown(_)
+            | Life::Ended(_) => None,
+        }
     }
 
     /// Whether its effects may still be going on.

@@ -1,10 +1,12 @@
 //! Commands and what follows from them. `decide` answers with the events that become true, or with a refusal; it changes
 //! nothing.
 
+mod recovery;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::action::{Action, Doubt, Life};
+use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
 use crate::event::*;
@@ -130,11 +132,15 @@ pub enum Readiness {
         ruling: Ruling,
         /// Digest of the exact question a person would be asked (`semantics.md` E4).
         question: Digest,
+        /// The same without the action's number: equal for all calls that would do the very same.
+        exact: Digest,
         /// What happens to an ask.
         asks: Asks,
         /// What was ruled on, if it is about one file.
         target: Option<Target>,
     },
+    /// Allowed, and a question to a person: words are its result, and nothing is run.
+    Question { text: String, digest: Digest, rule: String, asks: Asks },
 }
 
 /// What becomes of an ask.
@@ -182,10 +188,15 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::FailModel { attempt, failure, jitter } => fail_model(run, attempt, failure, jitter, now),
         Command::Start { action, readiness, key } => start(run, action, readiness, key, now),
         Command::Finish { action, attempt, outcome } => finish(run, action, attempt, outcome),
-        Command::Recover { action, attempt, probe, jitter } => recover(run, action, attempt, probe, jitter, now),
+        Command::Recover { action, attempt, probe, jitter } => {
+            recovery::recover(run, action, attempt, probe, jitter, now)
+        }
         Command::GiveVerdict { check, round, verdict } => give_verdict(run, check, round, verdict),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
-            Some(Life::Held { .. }) => Ok(vec![unasked(action, reason)]),
+            Some(Life::Held(question)) => Ok(vec![match question.wants {
+                Wants::Yes => unasked(action, reason),
+                Wants::Words => Event::ActionRefused(ActionRefused { action, error: nobody() }),
+            }]),
             Some(
                 Life::Queued
                 | Life::Started { .. }
@@ -309,7 +320,10 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
     match body {
         InputBody::Message(text) => {
             open_door()?;
-            Ok(vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })])
+            Ok(match longest_asking(run) {
+                Some(action) => words_arrived(run, action, input, &text),
+                None => vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })],
+            })
         }
         InputBody::Cancel => match &run.stage {
             Stage::Rest(ended) => Err(format!("the run has ended already: {}", ended.end.state())),
@@ -318,7 +332,10 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             }
         },
         InputBody::Approve(approve) => {
-            held_question(run, approve.action, &approve.digest)?;
+            let question = held_question(run, approve.action, &approve.digest)?;
+            if question.wants == Wants::Words {
+                return Err(format!("{} asks a question; a yes is no answer to it: send a message", approve.action));
+            }
             if approve.expires <= now {
                 return Err(format!("the approval of {} has expired; approve it again", approve.action));
             }
@@ -329,6 +346,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 by: approve.by,
                 door: approve.door,
                 expires: approve.expires,
+                covers: approve.covers,
             })])
         }
         InputBody::Deny(deny) => {
@@ -373,10 +391,29 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
     }
 }
 
-fn held_question(run: &Run, action: ActionId, asked: &Digest) -> Result<(), String> {
+/// The action that has been waiting longest for a person's words, while it may still use them.
+fn longest_asking(run: &Run) -> Option<&Action> {
+    if run.winding.is_some() {
+        return None;
+    }
+    run.actions()
+        .filter_map(|action| Some((action.asks()?.since, action)))
+        .min_by_key(|(since, _)| *since)
+        .map(|(_, action)| action)
+}
+
+/// A message that answers what an action asks: it is the action's result, and not shown a second time.
+fn words_arrived(run: &Run, action: &Action, input: InputId, text: &str) -> Vec<Event> {
+    let mut events = vec![Event::InputReceived(InputReceived { input, body: Received::Answer(action.id) })];
+    let words = Outcome::Done(Content::Inline(Payload::string(text)));
+    events.extend(finish_events(run, action, words, How::Answered, 0));
+    events
+}
+
+fn held_question<'a>(run: &'a Run, action: ActionId, asked: &Digest) -> Result<&'a Question, String> {
     match run.action(action).map(|action| &action.life) {
-        Some(Life::Held { digest, .. }) if digest == asked => Ok(()),
-        Some(Life::Held { .. }) => {
+        Some(Life::Held(question)) if question.digest == *asked => Ok(question),
+        Some(Life::Held(_)) => {
             Err(format!("what {action} would do has changed since the question was shown; look again and answer again"))
         }
         Some(
@@ -657,14 +694,27 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
         match proposal.readiness {
             Readiness::Refused(error) => rulings.push(refused(error)),
             Readiness::Later => {}
+            // It is asked when it would start.
+            Readiness::Question { .. } => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, asks, target: _ } => {
+            Readiness::Ruled { ruling, question, exact, asks, target: _ } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else {
                     match ruling {
                         Ruling::Allow { .. } => {}
-                        Ruling::Ask { rule, reason } => rulings.push(ask(action, question, rule, reason, asks)),
+                        Ruling::Ask { .. } if run.allowed.contains_key(&exact) => {}
+                        Ruling::Ask { rule, reason } => {
+                            let held = ActionHeld {
+                                action,
+                                digest: question,
+                                rule,
+                                reason,
+                                wants: Wants::Yes,
+                                exact: Some(exact),
+                            };
+                            rulings.push(ask(held, asks));
+                        }
                         Ruling::Deny { rule, reason } => rulings.push(refused(denied_by_rule(&rule, &reason))),
                     }
                 }
@@ -721,13 +771,22 @@ fn denied_by_rule(rule: &str, reason: &str) -> ToolError {
         .hint("Do not repeat the call; go on without it, or do it another way.")
 }
 
-fn ask(action: ActionId, digest: Digest, rule: String, reason: String, asks: Asks) -> Event {
+fn ask(held: ActionHeld, asks: Asks) -> Event {
     match asks {
-        Asks::Hold => Event::ActionHeld(ActionHeld { action, digest, rule, reason }),
+        Asks::Hold => Event::ActionHeld(held),
         Asks::Deny => {
-            unasked(action, format!("it needs a person's yes ({rule}) and nobody can be asked (--on-ask deny)"))
+            let reason = format!("it needs a person's yes ({}) and nobody can be asked (--on-ask deny)", held.rule);
+            unasked(held.action, reason)
         }
     }
+}
+
+/// What a question is told where nobody is there.
+fn nobody() -> ToolError {
+    ToolError::new(
+        class::UNAVAILABLE,
+        "Nobody can be asked here; go on with your best judgement and say what you assumed.",
+    )
 }
 
 fn unasked(action: ActionId, reason: String) -> Event {
@@ -857,13 +916,9 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
     if first && let Some(error) = missing_capability(run, &action.tool) {
         return refuse(error);
     }
-    let (ruling, question, asks, target) = match readiness {
-        Readiness::Refused(error) => return refuse(error),
-        Readiness::Later => return Err(Refusal::NotDue),
-        Readiness::Ruled { ruling, question, asks, target } => (ruling, question, asks, target),
-    };
-    // A replayed result counts as a call too (`semantics.md` G2).
-    if first && run.limits.tool_calls.left(run.spent.tool_calls) == 0 {
+    // A replayed result counts as a call too (`semantics.md` G2), and so does a question.
+    let out_of_calls = first && run.limits.tool_calls.left(run.spent.tool_calls) == 0;
+    let beyond_budget = || {
         let mut events = refuse(
             ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
                 .hint("Give your best answer from what you have."),
@@ -871,8 +926,27 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         if run.closing == Closing::NotYet {
             events.push(Event::BudgetReached(BudgetReached { budget: BudgetKind::ToolCalls }));
         }
-        return Ok(events);
-    }
+        Ok(events)
+    };
+    let (ruling, question, exact, asks, target) = match readiness {
+        Readiness::Refused(error) => return refuse(error),
+        Readiness::Later => return Err(Refusal::NotDue),
+        Readiness::Ruled { .. } | Readiness::Question { .. } if out_of_calls => return beyond_budget(),
+        Readiness::Question { text, digest, rule, asks } => {
+            return match asks {
+                Asks::Deny => refuse(nobody()),
+                Asks::Hold => Ok(vec![Event::ActionHeld(ActionHeld {
+                    action: id,
+                    digest,
+                    rule,
+                    reason: text,
+                    wants: Wants::Words,
+                    exact: None,
+                })]),
+            };
+        }
+        Readiness::Ruled { ruling, question, exact, asks, target } => (ruling, question, exact, asks, target),
+    };
     match key {
         KeyView::Free { .. } => {}
         KeyView::Held { run: holder, action: other } => {
@@ -916,7 +990,20 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             Some(grant) if grant.digest == question && (!first || now < grant.expires) => {
                 format!("approved by {}", grant.by)
             }
-            Some(_) | None => return Ok(vec![ask(id, question, rule, reason, asks)]),
+            Some(_) | None => match run.allowed.get(&exact) {
+                Some(by) => format!("allowed for the rest of the run by {by}"),
+                None => {
+                    let held = ActionHeld {
+                        action: id,
+                        digest: question,
+                        rule,
+                        reason,
+                        wants: Wants::Yes,
+                        exact: Some(exact),
+                    };
+                    return Ok(vec![ask(held, asks)]);
+                }
+            },
         },
     };
     let times_freed = match key {
@@ -1023,113 +1110,6 @@ fn unknown(action: &Action, more: &str) -> ToolError {
     let message = format!("{} was started and it is not known whether it happened {more}", action.tool);
     ToolError::new(class::UNKNOWN_OUTCOME, format!("{}.", message.trim_end().trim_end_matches('.')))
         .hint("Do not repeat it. Find out by other means, or say that it is unknown.")
-}
-
-/// Recovery found all it can this time (`semantics.md` D5, D7).
-fn recover(
-    run: &Run,
-    id: ActionId,
-    attempt: u32,
-    probe: Option<ProbeAnswer>,
-    jitter: u32,
-    now: Timestamp,
-) -> Result<Vec<Event>, Refusal> {
-    let action = run.action(id).filter(|action| action.attempts == attempt).ok_or(Refusal::Stale)?;
-    let (doubt, own_error) = match &action.life {
-        Life::Lost(doubt) => (doubt, None),
-        Life::Doubtful(doubt, error) => (doubt, Some(error)),
-        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => {
-            return Err(Refusal::Stale);
-        }
-    };
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why })];
-    match action.effect {
-        EffectClass::Read if run.winding.is_some() => {
-            let error = ToolError::new(class::CANCELLED, "Given up: the run is being brought to rest.");
-            Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
-        }
-        EffectClass::Read => Ok(requeue(Requeue::Read)),
-        EffectClass::Workspace => Ok(recover_workspace(run, action, probe)),
-        EffectClass::External => Ok(recover_external(run, action, doubt, own_error, probe, jitter, now)),
-    }
-}
-
-/// A lost change of one file is found done or not done by the file itself; of anything else nothing is certain.
-fn recover_workspace(run: &Run, action: &Action, probe: Option<ProbeAnswer>) -> Vec<Event> {
-    let told = |more: String| {
-        let error = unknown(action, &more).hint("Look at the files it works on before you go on.");
-        finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
-    };
-    match probe {
-        Some(ProbeAnswer::TookEffect(result)) => finish_events(run, action, Outcome::Done(result), How::Recovered, 0),
-        Some(ProbeAnswer::NoEffect) if run.winding.is_some() => {
-            let error = ToolError::new(class::CANCELLED, "Given up before it changed anything.");
-            finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
-        }
-        Some(ProbeAnswer::NoEffect) if action.attempts < ATTEMPTS_MAX => {
-            vec![Event::ActionRequeued(ActionRequeued { action: action.id, why: Requeue::NoEffect })]
-        }
-        Some(ProbeAnswer::NoEffect) => {
-            let error =
-                ToolError::new(class::UNAVAILABLE, "It was started and cut off again and again; nothing was changed.");
-            finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
-        }
-        Some(ProbeAnswer::NoAnswer(why)) => told(format!("completely: {why}")),
-        None => told("completely: its process was cut off".to_owned()),
-    }
-}
-
-fn recover_external(
-    run: &Run,
-    action: &Action,
-    doubt: &Doubt,
-    own_error: Option<&ToolError>,
-    probe: Option<ProbeAnswer>,
-    jitter: u32,
-    now: Timestamp,
-) -> Vec<Event> {
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why })];
-    let tries_left = action.attempts < ATTEMPTS_MAX && run.winding.is_none();
-    let within_promise = run
-        .task
-        .tool(&action.tool)
-        .and_then(|tool| tool.idempotent)
-        .zip(action.first_start)
-        .is_some_and(|(promise, first)| now < first.plus(promise));
-    let stays_unknown = || {
-        let error = own_error.cloned().unwrap_or_else(|| unknown(action, "completely: its process was cut off"));
-        finish_events(run, action, Outcome::Unknown(error), How::Recovered, 0)
-    };
-    let without_answer = || if within_promise && tries_left { requeue(Requeue::Idempotent) } else { stays_unknown() };
-    match probe {
-        Some(ProbeAnswer::TookEffect(result)) => finish_events(run, action, Outcome::Done(result), How::Reconciled, 0),
-        Some(ProbeAnswer::NoEffect) => match own_error {
-            Some(error) => finish_events(run, action, Outcome::NotDone(error.clone()), How::Reconciled, 0),
-            None if tries_left => requeue(Requeue::NoEffect),
-            None => {
-                let error = ToolError::new(
-                    class::UNAVAILABLE,
-                    format!("{} was cut off {} times and never took effect.", action.tool, action.attempts),
-                );
-                finish_events(run, action, Outcome::NotDone(error), How::Reconciled, 0)
-            }
-        },
-        Some(answer @ ProbeAnswer::NoAnswer(_)) => {
-            let again = doubt.probes + 1 < PROBES_MAX && run.winding.is_none();
-            let retry_at = again.then(|| now.plus(backoff(doubt.probes + 1, jitter)));
-            let mut events = vec![Event::ActionProbed(ActionProbed {
-                action: action.id,
-                attempt: action.attempts,
-                answer,
-                retry_at,
-            })];
-            if !again {
-                events.extend(without_answer());
-            }
-            events
-        }
-        None => without_answer(),
-    }
 }
 
 // ---- proof and ends ----

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName};
-use crate::input::{Door, LateOutcome, Truth};
+use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
@@ -232,6 +232,8 @@ pub struct InputReceived {
 #[serde(rename_all = "snake_case")]
 pub enum Received {
     Message(String),
+    /// A message that answers what this action asks: its text is the action's result.
+    Answer(ActionId),
     Cancel,
     /// Recorded only: the action was not lost or unknown any more.
     LateOutcome(LateOutcome),
@@ -347,7 +349,30 @@ pub struct ActionHeld {
     /// Of the question: an answer must carry it (`semantics.md` E4).
     pub digest: Digest,
     pub rule: String,
+    /// Why it is asked; where words are wanted, the model's question.
     pub reason: String,
+    #[serde(default, skip_serializing_if = "Wants::is_yes")]
+    pub wants: Wants,
+    /// The same for every call that would do the very same: what "always" remembers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Digest>,
+}
+
+/// What a held action wants of a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wants {
+    /// A yes or a no before it runs.
+    #[default]
+    Yes,
+    /// An answer in words, which is its result.
+    Words,
+}
+
+impl Wants {
+    fn is_yes(&self) -> bool {
+        *self == Wants::Yes
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -358,6 +383,8 @@ pub struct ActionApproved {
     pub by: String,
     pub door: Door,
     pub expires: Timestamp,
+    #[serde(default, skip_serializing_if = "Covers::is_once")]
+    pub covers: Covers,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -422,7 +449,7 @@ pub struct ActionProbed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionFinished {
     pub action: ActionId,
-    /// 0: it never started, because an earlier call with its key had the result.
+    /// 0: it never started, because an earlier call with its key had the result, or a person gave it.
     pub attempt: u32,
     pub effect: EffectClass,
     pub outcome: Outcome,
@@ -443,6 +470,8 @@ pub enum How {
     Reconciled,
     /// The stored result of an earlier call with the same key.
     Replayed { run: RunId, action: ActionId },
+    /// A person said it.
+    Answered,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -525,6 +554,8 @@ pub struct RunParked {
 pub enum Wait {
     /// A person's yes or no.
     Approval(ActionId),
+    /// A person's answer in words.
+    Answer(ActionId),
     /// A person's word on what became of it.
     Unknown(ActionId),
 }

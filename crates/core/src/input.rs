@@ -56,6 +56,25 @@ pub struct Approve {
     pub door: Door,
     /// When the grant expires.
     pub expires: Timestamp,
+    #[serde(default, skip_serializing_if = "Covers::is_once")]
+    pub covers: Covers,
+}
+
+/// What a yes is good for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Covers {
+    /// This one action, with all its attempts.
+    #[default]
+    Once,
+    /// Every call of the run that would do the very same: same tool as it is defined now, same arguments, same evidence.
+    Always,
+}
+
+impl Covers {
+    pub(crate) fn is_once(&self) -> bool {
+        *self == Covers::Once
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing};
-use crate::event::{AfterFailure, Done, End, Failure, Wait};
+use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
@@ -256,7 +256,10 @@ pub fn waits(run: &Run) -> Vec<Wait> {
             actions
                 .values()
                 .filter_map(|action| match &action.life {
-                    Life::Held { .. } => Some(Wait::Approval(action.id)),
+                    Life::Held(question) => Some(match question.wants {
+                        Wants::Yes => Wait::Approval(action.id),
+                        Wants::Words => Wait::Answer(action.id),
+                    }),
                     Life::Unknown(_) if action.on_unknown == OnUnknown::Wait => Some(Wait::Unknown(action.id)),
                     Life::Unknown(_)
                     | Life::Queued

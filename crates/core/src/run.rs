@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life};
+use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life, Question};
 use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
 use crate::event::{
-    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, ModelFailed,
-    ModelReplied, Received, Requeue, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, How,
+    ModelFailed, ModelReplied, Received, Requeue, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants,
 };
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
-use crate::input::Truth;
+use crate::input::{Covers, Truth};
 use crate::observe;
 use crate::outcome::{Outcome, ToolError, class};
 use crate::payload::Content;
@@ -53,6 +53,8 @@ pub struct Run {
     /// Files as the run last saw or left them, by the path of [`crate::target::Target`]: what it may change without
     /// looking again.
     pub seen: BTreeMap<String, Digest>,
+    /// Calls a person allowed for the rest of the run, by the digest of what exactly they do, and who allowed them.
+    pub allowed: BTreeMap<Digest, String>,
     /// Started calls per tool.
     pub calls: BTreeMap<ToolName, u32>,
     /// Workspace and external actions known to have happened.
@@ -201,6 +203,7 @@ impl Run {
             facts: BTreeMap::new(),
             seen: BTreeMap::new(),
             epochs: vec![Seq(1)],
+            allowed: BTreeMap::new(),
             calls: BTreeMap::new(),
             happened: Vec::new(),
             winding: None,
@@ -368,7 +371,8 @@ impl Run {
                     Received::Cancel => {
                         self.winding = Some(Winding { why: WindingWhy::Cancelled, since: at });
                     }
-                    Received::LateOutcome(_) => {}
+                    // Its text is the action's result.
+                    Received::Answer(_) | Received::LateOutcome(_) => {}
                 }
             }
             Event::InputRefused(_) => {}
@@ -398,14 +402,37 @@ impl Run {
                 self.end_action(refused.action, Ended::Refused(refused.error.clone()));
             }
             Event::ActionHeld(held) => {
-                let (digest, rule, reason) = (held.digest.clone(), held.rule.clone(), held.reason.clone());
+                match held.wants {
+                    Wants::Yes => {}
+                    // It never starts: what it uses of the budget is used by asking.
+                    Wants::Words => self.count_call(held.action),
+                }
+                let question = Question {
+                    digest: held.digest.clone(),
+                    rule: held.rule.clone(),
+                    reason: held.reason.clone(),
+                    wants: held.wants,
+                    exact: held.exact.clone(),
+                    since: seq,
+                };
                 self.change(held.action, |action| {
                     action.grant = None;
-                    action.life = Life::Held { digest, rule, reason };
+                    action.life = Life::Held(question);
                 });
             }
             Event::ActionApproved(approved) => {
                 self.barren_claims = 0;
+                let exact = self.action(approved.action).and_then(|action| match &action.life {
+                    Life::Held(question) if approved.covers == Covers::Always => question.exact.clone(),
+                    Life::Held(_)
+                    | Life::Queued
+                    | Life::Started { .. }
+                    | Life::Lost(_)
+                    | Life::Doubtful(..)
+                    | Life::Unknown(_)
+                    | Life::Ended(_) => None,
+                });
+                self.allowed.extend(exact.map(|exact| (exact, approved.by.clone())));
                 let grant =
                     Grant { digest: approved.digest.clone(), expires: approved.expires, by: approved.by.clone() };
                 self.change(approved.action, |action| {
@@ -415,12 +442,20 @@ impl Run {
             }
             Event::ActionDenied(denied) => {
                 self.barren_claims = 0;
-                let mut message = format!("Not run: denied by {}.", denied.by);
+                let asks = self.action(denied.action).is_some_and(|action| action.asks().is_some());
+                let mut message = if asks {
+                    format!("No answer: {} does not answer this.", denied.by)
+                } else {
+                    format!("Not run: denied by {}.", denied.by)
+                };
                 if let Some(reason) = &denied.reason {
                     message.push_str(&format!(" Reason: {reason}"));
                 }
-                let error = ToolError::new(class::DENIED, message)
-                    .hint("Do not repeat the call unchanged; go on without it, or do it another way.");
+                let error = ToolError::new(class::DENIED, message).hint(if asks {
+                    "Go on with your best judgement and say what you assumed."
+                } else {
+                    "Do not repeat the call unchanged; go on without it, or do it another way."
+                });
                 self.failed_calls += 1;
                 self.change(denied.action, |action| {
                     // A no to another attempt does not undo the one that may have happened.
@@ -796,11 +831,10 @@ impl Run {
             self.begin_epoch();
         }
         let (at, epoch) = (self.at, self.epochs.len() - 1);
-        let mut first_call_of = None;
+        if self.action(started.action).is_some_and(|action| action.attempts == 0) {
+            self.count_call(started.action);
+        }
         self.change(started.action, |action| {
-            if action.attempts == 0 {
-                first_call_of = Some(action.tool.clone());
-            }
             action.attempts = started.attempt;
             action.first_start.get_or_insert(at);
             action.epoch = epoch;
@@ -808,10 +842,12 @@ impl Run {
             action.target = started.target.clone();
             action.life = Life::Started { fence: started.fence, at };
         });
-        if let Some(tool) = first_call_of {
-            self.spent.tool_calls += 1;
-            *self.calls.entry(tool).or_default() += 1;
-        }
+    }
+
+    fn count_call(&mut self, id: ActionId) {
+        let Some(tool) = self.action(id).map(|action| action.tool.clone()) else { return };
+        self.spent.tool_calls += 1;
+        *self.calls.entry(tool).or_default() += 1;
     }
 
     fn action_finished(&mut self, finished: &ActionFinished) {
@@ -820,13 +856,10 @@ impl Run {
         if finished.effect != EffectClass::Read && finished.attempt > 0 {
             self.begin_epoch();
         }
-        if finished.attempt == 0 {
+        match finished.how {
             // A replayed result counts as a call (`semantics.md` G2).
-            let tool = self.action(finished.action).map(|action| action.tool.clone());
-            self.spent.tool_calls += 1;
-            if let Some(tool) = tool {
-                *self.calls.entry(tool).or_default() += 1;
-            }
+            How::Replayed { .. } => self.count_call(finished.action),
+            How::Observed | How::Recovered | How::Reconciled | How::Answered => {}
         }
         let at = self.at;
         match &finished.outcome {
@@ -849,8 +882,7 @@ impl Run {
             }
             Outcome::Unknown(error) => {
                 let can_find_out = self.tool_of(finished.action).is_some_and(|tool| {
-                    finished.how == crate::event::How::Observed
-                        && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
+                    finished.how == How::Observed && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
                 });
                 if !can_find_out {
                     self.failed_calls += 1;
@@ -915,7 +947,7 @@ impl Run {
                 if effect != EffectClass::Read {
                     self.happened.push(id);
                 }
-                (Ended::Done { result: result.clone(), how: crate::event::How::Recovered, at }, "done", Some(result))
+                (Ended::Done { result: result.clone(), how: How::Recovered, at }, "done", Some(result))
             }
             Truth::NotDone => {
                 let error = ToolError::new(class::UNKNOWN_OUTCOME, "It is known by now that this did not happen.");

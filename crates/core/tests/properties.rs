@@ -12,7 +12,7 @@ use longrein_core::event::{Event, Suspension};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
 };
-use longrein_core::input::{Approve, Deny, Door, Input, InputBody, LateOutcome, Settle, Truth};
+use longrein_core::input::{Approve, Covers, Deny, Door, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
     Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError,
 };
@@ -173,7 +173,8 @@ impl Table {
                 }
             }
             Duty::Start { action } => {
-                let (readiness, key) = (self.readiness(), self.key());
+                let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
+                let (readiness, key) = (self.readiness(reads), self.key());
                 self.ask(Command::Start { action, readiness, key });
             }
             Duty::AwaitAction { action, attempt, .. } => {
@@ -255,7 +256,8 @@ impl Table {
                 self.ask(Command::Finish { action, attempt, outcome });
             }
             11 => {
-                let (readiness, key) = (self.readiness(), self.key());
+                let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
+                let (readiness, key) = (self.readiness(reads), self.key());
                 self.ask(Command::Start { action, readiness, key });
             }
             12 => {
@@ -278,7 +280,7 @@ impl Table {
     fn input(&mut self, action: ActionId) -> InputBody {
         let asked = self.run.action(action).map(|action| action.life.clone());
         let digest = match asked {
-            Some(Life::Held { digest, .. }) if self.roll(4) > 0 => digest,
+            Some(Life::Held(question)) if self.roll(4) > 0 => question.digest,
             _ => Digest::of(b"something else"),
         };
         let (by, door) = ("ann".to_owned(), Door::Cli);
@@ -286,7 +288,8 @@ impl Table {
             0 => InputBody::Message("words".to_owned()),
             1 | 2 => {
                 let expires = self.now.plus(Duration::from_secs(self.roll(3) * 3600));
-                InputBody::Approve(Approve { action, digest, by, door, expires })
+                let covers = if self.roll(4) == 0 { Covers::Always } else { Covers::Once };
+                InputBody::Approve(Approve { action, digest, by, door, expires, covers })
             }
             3 => InputBody::Deny(Deny { action, digest, by, door, reason: None }),
             4 | 5 => {
@@ -358,7 +361,7 @@ impl Table {
         let readiness = match self.roll(6) {
             _ if !is_known => Readiness::Refused(ToolError::new("unknown_tool", "no such tool")),
             0 => Readiness::Refused(ToolError::new("invalid_arguments", "no")),
-            _ => self.readiness(),
+            _ => self.readiness(call.name == "look"),
         };
         let index = u32::try_from(index).expect("there are few calls");
         let builds_on = if index > 0 && self.roll(5) == 0 { vec![self.roll32(index)] } else { Vec::new() };
@@ -373,15 +376,20 @@ impl Table {
         }
     }
 
-    fn readiness(&mut self) -> Readiness {
+    /// What only reads may be a question to a person.
+    fn readiness(&mut self, reads: bool) -> Readiness {
         let rule = "rule".to_owned();
+        let asks = if self.roll(5) == 0 { Asks::Deny } else { Asks::Hold };
+        if reads && self.roll(3) == 0 {
+            return Readiness::Question { text: "which?".to_owned(), digest: Digest::of(b"question"), rule, asks };
+        }
         let ruling = match self.roll(8) {
             0 => Ruling::Deny { rule, reason: "no".to_owned() },
             1 | 2 => Ruling::Ask { rule, reason: "hm".to_owned() },
             _ => Ruling::Allow { rule },
         };
-        let asks = if self.roll(5) == 0 { Asks::Deny } else { Asks::Hold };
-        Readiness::Ruled { ruling, question: Digest::of(b"question"), asks, target: None }
+        let exact = Digest::of(&[u8::from(self.roll(2) == 0)]);
+        Readiness::Ruled { ruling, question: Digest::of(b"question"), exact, asks, target: None }
     }
 
     fn key(&mut self) -> KeyView {

@@ -20,7 +20,7 @@ use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
 use crate::batch::{Appended, Draft, in_bytes};
-use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
+use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold};
 use crate::jobs::{self, Flight, Hangar, Recovery};
@@ -37,9 +37,10 @@ pub(crate) const KEY_WAIT: Duration = Duration::from_secs(30);
 /// One claim on one run.
 pub(crate) struct Drive<'a> {
     pub(crate) ports: &'a Ports,
-    pub(crate) options: &'a Options,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) stop: Stop,
+    /// The options', until whoever is asked leaves.
+    pub(crate) asked: WhenAsked,
     pub(crate) claim: Claim,
     /// End of the lease in boot time.
     pub(crate) until: Duration,
@@ -122,9 +123,9 @@ impl<'a> Drive<'a> {
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
         let mut drive = Self {
             ports,
-            options,
             observer: observer.as_ref(),
             stop,
+            asked: options.asked,
             until: claim.until,
             renew_at: claim.until.saturating_sub(LEASE - RENEW_EVERY),
             head: claim.head,
@@ -322,7 +323,7 @@ impl<'a> Drive<'a> {
     }
 
     pub(crate) fn asks(&self) -> Asks {
-        match self.options.asked {
+        match self.asked {
             WhenAsked::Stay | WhenAsked::Park => Asks::Hold,
             WhenAsked::Deny => Asks::Deny,
         }

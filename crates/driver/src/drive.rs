@@ -76,6 +76,7 @@ pub enum Begin {
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     pub(crate) token: CancellationToken,
+    pub(crate) left: CancellationToken,
     why: Arc<OnceLock<Suspension>>,
 }
 
@@ -94,6 +95,11 @@ impl Stop {
     /// Ends once a stop was asked for.
     pub async fn asked(&self) {
         self.token.cancelled().await;
+    }
+
+    /// Whoever was there to answer has gone: what goes on goes on, and then questions park the run.
+    pub fn nobody_is_there(&self) {
+        self.left.cancel();
     }
 
     pub(crate) fn why(&self) -> Suspension {

@@ -192,12 +192,35 @@ pub(crate) async fn readiness(
             workspace: &run.task.workspace,
         }),
     };
-    let question = question(run, spec, action, valid, &evidence, target.as_ref(), changed.as_ref());
-    Ok((Readiness::Ruled { ruling, question, asks, target }, evidence))
+    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), changed.as_ref());
+    let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
+        // To be asked whether one may ask is asking twice.
+        (true, Ruling::Allow { rule } | Ruling::Ask { rule, .. }) => {
+            Readiness::Question { text: question_text(&valid.args), digest: question, rule, asks }
+        }
+        (true, ruling @ Ruling::Deny { .. }) | (false, ruling) => {
+            Readiness::Ruled { ruling, question, exact, asks, target }
+        }
+    };
+    Ok((readiness, evidence))
+}
+
+/// What `ask` asks: its one argument, which the schema requires.
+fn question_text(args: &Payload) -> String {
+    let text = args.read::<BTreeMap<String, Payload>>().ok().and_then(|mut args| args.remove("question"));
+    text.and_then(|text| text.read().ok()).unwrap_or_else(|| args.as_str().to_owned())
+}
+
+/// What exactly a person is asked about.
+struct Digests {
+    /// This one action.
+    question: Digest,
+    /// Every action of the run that would do the very same.
+    exact: Digest,
 }
 
 /// Everything a person says yes to (`semantics.md` E4).
-fn question(
+fn digests(
     run: &Run,
     spec: &ToolSpec,
     action: ActionId,
@@ -205,16 +228,11 @@ fn question(
     evidence: &BTreeMap<String, Payload>,
     target: Option<&Target>,
     changed: Option<&Changed>,
-) -> Digest {
+) -> Digests {
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
     let id = action.to_string();
-    let mut parts: Vec<&[u8]> = vec![
-        run.id.as_str().as_bytes(),
-        id.as_bytes(),
-        definition.as_str().as_bytes(),
-        valid.args.as_str().as_bytes(),
-        run.task.folder.as_bytes(),
-    ];
+    let mut parts: Vec<&[u8]> =
+        vec![definition.as_str().as_bytes(), valid.args.as_str().as_bytes(), run.task.folder.as_bytes()];
     for (name, data) in evidence {
         parts.push(name.as_bytes());
         parts.push(data.as_str().as_bytes());
@@ -226,7 +244,9 @@ fn question(
         parts.push(file.as_bytes());
         parts.push(content.as_ref().map_or(b"gone".as_slice(), |content| content.as_str().as_bytes()));
     }
-    Digest::of_parts(parts)
+    let run = run.id.as_str().as_bytes();
+    let of = |whom: [&[u8]; 2]| Digest::of_parts(whom.into_iter().chain(parts.iter().copied()));
+    Digests { question: of([run, id.as_bytes()]), exact: of([run, b"every call"]) }
 }
 
 async fn cited_evidence(

@@ -43,6 +43,7 @@ fn state(run: &Run) -> (String, String) {
 fn wait_in_words(wait: &Wait) -> String {
     match wait {
         Wait::Approval(action) => format!("approval of {action}"),
+        Wait::Answer(action) => format!("answer to {action}"),
         Wait::Unknown(action) => format!("outcome of {action} unknown"),
     }
 }

@@ -39,6 +39,9 @@ impl Drive<'_> {
 
     /// Handles a run that waits for a person, and a process that was told to stop. Answers whether anything changed.
     pub(crate) async fn park_or_stop(&mut self) -> Result<bool, DriveError> {
+        if self.asked == WhenAsked::Stay && self.stop.left.is_cancelled() {
+            self.asked = WhenAsked::Park;
+        }
         if self.stopping.is_some() {
             if self.hangar.is_busy() {
                 return Ok(false);
@@ -50,14 +53,16 @@ impl Drive<'_> {
         if waits.is_empty() || self.hangar.is_busy() {
             return Ok(false);
         }
-        match self.options.asked {
-            WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_))) => Ok(false),
+        match self.asked {
+            WhenAsked::Stay if waits.iter().any(|wait| matches!(wait, Wait::Approval(_) | Wait::Answer(_))) => {
+                Ok(false)
+            }
             WhenAsked::Stay | WhenAsked::Park => Ok(self.command(Command::Park)),
             WhenAsked::Deny => {
                 let mut changed = false;
                 for wait in waits {
                     changed |= match wait {
-                        Wait::Approval(action) => {
+                        Wait::Approval(action) | Wait::Answer(action) => {
                             let reason = "nobody can be asked (--on-ask deny)".to_owned();
                             self.command(Command::DenyUnasked { action, reason })
                         }
@@ -72,7 +77,7 @@ impl Drive<'_> {
     /// Waits until something happens, and turns it into commands.
     pub(crate) async fn wait(&mut self) -> Result<(), DriveError> {
         let nap = self.nap();
-        let stop = self.stop.token.clone();
+        let (stop, left) = (self.stop.token.clone(), self.stop.left.clone());
         let landed = tokio::select! {
             biased;
             () = stop.cancelled(), if self.stopping.is_none() => {
@@ -80,6 +85,7 @@ impl Drive<'_> {
                 self.reconcile();
                 None
             }
+            () = left.cancelled(), if self.asked == WhenAsked::Stay => None,
             landed = self.hangar.next() => landed,
             () = tokio::time::sleep(nap) => None,
         };

@@ -110,12 +110,12 @@ impl PolicyCheck {
         let args = Payload::of(&line.args).map_err(|error| bad(error.to_string()))?;
         let (tool, known) = self.tool(&line.tool);
         let judged = policy.judge(&GateCall { tool: &tool, args: &args, target: None, workspace });
-        let ruling = match judged.ruling {
-            Ruling::Allow { .. } if !known => {
+        let ruling = match (judged.ruling, known) {
+            (Ruling::Allow { .. } | Ruling::Ask { .. }, false) => {
                 let reason = format!("there is no tool {} here", line.tool);
                 Ruling::Ask { rule: "default".to_owned(), reason }
             }
-            ruling => ruling,
+            (ruling, _) => ruling,
         };
         let (word, rule, reason) = match &ruling {
             Ruling::Allow { rule } => ("allow", rule, None),

@@ -106,10 +106,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }),
         Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error, blobs) }),
         Event::ActionHeld(e) => {
-            json!({ "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason })
+            json!({
+                "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason, "wants": e.wants,
+            })
         }
         Event::ActionApproved(e) => json!({
             "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
+            "covers": e.covers,
         }),
         Event::ActionDenied(e) => {
             json!({ "action": e.action, "input": e.input, "by": e.by, "door": e.door, "reason": e.reason })
@@ -131,6 +134,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                     How::Recovered => "recovered",
                     How::Reconciled => "reconciled",
                     How::Replayed { .. } => "replayed",
+                    How::Answered => "answered",
                 },
                 "replayed": matches!(e.how, How::Replayed { .. }),
             }));

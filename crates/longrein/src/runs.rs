@@ -115,10 +115,10 @@ pub enum RunsError {
         /// Some of the runs it could be.
         candidates: Vec<String>,
     },
-    /// A new run was to have an id that is taken.
+    /// The id is taken.
     #[error("there is a run {0} already")]
     Exists(RunId),
-    /// A run cannot be forked where it was to be.
+    /// A run has no point at which it could be forked.
     #[error("{0}")]
     ForkPoint(String),
     /// Its tools, rules or checks cannot work in this process.

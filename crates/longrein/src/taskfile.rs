@@ -243,9 +243,9 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     Ok(draft)
 }
 
-/// Everything built in that there is by now.
+/// Everything that is built in.
 fn every_builtin() -> Vec<ToolSpec> {
-    Builtin::ALL.into_iter().filter_map(longrein_tools::builtin).collect()
+    Builtin::ALL.into_iter().map(longrein_tools::builtin).collect()
 }
 
 /// The built-in tools a task chooses. None: it does not say.
@@ -266,13 +266,7 @@ fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
             let known: Vec<_> = Builtin::ALL.into_iter().map(Builtin::as_str).collect();
             return Err(wrong(format!("there is no built-in tool \"{name}\"; there are: {}", known.join(", "))));
         };
-        match longrein_tools::builtin(builtin) {
-            Some(tool) => chosen.push(tool),
-            None => {
-                let what = format!("the built-in tool {name} comes with a later part");
-                return Err(TaskFileError::NotYet { place, what });
-            }
-        }
+        chosen.push(longrein_tools::builtin(builtin));
     }
     Ok(Some(chosen))
 }

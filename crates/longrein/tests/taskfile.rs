@@ -9,7 +9,7 @@ use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options
 use longrein_core::budget::{BudgetKind, Limit, Price};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
-use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap, ToolBody};
+use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap};
 
 /// A folder of its own for each test, removed with it.
 struct Folder(PathBuf);
@@ -556,7 +556,7 @@ fn a_prompt_alone_is_a_task() {
     };
     let task = plain(&options).unwrap().task;
     assert_eq!(task.goal, "Say hello.");
-    let every: Vec<_> = Builtin::ALL.into_iter().filter_map(longrein_tools::builtin).collect();
+    let every: Vec<_> = Builtin::ALL.into_iter().map(longrein_tools::builtin).collect();
     assert_eq!(task.tools, every, "without a task file all built-in tools are offered");
     assert_eq!((&task.sources["goal"][..], &task.sources["model"][..]), ("prompt", "--model"));
     assert_eq!(task.folder, task.workspace);

@@ -172,11 +172,8 @@ impl Policy {
             (None | Some(Value::Null), Purpose::List | Purpose::ReadBelow) => ".",
             _ => return Verdict::new(Strictness::Ask, own::UNREADABLE, "it does not say which path it is about"),
         };
-        let mut verdict = match path.chars().find(|letter| letter.is_control()) {
-            Some(letter) => {
-                let reason = format!("the path contains the character {}", letter.escape_unicode());
-                Verdict::new(Strictness::Ask, own::UNREADABLE, reason)
-            }
+        let mut verdict = match shell::suspicious(path) {
+            Some(reason) => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
             None => Verdict::allow(own::DEFAULT),
         };
         let resolved = call.target.map(|target| match target.place {

@@ -87,6 +87,12 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// Something of which nothing was left out.
+    pub fn whole(bytes: impl Into<Vec<u8>>) -> Self {
+        let head = bytes.into();
+        Self { bytes: head.len() as u64, head, tail: Vec::new(), line_ends_left_out: 0 }
+    }
+
     /// How many bytes between head and tail were not kept.
     pub fn left_out(&self) -> u64 {
         self.bytes - (self.head.len() + self.tail.len()) as u64

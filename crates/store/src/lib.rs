@@ -23,7 +23,7 @@ use longrein_ports::{Clock, Holder, JournalError, RunRow, Store, Worker};
 
 pub use here::{SystemClock, boottime, is_alive, worker_here};
 pub use memory::MemoryJournal;
-pub use sqlite::SqliteJournal;
+pub use sqlite::{Health, SqliteJournal, health, place_fits, sqlite_version};
 
 /// Whether a worker of this host and boot still runs.
 pub type Alive = Arc<dyn Fn(&Worker) -> bool + Send + Sync>;

@@ -12,7 +12,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         Event::RunStarted(started) => started.task.inputs.values().for_each(|content| of_content(content, found)),
         Event::InputReceived(received) => match &received.body {
             Received::LateOutcome(late) => of_late(late, found),
-            Received::Message(_) | Received::Cancel => {}
+            Received::Message(_) | Received::Answer(_) | Received::Cancel => {}
         },
         Event::ActionRefused(refused) => of_error(&refused.error, found),
         Event::ActionProbed(probed) => match &probed.answer {

@@ -183,7 +183,7 @@ impl Host {
             Ok(Ok(Ok(HostAnswer::Pending))) => no("pending".to_owned()),
             Ok(Ok(Ok(HostAnswer::NoEffect))) => ProbeAnswer::NoEffect,
             Ok(Ok(Ok(HostAnswer::TookEffect(result)))) => {
-                ProbeAnswer::TookEffect(blobs.keep(printed(&result, secrets)))
+                ProbeAnswer::TookEffect(blobs.keep(Printed::read(&Captured::whole(result.as_str()), secrets).payload))
             }
         };
         Probed { answer, blobs: blobs.0 }
@@ -240,7 +240,7 @@ fn outcome(spec: &ToolSpec, ended: Ended<Result<Payload, HostError>>, secrets: &
             }
             // What has happened is told, however long it is.
             EffectClass::Read | EffectClass::Workspace | EffectClass::External => {
-                Outcome::Done(blobs.keep(printed(&result, secrets)))
+                Outcome::Done(blobs.keep(Printed::read(&Captured::whole(result.as_str()), secrets).payload))
             }
         },
         Ok(Err(HostError { error, nothing_happened })) => {
@@ -283,14 +283,5 @@ fn clean(error: ToolError, secrets: &Secrets) -> ToolError {
 const MESSAGE_MAX_BYTES: usize = 4 * 1024;
 
 fn redacted(text: &str, secrets: &Secrets) -> String {
-    longrein_core::payload::head_and_tail(&readable(&whole(text), secrets), MESSAGE_MAX_BYTES)
-}
-
-/// A result as if a program had printed it.
-fn printed(result: &Payload, secrets: &Secrets) -> Payload {
-    Printed::read(&whole(result.as_str()), secrets).payload
-}
-
-fn whole(text: &str) -> Captured {
-    Captured { head: text.as_bytes().to_vec(), bytes: text.len() as u64, ..Captured::default() }
+    longrein_core::payload::head_and_tail(&readable(&Captured::whole(text), secrets), MESSAGE_MAX_BYTES)
 }

@@ -1,5 +1,5 @@
 //! The tools of a run: programs in any language that read one JSON object and answer with JSON or text, what is built in,
-//! and functions of the program that embeds Longrein, held to the same rules.
+//! and functions of the program that embeds Longrein, all held to the same rules.
 //!
 //! Read [`Toolbox`] first. It is made once per run from the task, and refuses a task whose tools cannot work. Then, per
 //! call: `validate` turns what a model wrote into arguments or into an error the model can act on; `run` starts the program

@@ -41,8 +41,8 @@ pub struct Toolbox {
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
-    host: Host,
     files: Files,
+    host: Host,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -94,8 +94,8 @@ impl Toolbox {
             base_env,
             secrets,
             hashes: Hashes::default(),
-            host: Host::default(),
             files: Files::of(task),
+            host: Host::default(),
             store: String::new(),
         };
         toolbox.check_names()?;

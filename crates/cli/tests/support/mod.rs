@@ -2,6 +2,7 @@
 
 pub(crate) mod server;
 pub(crate) mod task;
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -175,6 +176,14 @@ impl Call {
     pub(crate) fn stdin(mut self, text: &str) -> Self {
         self.stdin = text.as_bytes().to_vec();
         self
+    }
+
+    /// Starts it on a terminal this wide.
+    pub(crate) fn on_terminal(mut self, columns: u16) -> terminal::Terminal {
+        if !self.command.get_envs().any(|(name, _)| name == "TERM") {
+            self.command.env("TERM", "xterm");
+        }
+        terminal::Terminal::start(self.command, columns)
     }
 
     /// Runs it to its end.

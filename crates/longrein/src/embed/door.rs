@@ -8,7 +8,7 @@ use std::time::Duration;
 use longrein_core::action::Life;
 use longrein_core::budget::Raise;
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId, Seq, ToolName};
-use longrein_core::input::{Approve, Deny, Door, InputBody, Settle, Truth};
+use longrein_core::input::{Approve, Covers, Deny, Door, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein_core::run::{Run as Folded, Stage};
 use longrein_driver::{Observer, Stop, WhenAsked};
@@ -167,7 +167,7 @@ impl Longrein {
     pub async fn approve(&self, id: &RunId, action: ActionId, by: &str) -> Result<(), Error> {
         let digest = self.question(id, action).await?;
         let expires = self.inner.runs.clock().now().plus(GRANT);
-        let approve = Approve { action, digest, by: by.to_owned(), door: Door::Library, expires };
+        let approve = Approve { action, digest, by: by.to_owned(), door: Door::Library, expires, covers: Covers::Once };
         self.post(id, InputBody::Approve(approve)).await
     }
 
@@ -229,7 +229,7 @@ impl Longrein {
     async fn question(&self, id: &RunId, action: ActionId) -> Result<Digest, Error> {
         let run = self.inner.runs.fold(id, |_| {}).await?;
         match run.action(action).map(|action| &action.life) {
-            Some(Life::Held { digest, .. }) => Ok(digest.clone()),
+            Some(Life::Held(question)) => Ok(question.digest.clone()),
             Some(
                 Life::Queued
                 | Life::Started { .. }

@@ -26,9 +26,6 @@ pub enum Error {
     /// The store has no such run.
     #[error("there is no run {0} in this store")]
     NoSuchRun(RunId),
-    /// The run was removed; its id is not used again.
-    #[error("run {0} was removed, and its id is not used again; take another one")]
-    Removed(RunId),
     /// Another worker drives the run, or writes its workspace: come back later.
     #[error(transparent)]
     Held(ClaimError),
@@ -93,8 +90,7 @@ impl From<RunsError> for Error {
 impl From<ClaimError> for Error {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::NoSuchRun(run) => Error::NoSuchRun(run),
-            ClaimError::Removed(run) => Error::Removed(run),
+            ClaimError::NoSuchRun(run) | ClaimError::Removed(run) => Error::NoSuchRun(run),
             ClaimError::Journal(journal) => Error::Store(journal),
             held @ (ClaimError::Held(_) | ClaimError::WorkspaceHeld { .. }) => Error::Held(held),
         }

@@ -129,12 +129,12 @@ fn at_rest(end: &End) -> RunState {
 /// What a run asks a person now.
 pub(crate) fn questions(run: &Run) -> Vec<Question> {
     let asked = |action: &longrein_core::action::Action| match &action.life {
-        Life::Held { rule, reason, .. } => Some(Question {
+        Life::Held(held) => Some(Question {
             action: action.id,
             tool: action.tool.clone(),
             args: value(&action.args),
-            rule: rule.clone(),
-            reason: reason.clone(),
+            rule: held.rule.clone(),
+            reason: held.reason.clone(),
         }),
         Life::Queued
         | Life::Started { .. }

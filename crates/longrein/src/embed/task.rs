@@ -308,11 +308,7 @@ impl Task {
             blobs.extend(blob);
             inputs.insert(name.clone(), content);
         }
-        let mut tools = Vec::new();
-        for builtin in &self.builtins {
-            let spec = longrein_tools::builtin(*builtin);
-            tools.push(spec.ok_or_else(|| wrong(format!("{} is not there yet", builtin.as_str())))?);
-        }
+        let mut tools: Vec<_> = self.builtins.iter().copied().map(longrein_tools::builtin).collect();
         for tool in &self.tools {
             let mut spec = tool.spec.tool.clone();
             spec.parameters = json(&tool.spec.parameters);

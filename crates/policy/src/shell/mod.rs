@@ -689,7 +689,7 @@ fn looks_like_path(word: &str) -> bool {
 }
 
 /// Letters that show as something else, or as nothing, or that shells and terminals obey.
-fn suspicious(text: &str) -> Option<String> {
+pub(crate) fn suspicious(text: &str) -> Option<String> {
     let odd = text.chars().find(|letter| match letter {
         '\n' | '\t' => false,
         letter if letter.is_control() => true,

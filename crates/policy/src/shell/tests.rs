@@ -44,8 +44,13 @@ fn policy(rules: &str) -> Policy {
             other => panic!("no list {other}"),
         }
     }
-    let links =
-        BTreeMap::from([("/w/link_out", "/srv"), ("/w/link_in", "src"), ("/w/mixed/to_secret.rs", "/etc/shadow")]);
+    let links = BTreeMap::from([
+        ("/w/link_out", "/srv"),
+        ("/w/link_in", "src"),
+        ("/w/mixed/to_secret.rs", "/etc/shadow"),
+        ("/ws", "/data/ws"),
+        ("/data/ws/to_secret.rs", "/etc/shadow"),
+    ]);
     let surroundings = Surroundings {
         home: Some("/home/me".to_owned()),
         longrein_home: Some("/home/me/.local/share/longrein".to_owned()),

@@ -6,10 +6,13 @@
 
 mod blobs;
 mod collect;
+mod health;
 mod open;
 mod place;
 mod table;
 mod writer;
+
+pub use health::{Health, health, place_fits, sqlite_version};
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

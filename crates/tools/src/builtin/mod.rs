@@ -6,6 +6,7 @@ use longrein_core::payload::Payload;
 use longrein_core::task::{Builtin, EffectClass, Overlap, ToolBody, ToolSpec};
 use serde_json::Value;
 
+mod ask;
 mod change;
 mod edit_file;
 pub(crate) mod files;
@@ -16,16 +17,16 @@ pub(crate) mod shell;
 mod told;
 mod write_file;
 
-/// A built-in tool as a task declares it. None: it comes with a later part.
-pub fn builtin(tool: Builtin) -> Option<ToolSpec> {
+/// A built-in tool as a task declares it.
+pub fn builtin(tool: Builtin) -> ToolSpec {
     match tool {
-        Builtin::ReadFile => Some(read_file::spec()),
-        Builtin::WriteFile => Some(write_file::spec()),
-        Builtin::EditFile => Some(edit_file::spec()),
-        Builtin::ListFiles => Some(list_files::spec()),
-        Builtin::SearchFiles => Some(search_files::spec()),
-        Builtin::Shell => Some(shell::spec()),
-        Builtin::Ask => None,
+        Builtin::ReadFile => read_file::spec(),
+        Builtin::WriteFile => write_file::spec(),
+        Builtin::EditFile => edit_file::spec(),
+        Builtin::ListFiles => list_files::spec(),
+        Builtin::SearchFiles => search_files::spec(),
+        Builtin::Shell => shell::spec(),
+        Builtin::Ask => ask::spec(),
     }
 }
 

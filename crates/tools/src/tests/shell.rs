@@ -20,7 +20,7 @@ struct Bench {
 fn bench() -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let mut task = task_in(folder.path(), &[]);
-    task.tools = vec![crate::builtin(Builtin::Shell).unwrap()];
+    task.tools = vec![crate::builtin(Builtin::Shell)];
     // a secret comes to be known by a tool that is given it
     let other = serde_json::from_str(&tool("other", &json!({ "env": ["${secret:TOKEN}"] })).to_string()).unwrap();
     task.tools.push(other);
@@ -326,7 +326,7 @@ async fn what_cannot_be_meant_is_refused() {
 
 #[test]
 fn as_it_is_declared() {
-    let spec = crate::builtin(Builtin::Shell).unwrap();
+    let spec = crate::builtin(Builtin::Shell);
     assert_eq!((spec.name.as_str(), spec.effect), ("shell", EffectClass::Workspace));
     assert!(
         spec.env

@@ -1,0 +1,159 @@
+//! `ask`: a question to a person is a call of a tool, and the next message is its result.
+
+use crate::support::{World, of_type};
+
+pub(crate) const TASK: &str = r#"
+goal = "Set it up."
+model = "script/s.toml"
+builtins = ["ask"]
+"#;
+
+pub(crate) const SCRIPT: &str = r#"
+[[reply]]
+text = "One thing I cannot know."
+calls = [{ name = "ask", args = { question = "Which region?" } }]
+usage = { input = 900, output = 20 }
+[[reply]]
+when = "a1"
+text = "Set up."
+usage = { input = 1000, output = 5 }
+"#;
+
+fn world() -> World {
+    let world = World::new();
+    world.write("s.toml", SCRIPT);
+    world.write("task.toml", TASK);
+    world
+}
+
+/// What the model was told of its first call.
+#[track_caller]
+fn told(world: &World, id: &str) -> serde_json::Value {
+    let log = world.log(id);
+    let ends: Vec<_> = log
+        .iter()
+        .filter(|line| {
+            line["action"] == "a1"
+                && ["action.finished", "action.refused", "action.denied"].iter().any(|kind| line["type"] == *kind)
+        })
+        .cloned()
+        .collect();
+    assert_eq!(ends.len(), 1, "one observation: {ends:?}");
+    ends[0].clone()
+}
+
+#[test]
+fn a_run_that_may_wait_parks_on_a_question_and_the_message_is_its_result() {
+    let world = world();
+    let parked = world.run("run --task task.toml --id r --on-ask wait").is(3);
+    assert_eq!(parked.last_line(), "longrein send r 'your answer'");
+    assert!(parked.stderr.contains("a1 asks: Which region?"), "{}", parked.stderr);
+    let listed = world.run("approvals").is(0).stdout;
+    assert!(listed.contains("question") && listed.contains("Which region?"), "{listed}");
+    assert!(world.show("r")["waits"].to_string().contains("answer"), "{}", world.show("r")["waits"]);
+
+    // A yes is no answer, and says what is.
+    let refused = world.run("approve r a1").is(65);
+    assert_eq!(refused.last_line(), "longrein send r 'your answer'");
+
+    let sent = world.run("send r 'north, please'").is(0);
+    assert!(sent.stderr.contains("this answers a1: Which region?"), "{}", sent.stderr);
+    // A second one is a message like any other.
+    world.run("send r 'and be quick'").is(0);
+    assert_eq!(world.run("resume r").is(0).answer(), "Set up.");
+    let end = told(&world, "r");
+    assert_eq!((&end["data"], &end["how"], &end["attempt"]), (&"north, please".into(), &"answered".into(), &0.into()));
+    let log = world.log("r");
+    let messages = of_type(&log, "input.received");
+    assert_eq!(messages[0]["body"]["answer"], "a1");
+    assert_eq!(messages[1]["body"]["message"], "and be quick");
+    world.verify("r");
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_model_is_told_so_at_once() {
+    let world = world();
+    // No terminal: deny is the default.
+    for flags in ["--on-ask deny", ""] {
+        let id = if flags.is_empty() { "none" } else { "deny" };
+        assert_eq!(world.run(&format!("run --task task.toml --id {id} {flags}")).is(0).answer(), "Set up.");
+        let end = told(&world, id);
+        let message = end["error"]["message"].as_str().unwrap();
+        assert_eq!(message, "Nobody can be asked here; go on with your best judgement and say what you assumed.");
+    }
+}
+
+#[test]
+fn a_denial_is_no_answer_with_its_reason() {
+    let world = world();
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    world.run("deny r a1 --reason 'ask me tomorrow'").is(0);
+    assert_eq!(world.run("resume r").is(0).answer(), "Set up.");
+    assert_eq!(told(&world, "r")["reason"], "ask me tomorrow");
+}
+
+#[test]
+fn a_run_that_waits_is_told_when_it_is_resumed_where_nobody_is() {
+    let world = world();
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    // What waits goes on waiting unless somebody says no.
+    world.run("resume r").is(3);
+    assert_eq!(world.run("resume r --on-ask deny").is(0).answer(), "Set up.");
+    assert!(told(&world, "r")["error"]["message"].as_str().unwrap().starts_with("Nobody can be asked"));
+}
+
+#[test]
+fn an_answer_survives_death_before_and_after_it_is_taken() {
+    let world = world();
+    for (number, point) in
+        ["append.before.action.held", "append.after.action.held", "append.after.run.parked"].iter().enumerate()
+    {
+        let id = format!("asked{number}");
+        world.run(&format!("run --task task.toml --id {id} --on-ask wait --crash-at {point}")).is(75);
+        world.run(&format!("resume {id} --on-ask wait")).is(3);
+        world.run(&format!("send {id} north")).is(0);
+        world.run(&format!("resume {id} --on-ask wait")).is(0);
+        assert_eq!(told(&world, &id)["data"], "north");
+        world.verify(&id);
+    }
+    let points = [
+        "append.before.input.received",
+        "append.after.input.received",
+        "append.after.action.finished",
+        "append.before.model.requested",
+    ];
+    for (number, point) in points.iter().enumerate() {
+        let id = format!("taken{number}");
+        world.run(&format!("run --task task.toml --id {id} --on-ask wait")).is(3);
+        world.run(&format!("send {id} north")).is(0);
+        world.run(&format!("resume {id} --on-ask wait --crash-at {point}")).is(75);
+        assert_eq!(world.run(&format!("resume {id} --on-ask wait")).is(0).answer(), "Set up.");
+        assert_eq!(told(&world, &id)["data"], "north");
+        world.verify(&id);
+    }
+}
+
+#[test]
+fn a_question_beside_other_calls_lets_them_go_on() {
+    let world = world();
+    world.write(
+        "s.toml",
+        r#"
+[[reply]]
+calls = [{ name = "ask", args = { question = "Which region?" } }, { name = "ask", args = { question = "" } }, { name = "look", args = {} }]
+[[reply]]
+when = "north"
+text = "Set up."
+"#,
+    );
+    world.write(
+        "task.toml",
+        &format!("{TASK}[[tools]]\nname = \"look\"\ndescription = \"Looks.\"\ncommand = [\"echo\", \"seen\"]\neffect = \"read\"\n"),
+    );
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    let log = world.log("r");
+    assert_eq!(of_type(&log, "action.finished")[0]["action"], "a3", "the look did not wait");
+    assert_eq!(of_type(&log, "action.refused")[0]["action"], "a2", "an empty question is none");
+    world.run("send r north").is(0);
+    world.run("resume r").is(0);
+}
