@@ -562,7 +562,12 @@ async fn a_model_of_the_program_answers() {
                 Item::User(_) | Item::Assistant { .. } | Item::Harness(_) => None,
             });
             let bytes = heard.unwrap_or_default().into_bytes();
-            Encoded { digest: Digest::of(&bytes), bytes: bytes.into(), position: prompt.position, answer: prompt.answer.clone() }
+            Encoded {
+                digest: Digest::of(&bytes),
+                bytes: bytes.into(),
+                position: prompt.position,
+                answer: prompt.answer.clone(),
+            }
         }
         fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
             Box::pin(async move {
