@@ -9,6 +9,7 @@ mod command_line;
 mod crash_matrix;
 mod export;
 mod files;
+mod fix_the_bug;
 mod fork;
 mod hostile;
 mod keep;

@@ -30,20 +30,22 @@ fn no_command_holds_a_run_or_outlives_its_call() {
         "sleep 9999 & echo on",
         "setsid sleep 9999 >/dev/null 2>&1 < /dev/null &",
         "(setsid sh -c \"sleep 9999 & sleep 9998\" &) ; sleep 0.1",
-        "head -c1 /dev/tty",
-        "git init -q x && cd x && git -c user.name=a -c user.email=a@b commit --allow-empty",
+        "sh terminal.sh",
+        "git init -q x && cd x && git commit --allow-empty",
     ];
     let by_us = [
         "trap \"\" TERM HUP INT; sleep 9999; sleep 9998",
-        "kill -STOP $$",
+        "sh stop.sh",
         "yes",
-        "while :; do sleep 9999 & sleep 0.01; done",
+        "while true; do sleep 9999 & sleep 0.01; done",
     ];
     let with = |command: &str, timeout| format!("{{ command = '''{command}''', timeout = \"{timeout}\" }}");
     let args: Vec<_> = (by_itself.iter().map(|command| with(command, "5m")))
         .chain(by_us.iter().map(|command| with(command, "500ms")))
         .collect();
     let world = world_of(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    world.write("terminal.sh", "head -c1 /dev/tty");
+    world.write("stop.sh", "kill -STOP $$");
     let began = Instant::now();
     world.run(RUN).is(0);
     // half a second and two of grace for those we end, on a machine that is busy otherwise

@@ -1,6 +1,7 @@
 //! Commands and what follows from them. `decide` answers with the events that become true, or with a refusal; it changes
 //! nothing.
 
+mod ending;
 mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -220,7 +221,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             None => Err(Refusal::NotDue),
         },
         Command::Conclude => match owed::due_end(run) {
-            Some(end) => Ok(vec![conclude(run, end)]),
+            Some(end) => Ok(vec![ending::conclude(run, end)]),
             None => Err(Refusal::NotDue),
         },
         Command::Park => {
@@ -260,7 +261,7 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
             "{BARREN_CLAIMS_MAX} claims in a row got nowhere: the process died each time; the last point was {}. Look at the log, mend the cause, then send it a message to go on.",
             last_point(run)
         );
-        events.push(ended(run, End::Failed(Failure::Poisoned), reason, None));
+        events.push(ending::ended(run, End::Failed(Failure::Poisoned), reason, None));
     }
     events
 }
@@ -1125,62 +1126,6 @@ fn give_verdict(run: &Run, check: CheckName, round: u32, verdict: Verdict) -> Re
             Err(Refusal::Stale)
         }
     }
-}
-
-fn conclude(run: &Run, end: End) -> Event {
-    let reason = match &end {
-        End::Done(done) => match done.verified {
-            Some(true) => "every check passed".to_owned(),
-            Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
-        },
-        End::Exhausted(budget) => exhausted_reason(run, *budget),
-        End::Failed(failure) => failure_reason(run, *failure),
-        End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
-        End::Cancelled => "cancelled by the operator".to_owned(),
-    };
-    let remark = match &run.closing {
-        Closing::Over(_, remark) => remark.clone(),
-        Closing::NotYet | Closing::Owed(_) => None,
-    };
-    ended(run, end, reason, remark)
-}
-
-fn exhausted_reason(run: &Run, budget: BudgetKind) -> String {
-    let of = |used: u64, limit: Limit, unit: &str| match limit {
-        Limit::At(limit) => format!("{used} of {limit} {unit} are used, and the next call does not fit what is left"),
-        Limit::Unlimited => format!("{used} {unit} are used"),
-    };
-    match budget {
-        BudgetKind::Deadline => "the deadline has passed".to_owned(),
-        BudgetKind::Tokens => of(run.spent.usage.tokens(), run.limits.tokens, "tokens"),
-        BudgetKind::Usd => of(run.spent.micros, run.limits.micros, "micro-dollars"),
-        BudgetKind::Turns | BudgetKind::ModelCalls | BudgetKind::ToolCalls | BudgetKind::Time => {
-            format!("the budget of {budget} is used up")
-        }
-    }
-}
-
-fn detail(run: &Run) -> &str {
-    match &run.stage {
-        Stage::Ready(ready) => &ready.detail,
-        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => "",
-    }
-}
-
-fn failure_reason(run: &Run, failure: Failure) -> String {
-    match failure {
-        Failure::Checks => format!("the acceptance checks did not pass in {} rounds", run.failed_rounds),
-        Failure::Answer => format!("the answer was refused {} times", run.answer_refusals),
-        Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),
-        Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
-        Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
-        Failure::Script => format!("the script does not fit the run: {}", detail(run)),
-    }
-}
-
-fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
-    let (done, undone, unknown) = owed::effects(run);
-    Event::RunEnded(Box::new(RunEnded { end, reason, remark, done, undone, unknown }))
 }
 
 /// The first event of a run.

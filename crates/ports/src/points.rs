@@ -37,6 +37,8 @@ impl CrashPoint {
     pub fn all() -> Vec<CrashPoint> {
         let mut points: Vec<_> = EventKind::ALL
             .iter()
+            // Nobody drives a run while it is forked.
+            .filter(|kind| **kind != EventKind::RunForked)
             .flat_map(|kind| [CrashPoint::BeforeAppend(*kind), CrashPoint::AfterAppend(*kind)])
             .collect();
         points.extend([

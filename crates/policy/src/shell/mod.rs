@@ -95,7 +95,7 @@ impl Policy {
     }
 }
 
-impl Analysis<'_> {
+impl<'a> Analysis<'a> {
     fn note(&mut self, verdict: Verdict) {
         let before = std::mem::replace(&mut self.verdict, Verdict::allow(own::DEFAULT));
         // the first that allows names the rule; what is stricter takes its place
@@ -104,6 +104,25 @@ impl Analysis<'_> {
 
     fn ask(&mut self, reason: impl Into<String>) {
         self.note(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+    }
+
+    /// A question about how often or whether commands are run that are judged themselves: a rule about every command
+    /// answers it.
+    fn ask_unless_bare(&mut self, reason: &str) {
+        let verdict = match self.bare() {
+            Some(rule) => Verdict::allow(&rule.text),
+            None => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
+        };
+        self.note(verdict);
+    }
+
+    /// The rule that allows every command.
+    fn bare(&self) -> Option<&'a Rule> {
+        self.policy.allow.iter().find(|rule| match &rule.matches {
+            Matches::EveryTool => true,
+            Matches::Tool(tool) => tool.as_str() == SHELL,
+            Matches::Paths(..) | Matches::Commands(_) => false,
+        })
     }
 
     /// Shell text: the call's, or one found inside.
@@ -216,6 +235,8 @@ impl Analysis<'_> {
                 let verdict = self.simple(&inner, here, nesting);
                 self.wrapped(words, base, at, wrapper, verdict)
             }
+            // a signal is ignored: nothing is run for it
+            Inner::Script { text, .. } if base == "trap" && text.is_empty() => Verdict::allow(own::READS_INSIDE),
             Inner::Script { text, at, wrapper } => {
                 let verdict = self.inner_script(&text, here, nesting.scripts + 1);
                 self.wrapped(words, base, at, wrapper, verdict)
@@ -228,13 +249,17 @@ impl Analysis<'_> {
                     None => verdict,
                 }
             }
-            Inner::Unseen(reason) => self.wrapped(
-                words,
-                base,
-                words.len().saturating_sub(1),
-                Wrapper::Transparent,
-                Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason),
-            ),
+            Inner::Unseen(reason) => {
+                let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
+                let at = words.len().saturating_sub(1);
+                let verdict = self.wrapped(words, base, at, Wrapper::Transparent, verdict);
+                // a program that is named, whatever it then does
+                let literal = words.iter().all(|word| word.kind == Kind::Literal);
+                match self.bare().filter(|_| literal && verdict.strictness == Strictness::UnlessSpelt) {
+                    Some(rule) => Verdict::allow(&rule.text),
+                    None => verdict,
+                }
+            }
         };
         verdict.and(plain)
     }

@@ -91,6 +91,26 @@ fn check(rules: &str, expected: &str, commands: &[&str]) {
     assert!(wrong.is_empty(), "these are not {expected} under \"{rules}\":\n{}", wrong.join("\n"));
 }
 
+/// Whose commands are allowed anyway, it may run as often as it likes, from a file too.
+#[test]
+fn a_rule_about_every_command_covers_loops_and_scripts() {
+    let commands = [
+        "while true; do make; done",
+        "for f in a b; do make; done",
+        "until make; do sleep 1; done",
+        "sh build.sh",
+        "bash ./x/build.sh --fast",
+        "trap '' TERM; sleep 9",
+        "setsid make",
+        "(nohup make &)",
+    ];
+    check("allow shell", "allow", &commands);
+    check("allow shell(make *)", "ask", &commands);
+    check("allow shell, deny shell(rm *)", "deny", &["while true; do rm x; done", "setsid rm x", "sh -c 'rm x'"]);
+    check("allow shell", "ask", &["for f in a b; do make $f; done", "sh $x", "sh -c \"$x\"", "curl x | sh"]);
+    check("allow shell", "deny", &["while true; do rm -rf /; done", "for f in a; do cat .env; done"]);
+}
+
 #[test]
 fn what_only_reads_inside_the_workspace_is_allowed() {
     check(
@@ -339,8 +359,7 @@ fn what_cannot_be_told_is_asked_whatever_is_allowed() {
             "bash",
             "sh < x.sh",
             "curl x | sh",
-            "for f in a b; do ls; done",
-            "while true; do ls; done",
+            "for f in a b; do ls $f; done",
             "case a in a) ls;; esac",
             "[[ -f a ]]",
             "((1))",
@@ -461,7 +480,6 @@ fn without_a_rule_everything_else_is_asked() {
             "env",
             "printenv",
             "sudo ls",
-            "nohup ls",
             "ssh h ls",
             "yes",
             "ls --unknown",

@@ -229,7 +229,6 @@ pub(crate) fn with_more(words: &[Word]) -> Vec<Word> {
 
 const RIGHTS: Option<&str> = Some("runs it with other rights");
 const ELSEWHERE: Option<&str> = Some("runs it in other surroundings");
-const BACKGROUND: Option<&str> = Some("lets it outlive the command");
 
 const fn wrapper(
     name: &'static str,
@@ -254,7 +253,8 @@ const WRAPPERS: &[Syntax] = &[
         Some("may write its report"),
     ),
     wrapper("nice", &["n", "adjustment"], &[], 0, None),
-    wrapper("nohup", &[], &[], 0, BACKGROUND),
+    // Nothing outlives a command here, whatever it asks for.
+    wrapper("nohup", &[], &[], 0, None),
     wrapper(
         "timeout",
         &["k", "s", "kill-after", "signal"],
@@ -266,7 +266,7 @@ const WRAPPERS: &[Syntax] = &[
     wrapper("ionice", &["c", "n", "p", "P", "u", "class", "classdata"], &["t", "ignore"], 0, None),
     wrapper("chrt", &["p", "T", "P", "D"], &[], 1, ELSEWHERE),
     wrapper("taskset", &[], &[], 1, ELSEWHERE),
-    wrapper("setsid", &[], &["c", "f", "w", "ctty", "fork", "wait"], 0, BACKGROUND),
+    wrapper("setsid", &[], &["c", "f", "w", "ctty", "fork", "wait"], 0, None),
     wrapper("flock", &["w", "E", "timeout", "conflict-exit-code"], &[], 1, ELSEWHERE),
     wrapper("strace", &["e", "o", "p", "s", "u", "E", "a", "S", "P"], &[], 0, ELSEWHERE),
     wrapper("ltrace", &["e", "o", "p", "s", "u", "a"], &[], 0, ELSEWHERE),

@@ -13,7 +13,6 @@ use super::unwrap::{Inner, unwrap};
 use super::word::{self, Kind, Word};
 use super::{Analysis, Here, Nesting};
 use crate::path;
-use crate::rule::Matches;
 use crate::verdict::{Strictness, Verdict, own};
 
 /// What is walked: commands as they were seen, in order, and how deep in scripts.
@@ -141,14 +140,14 @@ impl Analysis<'_> {
                 after
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.ask("it repeats commands until something changes");
+                self.ask_unless_bare("it repeats commands until something changes");
                 // the second time round it may start anywhere the first time ended
                 let once = self.list(&clause.0, here, walk);
                 let once = self.list(&clause.1.list, &once, walk);
                 if once == *here { once } else { Here::unknown() }
             }
             CompoundCommand::ForClause(clause) => {
-                self.ask("it repeats commands with a variable in them");
+                self.ask_unless_bare("it repeats commands with a variable in them");
                 for raw in clause.values.iter().flatten() {
                     self.words_of(&raw.value, here, walk);
                 }
@@ -423,12 +422,7 @@ impl Analysis<'_> {
             let operand = Operand { word, purpose };
             let verdict = self.operand(&operand, here);
             // the rules about commands are about their words; only one about every command covers its files
-            let bare = self.policy.allow.iter().find(|rule| match &rule.matches {
-                Matches::EveryTool => true,
-                Matches::Tool(tool) => tool.as_str() == super::SHELL,
-                Matches::Paths(..) | Matches::Commands(_) => false,
-            });
-            match bare {
+            match self.bare() {
                 Some(rule) if verdict.strictness == Strictness::Unless => self.note(Verdict::allow(&rule.text)),
                 Some(_) | None => self.note(verdict),
             }

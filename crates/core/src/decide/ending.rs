@@ -1,0 +1,63 @@
+//! How a run ends, and what people are told of it.
+
+use super::MALFORMED_MAX;
+use crate::budget::{BudgetKind, Limit};
+use crate::event::{End, Event, Failure, RunEnded};
+use crate::owed;
+use crate::run::{Closing, Run, Stage};
+
+pub(super) fn conclude(run: &Run, end: End) -> Event {
+    let reason = match &end {
+        End::Done(done) => match done.verified {
+            Some(true) => "every check passed".to_owned(),
+            Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
+        },
+        End::Exhausted(budget) => exhausted_reason(run, *budget),
+        End::Failed(failure) => failure_reason(run, *failure),
+        End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
+        End::Cancelled => "cancelled by the operator".to_owned(),
+    };
+    let remark = match &run.closing {
+        Closing::Over(_, remark) => remark.clone(),
+        Closing::NotYet | Closing::Owed(_) => None,
+    };
+    ended(run, end, reason, remark)
+}
+
+fn exhausted_reason(run: &Run, budget: BudgetKind) -> String {
+    let of = |used: u64, limit: Limit, unit: &str| match limit {
+        Limit::At(limit) => format!("{used} of {limit} {unit} are used, and the next call does not fit what is left"),
+        Limit::Unlimited => format!("{used} {unit} are used"),
+    };
+    match budget {
+        BudgetKind::Deadline => "the deadline has passed".to_owned(),
+        BudgetKind::Tokens => of(run.spent.usage.tokens(), run.limits.tokens, "tokens"),
+        BudgetKind::Usd => of(run.spent.micros, run.limits.micros, "micro-dollars"),
+        BudgetKind::Turns | BudgetKind::ModelCalls | BudgetKind::ToolCalls | BudgetKind::Time => {
+            format!("the budget of {budget} is used up")
+        }
+    }
+}
+
+fn detail(run: &Run) -> &str {
+    match &run.stage {
+        Stage::Ready(ready) => &ready.detail,
+        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => "",
+    }
+}
+
+fn failure_reason(run: &Run, failure: Failure) -> String {
+    match failure {
+        Failure::Checks => format!("the acceptance checks did not pass in {} rounds", run.failed_rounds),
+        Failure::Answer => format!("the answer was refused {} times", run.answer_refusals),
+        Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),
+        Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
+        Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
+        Failure::Script => format!("the script does not fit the run: {}", detail(run)),
+    }
+}
+
+pub(super) fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
+    let (done, undone, unknown) = owed::effects(run);
+    Event::RunEnded(Box::new(RunEnded { end, reason, remark, done, undone, unknown }))
+}
