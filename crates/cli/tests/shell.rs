@@ -92,8 +92,8 @@ fn a_flood_costs_less_than_30_mb_of_memory() {
     let bytes = times(30_000_000, 300_000_000);
     let wait = |name: &str| format!("{{ command = 'touch {name}; while [ -e {name} ]; do sleep 0.01; done' }}");
     for print in ["yes 0123456789abcdef", "cat /dev/urandom", "cat /dev/zero"] {
-        let flood = format!("{{ command = '{print} | head -c {bytes}' }}");
-        let world = world_of(&[&wait("before"), &flood, &wait("after")]);
+        let world = world_of(&[&wait("before"), "{ command = 'sh flood.sh' }", &wait("after")]);
+        world.write("flood.sh", &format!("{print} | head -c {bytes}"));
         let running = start(&world);
         let peak = |name: &str| {
             world.until(name, || world.path(name).exists().then_some(()));
