@@ -12,11 +12,16 @@ const PASSED_ON: [(&str, &str); 3] = [("PATH", "/usr/local/bin:/usr/bin:/bin"), 
 
 /// Nobody sits at a tool: programs that would ask, page or edit must fail or go on. An editor that *succeeds* would let
 /// git go on with a text nobody wrote, so it fails.
-const HYGIENE: [(&str, &str); 10] = [
+const HYGIENE: [(&str, &str); 14] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_EDITOR", "false"),
     ("GIT_SEQUENCE_EDITOR", "false"),
     ("GIT_PAGER", "cat"),
+    // What only reads is allowed unasked: it must neither start the program a repository names as its monitor nor write.
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_0", "false"),
     ("EDITOR", "false"),
     ("VISUAL", "false"),
     ("PAGER", "cat"),

@@ -176,6 +176,15 @@ async fn background_processes_are_ended_and_counted() {
     assert_eq!(result["output"], "started");
 }
 
+/// A repository from elsewhere may name programs; `git status` is allowed unasked.
+#[tokio::test]
+async fn a_repository_s_monitor_is_not_started() {
+    let bench = bench();
+    bench.output("git init -q . && git config core.fsmonitor 'touch started; false'").await;
+    bench.output("git status --short").await;
+    assert!(!bench.output("ls").await.contains("started"));
+}
+
 #[tokio::test]
 async fn the_environment_is_ours() {
     let bench = bench();
