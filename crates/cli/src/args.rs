@@ -285,7 +285,8 @@ pub(crate) struct RunArgs {
 /// What `run` and `resume` share.
 #[derive(Debug, Args, Default)]
 pub(crate) struct DriveArgs {
-    /// What to do when a call needs a person's yes [default: prompt on a terminal, else deny]
+    /// What to do when a call needs a person's yes [default: prompt on a terminal, else deny; what waits already goes on
+    /// waiting]
     #[arg(long, value_name = "HOW")]
     pub(crate) on_ask: Option<OnAsk>,
     /// Write the answer to this file too, if the run is done

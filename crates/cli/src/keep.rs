@@ -1,8 +1,13 @@
 //! Keeping a store: forking runs, removing them, and what nothing refers to any more.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longrein::Runs;
+use longrein::core::event::Event;
 use longrein::core::ids::{RunId, Seq};
+use longrein::core::task::EffectClass;
+use longrein::ports::RecordedBody;
 use serde_json::json;
 
 use crate::args::{ForkArgs, GcArgs, Globals, RmArgs};
@@ -30,14 +35,43 @@ pub(crate) async fn fork(globals: Globals, args: ForkArgs) -> Result<Status, Fai
     let runs = store.open_existing()?;
     let from = runs.find(&args.id).await?;
     let point = runs.fork(&from, args.at.map(Seq), &new).await?;
+    let again = effects_after(&runs, &from, point).await?;
     if globals.json {
-        print_line(&json!({ "v": 1, "run": new, "from": from, "at_seq": point }));
+        print_line(&json!({ "v": 1, "run": new, "from": from, "at_seq": point, "effects_after": again }));
         return Ok(Status::Done);
     }
     say!("{new}");
-    tell!("{new} goes on from event {point} of {from}; its budget is what {from} has left");
+    tell!("{new} goes on from event {point} of {from}, the end of a turn; its budget is what {from} has left");
+    if !again.is_empty() {
+        tell!("{from} went on to start {}; {new} does not know of it and may do it again", again.join(", "));
+    }
     tell!("{}", store.command(&format!("resume {new}")));
     Ok(Status::Done)
+}
+
+/// What a run started after a point that changes the workspace or the world.
+async fn effects_after(runs: &Runs, id: &RunId, point: Seq) -> Result<Vec<String>, Failure> {
+    let mut tools = BTreeMap::new();
+    let mut started = Vec::new();
+    let mut after = Seq(0);
+    loop {
+        let page = runs.records(id, after).await?;
+        let Some(last) = page.last() else { return Ok(started) };
+        after = last.seq;
+        for record in &page {
+            if let RecordedBody::Known(Event::ActionProposed(proposed)) = &record.body {
+                tools.insert(proposed.action, proposed.tool.clone());
+            }
+            if let RecordedBody::Known(Event::ActionStarted(e)) = &record.body
+                && e.effect != EffectClass::Read
+                && e.attempt == 1
+                && record.seq > point
+            {
+                let tool = tools.get(&e.action).map(|tool| words::safe(tool.as_str())).unwrap_or_default();
+                started.push(format!("{} {tool}", e.action));
+            }
+        }
+    }
 }
 
 pub(crate) async fn rm(globals: Globals, args: RmArgs) -> Result<Status, Failure> {

@@ -128,6 +128,10 @@ impl View {
         let said = |tone: Tone, text: &str, most: usize| -> Vec<(Tone, String)> {
             wrap(text, width, most).into_iter().map(|line| (tone, line)).collect()
         };
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "what is not named here is said as it is said elsewhere, or not at all"
+        )]
         match &new.event {
             Event::ModelReplied(replied) if !replied.reply.calls.is_empty() => {
                 said(Tone::Plain, &words::safe(replied.reply.text.trim()), SAID_LINES_MAX)

@@ -1,7 +1,7 @@
 //! `run` and `resume`: everything that advances a run from the command line.
 
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longrein::core::action::Life;
@@ -56,6 +56,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
+    has_place_for_the_answer(&args.drive)?;
     refuse_file_as_prompt(&args)?;
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Status::Usage, format!("--id: {error}")))?;
@@ -118,6 +119,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         }
         (None, false) => return list_unfinished(&session).await,
     };
+    has_place_for_the_answer(&args.drive)?;
     let raise = raise(&args)?;
     let run = session.runs.fold(&id, |_| {}).await?;
     let mut inputs = Vec::new();
@@ -339,6 +341,18 @@ fn next_command(run: &Run, standing: &Standing) -> String {
 }
 
 /// A prompt that names a task file was meant to be one.
+/// A run may work for hours: that its answer has no place is said before.
+fn has_place_for_the_answer(args: &DriveArgs) -> Result<(), Failure> {
+    let Some(file) = &args.output_last_message else { return Ok(()) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if file.is_dir() || !folder.is_dir() {
+        let problem =
+            format!("-o {}: the answer cannot be written there; name a file in a folder that exists", file.display());
+        return Err(Failure::new(Status::Usage, problem));
+    }
+    Ok(())
+}
+
 fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
     let Some(prompt) = args.prompt.as_deref().filter(|_| args.task.is_none()) else { return Ok(()) };
     if prompt.ends_with(".toml") && !prompt.contains(char::is_whitespace) {

@@ -776,8 +776,8 @@ fn ask(held: ActionHeld, asks: Asks) -> Event {
     match asks {
         Asks::Hold => Event::ActionHeld(held),
         Asks::Deny => {
-            let reason = format!("it needs a person's yes ({}) and nobody can be asked (--on-ask deny)", held.rule);
-            unasked(held.action, reason)
+            let why = held.reason.trim_end_matches('.');
+            unasked(held.action, format!("{why} ({}), and nobody can be asked here", held.rule))
         }
     }
 }

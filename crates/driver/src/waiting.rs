@@ -63,7 +63,7 @@ impl Drive<'_> {
                 for wait in waits {
                     changed |= match wait {
                         Wait::Approval(action) | Wait::Answer(action) => {
-                            let reason = "nobody can be asked (--on-ask deny)".to_owned();
+                            let reason = "nobody can be asked here".to_owned();
                             self.command(Command::DenyUnasked { action, reason })
                         }
                         Wait::Unknown(_) => false,

@@ -107,7 +107,13 @@ pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault
     }
     let builtin = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name);
     if builtin.is_none() && !tools.contains(name) {
-        let builtins = Builtin::ALL.map(Builtin::as_str).into_iter().filter(|builtin| are_close(name, builtin));
+        let meant = |builtin: &&str| {
+            let name = name.to_ascii_lowercase();
+            are_close(&name, builtin)
+                || builtin.split('_').any(|part| part == name)
+                || (**builtin == *"shell" && matches!(name.as_str(), "bash" | "sh" | "command" | "exec"))
+        };
+        let builtins = Builtin::ALL.map(Builtin::as_str).into_iter().filter(meant);
         let known = builtins.map(str::to_owned).chain(near(name, tools.iter().copied()));
         return Err(Fault::UnknownTool { near: known.take(NEAR_MAX).collect() });
     }
