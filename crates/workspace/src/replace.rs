@@ -117,6 +117,10 @@ fn as_before(folder: &OwnedFd, name: &OsStr, place: &Place, before: &Before) -> 
     }
     let mut file = open_named(folder, name, place)?;
     let stat = regular(file.as_fd(), place)?;
+    // Root may write what nobody may; whoever took the permission away meant something by it.
+    if stat.st_mode & 0o222 == 0 {
+        return Err(Error::ReadOnly { path: place.to_string() });
+    }
     if digest(&mut file, place)? != *expected {
         return Err(changed());
     }

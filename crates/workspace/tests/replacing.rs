@@ -40,6 +40,18 @@ fn a_new_file_brings_its_folders_and_leaves_nothing_beside_it() {
     assert_eq!(names(&dir.path().join("a/b")), ["c.txt"]);
 }
 
+/// Root may write anything; that a file is read-only still means something.
+#[test]
+fn a_read_only_file_is_left_alone() {
+    let (dir, root) = world();
+    let path = dir.path().join("f");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let refused = root.replace(&inside("f"), &content(b"old"), b"new");
+    assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{refused:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+}
+
 #[test]
 fn a_file_that_is_not_as_it_was_is_left_alone() {
     let (dir, root) = world();

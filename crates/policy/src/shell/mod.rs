@@ -453,7 +453,10 @@ impl<'a> Analysis<'a> {
             return Verdict::allow(own::READS_INSIDE);
         }
         let mut verdict = Verdict::allow(own::READS_INSIDE);
-        if word.kind == Kind::Glob && *purpose != Purpose::List {
+        // what stands for a folder with more behind it may stand for a link
+        let goes_on =
+            word.kind == Kind::Glob && word.text.find(['*', '?', '[']).is_some_and(|at| word.text[at..].contains('/'));
+        if word.kind == Kind::Glob && (*purpose != Purpose::List || goes_on) {
             let name = word.text.rsplit('/').next().unwrap_or_default();
             let reason = format!("which files {} stands for is only known once it runs", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));

@@ -91,6 +91,13 @@ fn check(rules: &str, expected: &str, commands: &[&str]) {
     assert!(wrong.is_empty(), "these are not {expected} under \"{rules}\":\n{}", wrong.join("\n"));
 }
 
+/// A link may stand among the names: what lies behind it is nobody's to list unasked.
+#[test]
+fn a_pattern_with_more_behind_it_is_asked() {
+    check("", "allow", &["ls src/*"]);
+    check("", "ask", &["ls src/*/*", "ls src/*/", "exec ls src/*/*", "find src/*/ -type f", "ls */../*", "ls s[r]c/x"]);
+}
+
 /// Whose commands are allowed anyway, it may run as often as it likes, from a file too.
 #[test]
 fn a_rule_about_every_command_covers_loops_and_scripts() {

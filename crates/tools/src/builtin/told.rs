@@ -177,6 +177,10 @@ fn join(lines: &[usize]) -> String {
 }
 
 fn sentence(text: &str) -> String {
+    // Elsewhere a path stands first, and `Src` is another one than `src`.
+    if !["the ", "there ", "permission "].iter().any(|word| text.starts_with(word)) {
+        return format!("{text}.");
+    }
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str())
