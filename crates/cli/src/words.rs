@@ -83,6 +83,10 @@ pub(crate) fn arguments(args: &Payload) -> Vec<String> {
     let Ok(fields) = args.read::<std::collections::BTreeMap<String, serde_json::Value>>() else {
         return vec![safe(args.as_str())];
     };
+    // What it is about first, and what is there before what is to be.
+    const FIRST: [&str; 4] = ["path", "command", "old", "new"];
+    let mut fields: Vec<_> = fields.into_iter().collect();
+    fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
     let mut lines = Vec::new();
     for (name, value) in fields {
         let name = visible(&name);
@@ -190,7 +194,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                 },
                 How::Reconciled => " (found out by its reconcile command)".to_owned(),
                 How::Answered => " (answered by a person)".to_owned(),
-                How::Replayed { action, .. } => format!(" (result of {action}, not run again)"),
+                How::Replayed { run: other, action } => match run {
+                    Some(run) if run.id == *other => format!(" (result of {action}, not run again)"),
+                    Some(_) | None => format!(" (result of {action} of run {}, not run again)", safe(other.as_str())),
+                },
             };
             let what = match &e.outcome {
                 Outcome::Done(result) => shown(result),
