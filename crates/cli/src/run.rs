@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
-use longrein::core::event::{End, Failure as RunFailure, Suspension, Wait};
+use longrein::core::event::{End, EventKind, Failure as RunFailure, Suspension, Wait};
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
@@ -212,7 +212,7 @@ impl Session {
             observer: Arc::new(Progress::new(style, questions)),
             stop: stop.clone(),
             policy,
-            faults: faults(args)?,
+            faults: faults(args, self.store.command(&format!("resume {id}")))?,
         };
         heed_signals(stop)?;
         let driven = self.runs.drive(target, around).await;
@@ -560,18 +560,20 @@ fn prints_points(args: &DriveArgs) -> bool {
     asked
 }
 
-fn faults(args: &DriveArgs) -> Result<Option<Arc<dyn Faults>>, Failure> {
+fn faults(args: &DriveArgs, goes_on: String) -> Result<Option<Arc<dyn Faults>>, Failure> {
     let Some(text) = &args.crash_at else { return Ok(None) };
     let at: CrashAt = text.parse().map_err(|problem: String| {
         Failure::new(Status::Usage, format!("--crash-at: {problem}")).way_out("longrein run --crash-at list")
     })?;
-    Ok(Some(Arc::new(Crash { at, left: Mutex::new(at.nth) })))
+    Ok(Some(Arc::new(Crash { at, left: Mutex::new(at.nth), goes_on })))
 }
 
 /// Ends the process without flushing anything when its point is reached for the N-th time.
 struct Crash {
     at: CrashAt,
     left: Mutex<u32>,
+    /// The command that goes on.
+    goes_on: String,
 }
 
 impl Faults for Crash {
@@ -583,6 +585,11 @@ impl Faults for Crash {
         *left = left.saturating_sub(1);
         if *left == 0 {
             tell!("longrein: stopped by --crash-at {point}");
+            // Before its first batch a run is not there to go on with.
+            let is_first = matches!(point, CrashPoint::BeforeAppend(EventKind::RunStarted | EventKind::RunClaimed));
+            if !is_first {
+                tell!("{}", self.goes_on);
+            }
             longrein::exit_now(CRASHED);
         }
     }
