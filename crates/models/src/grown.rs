@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use longrein_core::ids::Digest;
+use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_ports::Encoded;
 
@@ -135,6 +136,38 @@ fn hash_of(bytes: &[u8]) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes);
     hasher
+}
+
+/// The field that offers tools, as Chat Completions and those who follow it spell it; nothing where there are none, since
+/// several servers refuse an empty list.
+pub(crate) fn tools(tools: &[ToolDef], out: &mut Vec<u8>) {
+    #[derive(serde::Serialize)]
+    struct Tool<'a> {
+        r#type: &'static str,
+        function: Function<'a>,
+    }
+    #[derive(serde::Serialize)]
+    struct Function<'a> {
+        name: &'a str,
+        description: &'a str,
+        parameters: &'a Payload,
+    }
+    if tools.is_empty() {
+        return;
+    }
+    let offered: Vec<_> = tools
+        .iter()
+        .map(|tool| Tool {
+            r#type: "function",
+            function: Function {
+                name: tool.name.as_str(),
+                description: &tool.description,
+                parameters: &tool.parameters,
+            },
+        })
+        .collect();
+    out.extend_from_slice(br#","tools":"#);
+    json(&offered, out);
 }
 
 /// Writes `value` as JSON. Strings, numbers and payloads always serialise.

@@ -6,21 +6,7 @@ use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Rep
 use longrein_models::openai::decode::{Decoder, End, Progress, Reading};
 
 fn read_as(body: &[u8], end: End) -> Result<Reply, ModelFailure> {
-    let mut decoder = Decoder::default();
-    decoder.feed(body);
-    let whole = decoder.end(end.clone());
-    for cut in 0..=body.len() {
-        let mut decoder = Decoder::default();
-        decoder.feed(&body[..cut]);
-        decoder.feed(&body[cut..]);
-        assert_eq!(decoder.end(end.clone()), whole, "cut at {cut}");
-    }
-    let mut decoder = Decoder::default();
-    for byte in body {
-        decoder.feed(std::slice::from_ref(byte));
-    }
-    assert_eq!(decoder.end(end), whole, "byte by byte");
-    whole
+    support::read_as::<Decoder>(body, end)
 }
 
 fn read(body: &str) -> Result<Reply, ModelFailure> {

@@ -88,22 +88,7 @@ impl Spelling for Native<'_> {
 
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
         self.chat.open(out);
-        if !prompt.tools.is_empty() {
-            let tools: Vec<_> = prompt
-                .tools
-                .iter()
-                .map(|tool| Tool {
-                    r#type: "function",
-                    function: Function {
-                        name: tool.name.as_str(),
-                        description: &tool.description,
-                        parameters: &tool.parameters,
-                    },
-                })
-                .collect();
-            out.extend_from_slice(br#","tools":"#);
-            grown::json(&tools, out);
-        }
+        grown::tools(&prompt.tools, out);
         out.extend_from_slice(br#","messages":["#);
         if prompt.system.is_empty() {
             return List::Empty;
@@ -131,19 +116,6 @@ impl Spelling for Native<'_> {
         };
         self.chat.close(prompt, form, out);
     }
-}
-
-#[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    function: Function<'a>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Payload,
 }
 
 #[derive(Serialize)]

@@ -70,23 +70,7 @@ impl Spelling for Chat {
 
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
         self.fields(out);
-        if !prompt.tools.is_empty() {
-            // Several servers refuse an empty list.
-            let tools: Vec<_> = prompt
-                .tools
-                .iter()
-                .map(|tool| Tool {
-                    r#type: "function",
-                    function: Function {
-                        name: tool.name.as_str(),
-                        description: &tool.description,
-                        parameters: &tool.parameters,
-                    },
-                })
-                .collect();
-            out.extend_from_slice(br#","tools":"#);
-            grown::json(&tools, out);
-        }
+        grown::tools(&prompt.tools, out);
         out.extend_from_slice(br#","messages":["#);
         if prompt.system.is_empty() {
             return List::Empty;
@@ -126,19 +110,6 @@ impl Envelope for Chat {
         }
         self.limit(prompt, out);
     }
-}
-
-#[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    function: Function<'a>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Payload,
 }
 
 #[derive(Serialize)]

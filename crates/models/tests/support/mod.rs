@@ -6,9 +6,28 @@ pub(crate) mod server;
 use std::sync::Arc;
 
 use longrein_core::ids::{ActionId, ModelName, ToolName};
+use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, Told, ToolDef, WireCall};
 use longrein_core::task::ModelSpec;
+use longrein_models::openai::decode::{End, Reading};
+
+/// Reads a response whole, cut once at every byte, and byte by byte: it must make no difference.
+pub(crate) fn read_as<D: Reading>(body: &[u8], end: End) -> Result<Reply, ModelFailure> {
+    let read = |pieces: &[&[u8]]| {
+        let mut decoder = D::default();
+        for piece in pieces {
+            decoder.feed(piece);
+        }
+        decoder.end(end.clone())
+    };
+    let whole = read(&[body]);
+    for cut in 0..=body.len() {
+        assert_eq!(read(&[&body[..cut], &body[cut..]]), whole, "cut at {cut}");
+    }
+    assert_eq!(read(&body.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
+    whole
+}
 
 pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
     Prompt {
