@@ -19,7 +19,7 @@ pub type Placed = (Seq, Timestamp, Event);
 /// The new run's budget is what the other has left at its own end, however early the fork: going back gives nothing back.
 pub fn fork(events: &[Placed], at: Seq, id: RunId, now: Timestamp) -> Option<(Seq, Vec<(Timestamp, Event)>)> {
     let mut run: Option<Run> = None;
-    let mut point: Option<(usize, Run)> = None;
+    let mut point: Option<(usize, Spent)> = None;
     for (index, (seq, time, event)) in events.iter().enumerate() {
         match (&mut run, event) {
             (None, Event::RunStarted(started)) => run = Some(Run::new(started, *time)),
@@ -27,15 +27,15 @@ pub fn fork(events: &[Placed], at: Seq, id: RunId, now: Timestamp) -> Option<(Se
             (None, _) => return None,
         }
         if let Some(run) = run.as_ref().filter(|run| *seq <= at && is_between_turns(run, event)) {
-            point = Some((index, run.clone()));
+            point = Some((index, run.spent));
         }
     }
-    let (last, there) = point?;
+    let (last, spent) = point?;
     let end = run?;
     let (seq, _, _) = events.get(last)?;
     let mut copied: Vec<_> =
         events.iter().take(last + 1).map(|(_, time, event)| (*time, of_fork(event, &id))).collect();
-    let limits = left_over(&end, &there.spent);
+    let limits = left_over(&end, &spent);
     let latest = copied.last().map_or(now, |(time, _)| now.max(*time));
     copied.push((latest, Event::RunForked(RunForked { from: end.id, at: *seq, limits })));
     Some((*seq, copied))

@@ -561,6 +561,7 @@ impl Run {
         self.activity = Activity::Idle;
         self.barren_claims = 0;
         self.open.clear();
+        self.allowed.clear();
         self.forget_refusals();
         self.begin_epoch();
         let task = Arc::clone(&self.task);

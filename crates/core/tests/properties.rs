@@ -589,3 +589,17 @@ proptest! {
         }
     }
 }
+
+/// A yes was given to another run (`semantics.md` I1).
+#[test]
+fn a_fork_brings_no_approval_along() {
+    let start = begin(RunId::new("r"), task(9), "test");
+    let mut run = Run::new(&start, Timestamp(1));
+    run.allowed.insert(Digest::of(b"exactly this"), "ops".to_owned());
+    run.seen.insert("a.rs".to_owned(), Digest::of(b"content"));
+    let forked = longrein_core::event::RunForked { from: RunId::new("q"), at: Seq(1), limits: run.limits.clone() };
+    run.apply(Seq(2), Timestamp(2), &Event::RunForked(forked));
+    assert!(run.allowed.is_empty(), "it is asked again");
+    assert!(run.seen.is_empty(), "files may have changed: they are read again");
+    assert_eq!(run.started, Timestamp(2));
+}
