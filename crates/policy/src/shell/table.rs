@@ -1,7 +1,7 @@
 //! What is known of common commands that only read: every option that is harmless, and what each operand is.
 //!
 //! Read [`operands`] first. An option that is not in the table makes the command unknown, an abbreviation of one too. The
-//! entries come from the manuals of GNU coreutils, findutils, grep, ripgrep and git, not from any set of examples.
+//! entries are those of GNU coreutils, findutils, grep, ripgrep and git as they are commonly known; what is missing is asked.
 
 use super::word::{Kind, Word};
 use crate::path::{SECRET_EXAMPLES, glob_matches};
