@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 /// Small and repeatable random numbers (SplitMix64): no seed is a bad one, and no version of a library changes a plan.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,33 +20,33 @@ impl Dice {
     }
 
     /// Less than `end`, which is not 0.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
     /// From 0 to 1, without 1.
-    pub fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
     }
 
     /// Log-normal, by the sum of twelve: near enough to a bell within three deviations, which is where a cap cuts it.
-    pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
+    pub(crate) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         let bell: f64 = (0..12).map(|_| self.share()).sum::<f64>() - 6.0;
         median * (sigma * bell).exp()
     }
 
     /// So many lower-case hex digits.
-    pub fn hex(&mut self, digits: usize) -> String {
-        (0..digits).map(|_| char::from(*self.pick(b"0123456789abcdef"))).collect()
+    pub(crate) fn hex(&mut self, digits: usize) -> String {
+        (0..digits).map(|_| char::from(self.pick(b"0123456789abcdef"))).collect()
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Code,
     English,
     Chinese,
@@ -56,11 +56,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] = [Self::Code, Self::English, Self::Chinese, Self::Json, Self::Log, Self::Blob];
+    pub(crate) const ALL: [Self; 6] = [Self::Code, Self::English, Self::Chinese, Self::Json, Self::Log, Self::Blob];
 }
 
 /// A text of this kind of at least so many bytes, in whole lines.
-pub fn text(dice: &mut Dice, kind: Kind, bytes: usize) -> String {
+pub(crate) fn text(dice: &mut Dice, kind: Kind, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 200);
     while text.len() < bytes {
         match kind {
@@ -129,7 +129,7 @@ fn log(dice: &mut Dice, text: &mut String) {
 fn blob(dice: &mut Dice, text: &mut String, bytes: usize) {
     const SIGNS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     while text.len() < bytes {
-        text.extend((0..76).map(|_| char::from(*dice.pick(SIGNS))));
+        text.extend((0..76).map(|_| char::from(dice.pick(SIGNS))));
         text.push('\n');
     }
 }
@@ -174,5 +174,15 @@ const NAMES: &[&str] = &[
     "payments_reconciler",
     "cdn",
 ];
-const VERBS: &[&str] =
-    &["started", "refresh_token", "commit", "rollback", "retry", "flush_cache", "resolve", "handshake", "evict", "open"];
+const VERBS: &[&str] = &[
+    "started",
+    "refresh_token",
+    "commit",
+    "rollback",
+    "retry",
+    "flush_cache",
+    "resolve",
+    "handshake",
+    "evict",
+    "open",
+];

@@ -1,7 +1,6 @@
 //! The token estimator against real tokenizers, on the kinds of text that tools print.
 
 #[path = "../src/texts.rs"]
-#[expect(dead_code, reason = "the benchmark's texts, of which this needs a part")]
 mod texts;
 
 use longrein_core::context::estimate::{Estimator, Features};
@@ -41,7 +40,7 @@ fn a_new_estimator_is_never_over() {
             report += &format!("{name:<12}{:<10}{least:.2} {median:.2} {most:.2}\n", format!("{kind:?}"));
         }
     }
-    println!("tokens over estimate, of a new one: least, median, most\n{report}");
+    eprintln!("tokens over estimate, of a new one: least, median, most\n{report}");
 }
 
 const WINDOW: f64 = 200_000.0;
@@ -56,7 +55,11 @@ fn after_thirty_turns_the_next_request_is_known_to_a_hundredth_of_the_window() {
         let turns = 400;
         for turn in 0..turns {
             // mostly code, logs and prose; one in ten of the others
-            let kind = if dice.below(10) == 0 { *dice.pick(&Kind::ALL) } else { *dice.pick(&[Kind::Code, Kind::English, Kind::Json, Kind::Log]) };
+            let kind = if dice.below(10) == 0 {
+                dice.pick(&Kind::ALL)
+            } else {
+                dice.pick(&[Kind::Code, Kind::English, Kind::Json, Kind::Log])
+            };
             let bytes = dice.log_normal(0.01 * WINDOW, 1.2).min(0.3 * WINDOW) * 3.5;
             let text = texts::text(&mut dice, kind, bytes as usize);
             let (truth, added) = (count(tokenizer, &text), Features::of_message(&text));
@@ -71,7 +74,7 @@ fn after_thirty_turns_the_next_request_is_known_to_a_hundredth_of_the_window() {
         errors.sort_by(f64::total_cmp);
         slack.sort_by(f64::total_cmp);
         let p99 = errors[errors.len() * 99 / 100];
-        println!(
+        eprintln!(
             "{name:<12} error median {:.3} %, p99 {:.3} % of the window; bound {:.3} % above (median), missed {missed} of {}",
             errors[errors.len() / 2] * 100.0,
             p99 * 100.0,

@@ -186,7 +186,20 @@ fn taught() -> impl Strategy<Value = Estimator> {
 
 fn anything() -> impl Strategy<Value = Features> {
     prop::array::uniform12(prop_oneof![0_u64..5_000, Just(u64::MAX), Just(0)]).prop_map(
-        |[bytes, words, digits, punctuation, spaces, newlines, two_byte, three_byte, four_byte, blob, messages, images]| {
+        |[
+            bytes,
+            words,
+            digits,
+            punctuation,
+            spaces,
+            newlines,
+            two_byte,
+            three_byte,
+            four_byte,
+            blob,
+            messages,
+            images,
+        ]| {
             Features {
                 bytes,
                 words,
