@@ -55,10 +55,6 @@ pub(crate) enum Kind {
     Blob,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 6] = [Self::Code, Self::English, Self::Chinese, Self::Json, Self::Log, Self::Blob];
-}
-
 /// A text of this kind of at least so many bytes, in whole lines.
 pub(crate) fn text(dice: &mut Dice, kind: Kind, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 200);
