@@ -120,7 +120,7 @@ impl Agent {
         let Manners { declared, wording, chaos, summariser } = manners;
         let served = if chaos.contains(&Chaos::Limit) { declared * 9 / 10 } else { declared };
         Self {
-            judge: Judge::new(Arc::clone(&plan), served),
+            judge: Judge::new(Arc::clone(&plan), declared, served),
             plan,
             reader,
             operator,
@@ -329,7 +329,9 @@ impl Agent {
     /// As a harness would show it that leaves nothing out.
     fn tokens_of_result(&self, call: &Call) -> u64 {
         match call {
-            Call::Look { output, .. } => AROUND_RESULT + self.reader.count(&self.plan.outputs[*output]),
+            Call::Look { output, .. } => {
+                AROUND_RESULT + self.reader.count(&Value::from(self.plan.outputs[*output].as_str()).to_string())
+            }
             Call::ReadFile { .. } | Call::Deploy { .. } | Call::Note { .. } | Call::Close { .. } => AROUND_RESULT + 40,
         }
     }

@@ -12,7 +12,9 @@ use super::request::{Request, Role, Segment, shared};
 pub(crate) struct Judge {
     plan: Arc<Plan>,
     /// Tokens the server serves.
-    limit: u64,
+    served: u64,
+    /// Tokens the client knows it may use: what it was told, until it was refused.
+    known: u64,
     /// The latest requests: what a server's cache still holds.
     cache: VecDeque<Vec<Arc<Segment>>>,
     before: Option<(u64, Vec<Arc<Segment>>)>,
@@ -122,10 +124,11 @@ pub(crate) struct Counted {
 }
 
 impl Judge {
-    pub(crate) fn new(plan: Arc<Plan>, limit: u64) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, declared: u64, served: u64) -> Self {
         Self {
             plan,
-            limit,
+            served,
+            known: declared,
             cache: VecDeque::new(),
             before: None,
             watching: Watching::default(),
@@ -139,15 +142,17 @@ impl Judge {
         let tokens = request.tokens();
         let found = &mut self.found;
         found.requests += 1;
-        if tokens + request.reserved > self.limit {
-            found.over_limit.add(|| format!("turn {turn}: {tokens} + {} reserved > {}", request.reserved, self.limit));
+        if tokens > self.served || tokens + request.reserved > self.known {
+            let limit = self.served.min(self.known);
+            found.over_limit.add(|| format!("turn {turn}: {tokens} + {} reserved > {limit}", request.reserved));
         }
         if let Err(broken) = pairs(&request.segments) {
             found.broken_pairs.add(|| format!("turn {turn}: {broken}"));
         }
-        if tokens > self.limit {
+        if tokens > self.served {
             // Nobody saw it and nobody pays for it.
             found.refused += 1;
+            self.known = self.served;
             return Counted { tokens, cached: 0, fits: false };
         }
         found.sent.push(tokens);
@@ -434,5 +439,87 @@ mod tests {
         assert_eq!(in_blocks(1_300, 128), 1_280);
         let profile = PROFILES[0];
         assert!((profile.input(2_000, 3_000) - (200.0 + 1_250.0)).abs() < 1e-9);
+    }
+
+    /// A judge of the smallest plan, and what reads for it.
+    fn judge() -> (Judge, crate::context::request::Reader) {
+        let plan = Arc::new(crate::context::plan::make(crate::context::plan::SIZES[0], 1, Default::default()));
+        let tokenizer = tiktoken::get_encoding("o200k_base").expect("it is built in");
+        let reader = crate::context::request::Reader::new(tokenizer, &plan.watched);
+        (Judge::new(plan, 32_000, 32_000), reader)
+    }
+
+    const QUIET: Arrival = Arrival { cpu: None, gap: None, after_recall: false };
+
+    fn body(system: &str, result: &str) -> Vec<u8> {
+        let messages = serde_json::json!([
+            { "role": "system", "content": system },
+            { "role": "assistant", "content": null,
+              "tool_calls": [{ "id": "a", "type": "function", "function": { "name": "look", "arguments": "{}" } }] },
+            { "role": "tool", "tool_call_id": "a", "content": result },
+        ]);
+        serde_json::json!({ "model": "mock", "messages": messages, "max_tokens": 4_000 }).to_string().into_bytes()
+    }
+
+    #[test]
+    fn a_constraint_that_is_missing_once_is_lost_and_named() {
+        let (mut judge, mut reader) = judge();
+        let all = judge.plan.constraints.join("\n");
+        let request = reader.read(&body(&all, "x")).expect("a request");
+        judge.look(&request, 0, QUIET);
+        assert_eq!((judge.found.constraints.due, judge.found.constraints.shown), (4, 4));
+        let request = reader.read(&body(&judge.plan.constraints[1..].join("\n"), "x")).expect("a request");
+        judge.look(&request, 1, QUIET);
+        assert_eq!((judge.found.constraints.due, judge.found.constraints.shown), (8, 7));
+        assert_eq!(judge.found.constraints.first_loss.as_deref(), Some("turn 1: constraint 0 of the task"));
+    }
+
+    #[test]
+    fn a_closed_loop_is_stale_where_only_its_opening_is_left_outside_of_results() {
+        let (mut judge, mut reader) = judge();
+        let plan = Arc::clone(&judge.plan);
+        let needle = plan.needles.iter().find(|needle| needle.what == What::Loop).expect("the plan has loops");
+        let opening = &plan.watched[needle.shown].text;
+        let closing = &plan.watched[needle.then.expect("a loop is closed")].text;
+        let after = needle.until + 1;
+        for (system, result, stale) in
+            [("", opening, 0), (opening.as_str(), closing, 0), (opening, &String::new(), 1), ("", closing, 1)]
+        {
+            let request = reader.read(&body(system, result)).expect("a request");
+            judge.look(&request, after, QUIET);
+            assert_eq!(judge.found.stale.times, stale, "{system} / {result}");
+        }
+    }
+
+    #[test]
+    fn what_a_prompt_shares_with_an_earlier_one_is_cached() {
+        let (mut judge, mut reader) = judge();
+        let long = "one two three four five six seven eight nine ten ".repeat(200);
+        let request = reader.read(&body(&long, "x")).expect("a request");
+        assert_eq!(judge.look(&request, 0, QUIET).cached, 0);
+        let request = reader.read(&body(&long, "y")).expect("a request");
+        let counted = judge.look(&request, 1, QUIET);
+        assert!(counted.cached > counted.tokens * 9 / 10 && counted.cached.is_multiple_of(128), "{}", counted.cached);
+        let request = reader.read(&body(&format!("new {long}"), "y")).expect("a request");
+        assert_eq!(judge.look(&request, 2, QUIET).cached, 0);
+        assert_eq!(judge.found.breaks, 1);
+        judge.cold();
+        assert_eq!(judge.look(&request, 3, QUIET).cached, 0);
+    }
+
+    #[test]
+    fn a_client_may_learn_once_that_less_is_served() {
+        let (_, mut reader) = judge();
+        let plan = Arc::new(crate::context::plan::make(crate::context::plan::SIZES[0], 1, Default::default()));
+        let mut judge = Judge::new(plan, 10_000, 2_500);
+        let request = reader.read(&body(&"word ".repeat(2_000), "x")).expect("a request");
+        assert!(judge.look(&request, 0, QUIET).fits);
+        assert_eq!(judge.found.over_limit.times, 0);
+        let longer = reader.read(&body(&"word ".repeat(3_000), "x")).expect("a request");
+        assert!(!judge.look(&longer, 1, QUIET).fits);
+        assert_eq!((judge.found.over_limit.times, judge.found.refused), (1, 1));
+        // now it is known, and counts with what is reserved
+        assert!(judge.look(&request, 2, QUIET).fits);
+        assert_eq!(judge.found.over_limit.times, 2);
     }
 }
