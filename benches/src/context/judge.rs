@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longrein_core::context::estimate::{Estimator, Features};
+
 use super::plan::{Needle, Plan, What};
 use super::request::{Request, Role, Segment, shared};
 
@@ -20,6 +22,7 @@ pub(crate) struct Judge {
     before: Option<(u64, Vec<Arc<Segment>>)>,
     watching: Watching,
     everything: Everything,
+    estimator: Estimator,
     pub(crate) found: Findings,
 }
 
@@ -64,6 +67,9 @@ pub(crate) struct Findings {
     pub(crate) gaps: Vec<Duration>,
     pub(crate) gaps_of_rebuilds: Vec<Duration>,
     pub(crate) gaps_of_recalls: Vec<Duration>,
+    /// How far the estimator of core was off, in tokens, and how often a request was above its bound.
+    pub(crate) off: Vec<u64>,
+    pub(crate) bound_missed: u64,
     /// Requests after a kill, and those of them that are not the one that was lost.
     pub(crate) resent: u64,
     pub(crate) resent_otherwise: Tally,
@@ -133,6 +139,7 @@ impl Judge {
             before: None,
             watching: Watching::default(),
             everything: Everything::default(),
+            estimator: Estimator::new(),
             found: Findings::default(),
         }
     }
@@ -176,6 +183,13 @@ impl Judge {
         found.hits += cached;
         let mut cut_back = false;
         if let Some((tokens_before, before)) = &self.before {
+            let estimated = Estimated::of(&self.estimator, *tokens_before, before, &request.segments);
+            if let Some(Estimated { anchored, added }) = estimated {
+                let bound = self.estimator.bound(anchored, &added);
+                found.off.push(bound.likely.abs_diff(tokens));
+                found.bound_missed += u64::from(bound.upper < tokens);
+                self.estimator.learn(&added, tokens.saturating_sub(anchored));
+            }
             let kept = shared(before, &request.segments);
             found.invalidated += tokens_before.saturating_sub(kept);
             found.breaks += u64::from(2 * kept < *tokens_before);
@@ -292,6 +306,27 @@ impl Judge {
     }
 }
 
+/// What a caller of the estimator knows before a request is answered.
+struct Estimated {
+    /// Tokens of what was there before.
+    anchored: u64,
+    added: Features,
+}
+
+impl Estimated {
+    /// None: more was taken out than a last word that changes from request to request.
+    fn of(estimator: &Estimator, tokens_before: u64, before: &[Arc<Segment>], now: &[Arc<Segment>]) -> Option<Self> {
+        let same = before.iter().zip(now).take_while(|(before, now)| Arc::ptr_eq(before, now)).count();
+        if before.len() - same > 1 {
+            return None;
+        }
+        let features = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.features).sum();
+        let taken_out: Features = features(&before[same..]);
+        let anchored = tokens_before.saturating_sub(estimator.estimate(&taken_out));
+        Some(Self { anchored, added: features(&now[same..]) })
+    }
+}
+
 impl Watching {
     fn of(segments: &[Arc<Segment>], watched: usize) -> Self {
         let mut watching =
@@ -401,6 +436,7 @@ mod tests {
         Arc::new(Segment {
             raw: "x".into(),
             tokens: 1,
+            features: Features::default(),
             role,
             calls: calls.iter().map(|id| (*id).to_owned()).collect(),
             answers: answers.map(str::to_owned),

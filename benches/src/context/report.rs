@@ -140,6 +140,14 @@ fn cost(rows: &mut Vec<Row>, found: &Findings, plan: &Plan, ended: &Ended) {
     let recalls: Vec<_> = found.gaps_of_recalls.iter().map(|time| millis(*time)).collect();
     let text = format!("p99 {:.1} ms from reply to request, of {}", quantile(&recalls, 0.99), recalls.len());
     row("recall", "under 20 ms", Verdict::Goal(!recalls.is_empty() && quantile(&recalls, 0.99) < 20.0), text);
+    let window = plan.size.window as f64;
+    let off: Vec<_> = found.off.iter().map(|tokens| *tokens as f64 / window * 100.0).collect();
+    let p99 = quantile(&off, 0.99);
+    let text = format!("p99 {p99:.2} %, median {:.3} %, of {} requests", median(off.iter().copied()), off.len());
+    row("estimator off, of the window", "p99 at most 1 %", Verdict::Goal(!off.is_empty() && p99 <= 1.0), text);
+    let missed = found.bound_missed as f64 / (off.len() as f64).max(1.0);
+    let text = format!("{:.2} % ({})", missed * 100.0, found.bound_missed);
+    row("estimator's bound too low", "at most 1 %", Verdict::Goal(!off.is_empty() && missed <= 0.01), text);
     let speed = counting_speed(plan);
     let verdict = if cfg!(debug_assertions) { Verdict::Said } else { Verdict::Goal(speed >= 100.0) };
     row("features counted", "at least 100 MB/s", verdict, format!("{speed:.0} MB/s"));
