@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longrein_core::budget::Limits;
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::event::Wait;
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
@@ -340,6 +341,8 @@ pub fn task(name: &str) -> Task {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        rules: Vec::new(),
+        context: ContextSpec::default(),
         sources: BTreeMap::new(),
         pins: BTreeMap::new(),
     }

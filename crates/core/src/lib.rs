@@ -5,6 +5,7 @@
 pub mod action;
 pub mod budget;
 pub mod check;
+pub mod context;
 pub mod decide;
 pub mod event;
 pub mod fork;
@@ -19,6 +20,7 @@ pub mod program;
 pub mod prompt;
 pub mod ruling;
 pub mod run;
+pub mod snapshot;
 pub mod target;
 pub mod task;
 pub mod time;

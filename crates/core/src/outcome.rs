@@ -187,6 +187,24 @@ pub enum Billing {
     Perhaps,
 }
 
+/// What a server said of its limits when it refused a request. None: it did not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Served {
+    /// Tokens it takes in all, request and reply together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Tokens it counted in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<u64>,
+    /// The most tokens of a reply it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// The most bytes of a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
 /// A model call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailure {
@@ -204,4 +222,7 @@ pub struct ModelFailure {
     /// What had arrived of a reply that was not accepted: kept as a side record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Payload>,
+    /// What it said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
 }

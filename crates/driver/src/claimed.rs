@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
+use longrein_core::context::meter::Meter;
 use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
@@ -20,6 +21,7 @@ use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
 use crate::batch::{Appended, Draft, in_bytes};
+use crate::context;
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold};
@@ -47,6 +49,7 @@ pub(crate) struct Drive<'a> {
     /// When to ask for more, in boot time.
     pub(crate) renew_at: Duration,
     pub(crate) run: Run,
+    pub(crate) meter: Meter,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     pub(crate) head: Seq,
     pub(crate) batches: u64,
@@ -121,6 +124,7 @@ impl<'a> Drive<'a> {
             },
         };
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
+        let meter = context::meter(ports, &run);
         let mut drive = Self {
             ports,
             observer: observer.as_ref(),
@@ -131,6 +135,7 @@ impl<'a> Drive<'a> {
             head: claim.head,
             claim,
             run,
+            meter,
             batches: 0,
             draft,
             hangar: Hangar::new(),
@@ -280,15 +285,7 @@ impl<'a> Drive<'a> {
         match duty {
             Duty::Call { attempt, closing } => {
                 let purpose = if *closing { Purpose::Closing } else { Purpose::Work };
-                let encoded = edge::encode(self.ports, &self.run, purpose);
-                let command = Command::Request {
-                    attempt: *attempt,
-                    purpose,
-                    digest: encoded.digest.clone(),
-                    bytes: encoded.bytes.len() as u64,
-                };
-                self.outgoing.insert(*attempt, encoded);
-                Ok(self.command(command))
+                self.call(*attempt, purpose).await
             }
             Duty::Start { action } => self.start(*action).await,
             Duty::Recover { action, attempt, probe, from } => {

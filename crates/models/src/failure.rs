@@ -36,6 +36,7 @@ impl Refusal<'_> {
             billing: billing(status, class),
             usage: None,
             partial: None,
+            served: None,
         }
     }
 }
@@ -50,6 +51,7 @@ pub(crate) fn broken(class: ModelErrorClass, billing: Billing, message: impl Int
         billing,
         usage: None,
         partial: None,
+        served: None,
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use longrein_core::action::{Attempt, Cleared};
+use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
-use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::target::Target;
 use longrein_core::task::Task;
@@ -103,4 +104,20 @@ pub trait Tools: Send + Sync {
 
     /// Ends every process on this host of a run that nobody drives any more, and waits until none is left.
     fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped>;
+
+    /// The note that a call of the built-in `note` asks to be kept, read from its valid arguments.
+    fn note(&self, _args: &Payload) -> Result<Note, ToolError> {
+        Err(ToolError::new(class::UNAVAILABLE, "Notes are not kept here."))
+    }
+
+    /// What the model is shown of a result that is too large for its window.
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        let text = content.read::<String>().unwrap_or_else(|_| content.as_str().to_owned());
+        Payload::string(&longrein_core::payload::head_and_tail(&text, bytes_max / 2))
+    }
+
+    /// A result without what is never shown whatever its size.
+    fn cleaned(&self, _content: &Payload) -> Option<Payload> {
+        None
+    }
 }
