@@ -5,6 +5,7 @@
 pub mod action;
 pub mod budget;
 pub mod check;
+pub mod context;
 pub mod decide;
 pub mod event;
 pub mod fork;

@@ -1,0 +1,3 @@
+//! The model's context as memory: what is in the window, what has left it, and how that is found again.
+
+pub mod archive;

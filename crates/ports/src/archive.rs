@@ -1,0 +1,54 @@
+//! The archive of a run: everything its journal and blobs hold, found again by words or by handle.
+
+use longrein_core::context::archive::Handle;
+use longrein_core::ids::RunId;
+use longrein_core::time::Timestamp;
+
+use crate::{BoxFuture, JournalError};
+
+/// A place in a run's past that fits a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub handle: Handle,
+    /// What the piece is, in a word or two: a tool's name, `user message`, `reply`, `check unit`.
+    pub what: String,
+    /// When the last of it became known.
+    pub at: Timestamp,
+    /// The stretch that fits best, with some [`EXCERPT_AROUND_BYTES`] around it.
+    pub excerpt: String,
+    /// The line of the whole text that stretch begins in, counted from 1.
+    pub line: u64,
+}
+
+/// One piece whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub handle: Handle,
+    pub what: String,
+    pub at: Timestamp,
+    /// Everything it says, readable: texts as they are, other JSON as JSON whose strings are not escaped.
+    pub text: String,
+}
+
+/// Bytes shown before and after what was found. Together some 200 tokens: enough to see whether it is worth reading on.
+pub const EXCERPT_AROUND_BYTES: usize = 400;
+
+/// Finds again what has left the model's window. The index behind it is a cache over journal and blobs: losing it loses
+/// nothing, and a call that finds none makes it. Needs no claim; any number of processes may ask at once.
+pub trait Archive: Send + Sync {
+    /// Brings a run's index up to its last event; cheap when it is.
+    fn index<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// The pieces that fit `query` best, best first, at most `most`. Any text is a query: first come pieces that hold all
+    /// its words near each other, then those that hold all, then those that hold some; where no word is found, the text as
+    /// it stands is looked for, newest first. Brings the index up first.
+    fn find<'a>(
+        &'a self,
+        run: &'a RunId,
+        query: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Found>, JournalError>>;
+
+    /// One piece whole. None: there is none of that handle.
+    fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>>;
+}
