@@ -237,10 +237,14 @@ pub enum Builtin {
     Shell,
     /// Asks a person.
     Ask,
+    /// Reads back what has left the model's window.
+    Recall,
+    /// Writes down what must not be forgotten.
+    Note,
 }
 
 impl Builtin {
-    pub const ALL: [Builtin; 7] = [
+    pub const ALL: [Builtin; 9] = [
         Builtin::ReadFile,
         Builtin::WriteFile,
         Builtin::EditFile,
@@ -248,6 +252,8 @@ impl Builtin {
         Builtin::SearchFiles,
         Builtin::Shell,
         Builtin::Ask,
+        Builtin::Recall,
+        Builtin::Note,
     ];
 
     /// The name it has as a tool.
@@ -260,6 +266,8 @@ impl Builtin {
             Builtin::SearchFiles => "search_files",
             Builtin::Shell => "shell",
             Builtin::Ask => "ask",
+            Builtin::Recall => "recall",
+            Builtin::Note => "note",
         }
     }
 }

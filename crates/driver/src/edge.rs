@@ -108,7 +108,13 @@ fn changes_a_file(spec: &ToolSpec) -> bool {
     match spec.body {
         ToolBody::Builtin(Builtin::WriteFile | Builtin::EditFile) => true,
         ToolBody::Builtin(
-            Builtin::ReadFile | Builtin::ListFiles | Builtin::SearchFiles | Builtin::Shell | Builtin::Ask,
+            Builtin::ReadFile
+            | Builtin::ListFiles
+            | Builtin::SearchFiles
+            | Builtin::Shell
+            | Builtin::Ask
+            | Builtin::Recall
+            | Builtin::Note,
         )
         | ToolBody::Command(_)
         | ToolBody::Host(_) => false,

@@ -446,7 +446,7 @@ impl Runs {
             // Nothing is called: what a function would do, it need not be here for.
             None => toolbox,
         };
-        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, environment)?;
         let definitions = toolbox.definitions().into();

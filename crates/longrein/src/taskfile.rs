@@ -272,7 +272,7 @@ fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
 }
 
 /// Built-in tools that are named in the format and come with later parts.
-const LATER_BUILTINS: [&str; 3] = ["web_fetch", "recall", "note"];
+const LATER_BUILTINS: [&str; 1] = ["web_fetch"];
 
 fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<BudgetKind, Limit>, TaskFileError> {
     let mut limits = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use longrein_ports::EXCERPT_AROUND_BYTES;
+use longrein_ports::{EXCERPT_AROUND_BYTES, lines};
 
 use super::query::{Query, Word, tokens};
 
@@ -148,8 +148,12 @@ fn original(text: &str, lower: Range<usize>) -> Range<usize> {
 
 /// The line a byte stands in, counted from 1.
 pub(crate) fn line(text: &str, start: usize) -> u64 {
-    let newlines = text.as_bytes().iter().take(start).filter(|byte| **byte == b'\n').count();
-    newlines as u64 + 1
+    let mut end = 0;
+    let before = lines(text).take_while(|line| {
+        end += line.len();
+        end <= start
+    });
+    before.count() as u64 + 1
 }
 
 /// A stretch with what stands around it; `…` where more does.

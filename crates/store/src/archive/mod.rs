@@ -9,7 +9,16 @@ pub(crate) mod text;
 pub(crate) use query::Query;
 pub(crate) use text::Pieces;
 
+use std::cmp::Reverse;
+
+use longrein_core::task::Builtin;
 use longrein_ports::{Found, Piece};
+
+/// Whether a piece only repeats others: what was looked up before. It holds the words of its query, and would stand before
+/// what it repeats.
+pub(crate) fn is_echo(piece: &Piece) -> bool {
+    piece.what == Builtin::Recall.as_str()
+}
 
 /// How a piece is shown as found by the words of a query.
 pub(crate) fn found_by_words(piece: &Piece, query: &Query) -> Found {
@@ -36,10 +45,10 @@ fn shown(piece: &Piece, stretch: std::ops::Range<usize>) -> Found {
     }
 }
 
-/// The best of what was found as written, newest first among equals. `pieces` come newest first.
+/// The best of what was found as written, newest first among equals; echoes last. Pieces come newest first.
 pub(crate) struct Written {
     most: usize,
-    found: Vec<(Fit, Found)>,
+    found: Vec<(bool, Fit, Found)>,
     left_bytes: usize,
 }
 
@@ -54,15 +63,15 @@ impl Written {
     /// Looks at one more piece. Whether it is worth going on.
     pub(crate) fn look(&mut self, piece: &Piece, query: &Query) -> bool {
         self.left_bytes = self.left_bytes.saturating_sub(piece.text.len());
-        self.found.extend(found_as_written(piece, query));
-        let whole = self.found.iter().filter(|(fit, _)| *fit == Fit::Whole).count();
+        self.found.extend(found_as_written(piece, query).map(|(fit, found)| (is_echo(piece), fit, found)));
+        let whole = self.found.iter().filter(|(echo, fit, _)| !echo && *fit == Fit::Whole).count();
         self.left_bytes > 0 && whole < self.most
     }
 
     pub(crate) fn best(mut self) -> Vec<Found> {
         // Stable: newest first stays so.
-        self.found.sort_by(|(one, _), (other, _)| other.cmp(one));
+        self.found.sort_by_key(|(echo, fit, _)| (*echo, Reverse(*fit)));
         self.found.truncate(self.most);
-        self.found.into_iter().map(|(_, found)| found).collect()
+        self.found.into_iter().map(|(_, _, found)| found).collect()
     }
 }

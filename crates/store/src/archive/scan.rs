@@ -6,7 +6,7 @@ use longrein_ports::{Found, Piece};
 
 use super::excerpt::{Hits, hits};
 use super::query::Query;
-use super::{Written, found_by_words};
+use super::{Written, found_by_words, is_echo};
 
 /// Pieces whose words of a query stand in one passage, with at most so many other words between them, come first.
 pub(crate) const NEAR_WORDS: usize = 20;
@@ -18,23 +18,27 @@ pub(crate) fn find(pieces: &[Piece], query: &Query, most: usize) -> Vec<Found> {
     }
     let all: Vec<Hits> = pieces.iter().map(|piece| hits(&piece.text, &query.words)).collect();
     let scale = Scale::of(&all, query.words.len());
-    let mut ranked: Vec<(Tier, f64, usize)> = all
+    let mut ranked: Vec<(Rank, f64, usize)> = all
         .iter()
         .enumerate()
-        .filter(|(_, hits)| !hits.found.is_empty())
-        .map(|(place, hits)| (Tier::of(hits, query.words.len()), scale.score(hits), place))
+        .zip(pieces)
+        .filter(|((_, hits), _)| !hits.found.is_empty())
+        .map(|((place, hits), piece)| ((is_echo(piece), Tier::of(hits, query.words.len())), scale.score(hits), place))
         .collect();
     if ranked.is_empty() {
         let mut written = Written::new(most);
         let _ = pieces.iter().rev().try_for_each(|piece| written.look(piece, query).then_some(()));
         return written.best();
     }
-    ranked.sort_by(|(tier, score, place), (other_tier, other_score, other_place)| {
+    ranked.sort_by(|(rank, score, place), (other_rank, other_score, other_place)| {
         let by_score = other_score.partial_cmp(score).unwrap_or(Ordering::Equal);
-        tier.cmp(other_tier).then(by_score).then(other_place.cmp(place))
+        rank.cmp(other_rank).then(by_score).then(other_place.cmp(place))
     });
     ranked.iter().take(most).filter_map(|(_, _, place)| Some(found_by_words(pieces.get(*place)?, query))).collect()
 }
+
+/// Echoes come last.
+type Rank = (bool, Tier);
 
 /// How well a piece holds a query's words together; the first is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -23,7 +23,7 @@ use super::table::Table;
 use super::{Shared, open};
 use crate::archive::query::{Word, spaced};
 use crate::archive::scan::NEAR_WORDS;
-use crate::archive::{Pieces, Query, Written, found_by_words};
+use crate::archive::{Pieces, Query, Written, found_by_words, is_echo};
 use crate::encoding::{genesis, read_chain};
 use crate::rules::{Rows, is_removed};
 
@@ -40,11 +40,18 @@ const FORMAT: u32 = 1;
 /// that can be changed came with SQLite 3.43.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS place (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, chain BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, handle TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE IF NOT EXISTS pieces (id INTEGER PRIMARY KEY, handle TEXT NOT NULL UNIQUE, echo INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE INDEX IF NOT EXISTS echoes ON pieces (id) WHERE echo = 1;
 CREATE TABLE IF NOT EXISTS parts (piece INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (piece, seq)) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5
     (text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
 ";
+
+/// The best by BM25, of equals the newest.
+const FIRST_HAND: &str = "SELECT rowid FROM words WHERE words MATCH ?1 \
+    AND rowid NOT IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2";
+const ECHOES: &str = "SELECT rowid FROM words WHERE words MATCH ?1 \
+    AND rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2";
 
 /// Indexes that are open, the last used one last.
 #[derive(Default)]
@@ -245,6 +252,9 @@ impl Index {
             if let Some(piece) = self.read_piece(id, view, &known)? {
                 let mut replace = self.words.prepare_cached("REPLACE INTO words (rowid, text) VALUES (?1, ?2)")?;
                 replace.execute(params![id, spaced(&piece.text)])?;
+                if is_echo(&piece) {
+                    self.words.prepare_cached("UPDATE pieces SET echo = 1 WHERE id = ?1")?.execute([id])?;
+                }
             }
         }
         if let Some(last) = stored.last() {
@@ -293,11 +303,13 @@ impl Index {
     pub(super) fn find(&self, shared: &Shared, query: &Query, most: usize) -> Result<Vec<Found>, Fault> {
         self.bring_up(shared)?;
         let view = View { run: &self.run, table: Table::new(&self.journal, &shared.path), shared };
+        let expressions = expressions(&query.words);
         let mut ids: Vec<i64> = Vec::new();
-        for expression in expressions(&query.words) {
+        for (choice, expression) in
+            [FIRST_HAND, ECHOES].iter().flat_map(|choice| expressions.iter().map(move |it| (choice, it)))
+        {
             let wanted = i64::try_from(most).unwrap_or(i64::MAX);
-            let best = "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY rank, rowid DESC LIMIT ?2";
-            for id in self.numbers(best, params![expression, wanted])? {
+            for id in self.numbers(choice, params![expression, wanted])? {
                 if ids.len() < most && !ids.contains(&id) {
                     ids.push(id);
                 }

@@ -230,6 +230,27 @@ every_backend! {
         assert_eq!(past.bench.journal.find(&past.claim.run, "alpha beta", 0).await.unwrap(), []);
     }
 
+    async fn what_was_looked_up_before_comes_last(bench: &Bench) {
+        let mut past = Past::of(bench, "r1", "x").await;
+        let fact = past.action("shell", "{}", &format!("{}the harbour code is 4711{}", filler(5_000), filler(5_000))).await;
+        let echo = past.action("recall", r#"{"query":"harbour code 🎉"}"#, "the harbour code is 4711").await;
+        let order: Vec<_> = past.find("harbour code").await.iter().map(|found| found.handle).collect();
+        assert_eq!(order, [fact, echo]);
+        assert_eq!(past.first("arbour").await, Some(fact));
+        assert_eq!(past.first("🎉").await, Some(echo));
+    }
+
+    async fn every_byte_of_one_long_line_can_be_read_by_lines(bench: &Bench) {
+        let mut past = Past::of(bench, "r1", "x").await;
+        let line = filler(200_000).replace('\n', " ");
+        past.action("shell", "{}", &format!("{line} needle {line}")).await;
+        let found = past.find("needle").await.remove(0);
+        let text = past.piece("a1").await.unwrap().text;
+        let place = usize::try_from(found.line).unwrap() - 1;
+        let lines: Vec<_> = longrein_ports::lines(&text).skip(place).take(2).collect();
+        assert!(found.line > 90 && lines.concat().contains("needle"), "{}: {lines:?}", found.line);
+    }
+
     async fn parts_of_words_other_scripts_and_signs_are_found(bench: &Bench) {
         let mut past = Past::of(bench, "r1", "x").await;
         let chinese = past.message("请先备份生产数据库再部署").await;
