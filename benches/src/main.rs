@@ -11,6 +11,7 @@ mod client;
 mod conversation;
 mod library;
 mod process;
+mod recall;
 mod report;
 mod server;
 mod syncs;
@@ -30,7 +31,7 @@ struct Options {
 }
 
 const USAGE: &str =
-    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library]";
+    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|recall]";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -50,6 +51,10 @@ fn main() -> anyhow::Result<()> {
     // Needs no binary: this one is the embedding program.
     if options.only.as_deref() == Some("library") {
         return library::print(options.repeat.max(1));
+    }
+    // Nor does this: it is about the store.
+    if options.only.as_deref() == Some("recall") {
+        return recall::print();
     }
     let binary = match &options.binary {
         Some(binary) => std::path::absolute(binary)?,

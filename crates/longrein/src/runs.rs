@@ -31,6 +31,7 @@ use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 use crate::gate;
+use crate::rulefiles;
 
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
@@ -446,7 +447,7 @@ impl Runs {
             // Nothing is called: what a function would do, it need not be here for.
             None => toolbox,
         };
-        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, environment)?;
         let definitions = toolbox.definitions().into();
@@ -532,8 +533,10 @@ pub async fn commands_are_gone() {
     longrein_sandbox::all_gone().await;
 }
 
-/// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.
+/// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
+/// scripted model by digest.
 pub fn pin(task: &mut Task) {
+    task.rules = rulefiles::capture(&task.workspace);
     task.pins = pins(task);
 }
 
@@ -543,6 +546,9 @@ fn pins(task: &Task) -> BTreeMap<String, Digest> {
         && let Ok(bytes) = std::fs::read(&script)
     {
         pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
+    }
+    for file in &task.rules {
+        pins.extend(rulefiles::now(&task.workspace, &file.path).map(|digest| (file.path.clone(), digest)));
     }
     pins
 }

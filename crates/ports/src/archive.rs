@@ -16,7 +16,7 @@ pub struct Found {
     pub at: Timestamp,
     /// The stretch that fits best, with some [`EXCERPT_AROUND_BYTES`] around it.
     pub excerpt: String,
-    /// The line of the whole text that stretch begins in, counted from 1.
+    /// The line of the whole text that stretch begins in, counted from 1 as [`lines`] does.
     pub line: u64,
 }
 
@@ -32,6 +32,27 @@ pub struct Piece {
 
 /// Bytes shown before and after what was found. Together some 200 tokens: enough to see whether it is worth reading on.
 pub const EXCERPT_AROUND_BYTES: usize = 400;
+
+/// A longer line is broken: a log or a minified file may be one line, and all of it can be read by ranges of lines.
+pub const LINE_MAX_BYTES: usize = 2_000;
+
+/// The lines of a piece, with their line feeds, none longer than [`LINE_MAX_BYTES`].
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut end = rest.len().min(LINE_MAX_BYTES);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let end = rest[..end].find('\n').map_or(end, |newline| newline + 1);
+        let (line, after) = rest.split_at(end);
+        rest = after;
+        Some(line)
+    })
+}
 
 /// Finds again what has left the model's window. The index behind it is a cache over journal and blobs: losing it loses
 /// nothing, and a call that finds none makes it. Needs no claim; any number of processes may ask at once.
@@ -51,4 +72,21 @@ pub trait Archive: Send + Sync {
 
     /// One piece whole. None: there is none of that handle.
     fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_never_long_and_none_is_lost() {
+        let long = format!("a\n\n{}\nb{}", "é".repeat(1500), "x".repeat(LINE_MAX_BYTES));
+        for text in ["", "a", "a\n", "\n\n", "a\nb", &long] {
+            assert_eq!(lines(text).collect::<String>(), text);
+            assert!(lines(text).all(|line| !line.is_empty() && line.len() <= LINE_MAX_BYTES));
+            assert!(lines(text).all(|line| line.trim_end_matches('\n').find('\n').is_none()));
+        }
+        let lengths: Vec<_> = lines(&long).map(str::len).collect();
+        assert_eq!(lengths, [2, 1, 2000, 1001, 2000, 1]);
+    }
 }

@@ -13,7 +13,7 @@ mod model;
 mod points;
 mod tools;
 
-pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, Piece};
+pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, LINE_MAX_BYTES, Piece, lines};
 pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
 pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;

@@ -33,6 +33,7 @@ mod toolbox;
 mod tests;
 
 pub use builtin::builtin;
+pub use builtin::note::read as read_note;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use error::ToolsError;
