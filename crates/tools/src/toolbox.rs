@@ -24,7 +24,7 @@ use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
 use crate::secrets::Secrets;
-use crate::{arguments, ending, environment, pins, request};
+use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
@@ -354,6 +354,14 @@ impl Tools for Toolbox {
 
     fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         self.host.overtime(action, attempt)
+    }
+
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        preview::preview(content, bytes_max)
+    }
+
+    fn cleaned(&self, content: &Payload) -> Option<Payload> {
+        preview::cleaned(content)
     }
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
