@@ -615,6 +615,7 @@ fn reply_arrived(
             billing: Billing::Perhaps,
             usage: reply.usage,
             partial: Payload::of(&reply).ok(),
+            served: None,
         };
         return fail_model(run, attempt, failure, jitter, now);
     }

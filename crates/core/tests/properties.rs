@@ -318,6 +318,7 @@ impl Table {
             billing: if self.roll(2) == 0 { Billing::Nothing } else { Billing::Perhaps },
             usage: None,
             partial: None,
+            served: None,
         }
     }
 

@@ -256,5 +256,6 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         billing: Billing::Perhaps,
         usage: None,
         partial: None,
+        served: None,
     }
 }

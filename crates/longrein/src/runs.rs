@@ -508,6 +508,7 @@ impl Model for NoModel {
                 billing: Billing::Nothing,
                 usage: None,
                 partial: None,
+                served: None,
             })
         })
     }
