@@ -92,7 +92,9 @@ fn json_text(text: &str, level: Level, room: usize) -> Option<String> {
             Kind::Array if !level.fits(&compact, room) => {
                 rows::described(scan::elements(&compact), rows::What::Array { bytes: compact.len() }, level, room)
             }
-            _ => values::shortened(&compact, level, room, 0),
+            Kind::Array | Kind::Object | Kind::String | Kind::Number | Kind::Boolean | Kind::Null => {
+                values::shortened(&compact, level, room, 0)
+            }
         });
     }
     let values = || trimmed.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -30,7 +30,7 @@ const SAMPLES: usize = 4;
 /// Text about the values, at most `room` in the cost of `level`.
 pub(super) fn described<'a>(values: impl Iterator<Item = &'a str>, what: What, level: Level, room: usize) -> String {
     let mut fields = Fields::default();
-    let mut sample = Sample::of(values.inspect(|value| fields.take(value)));
+    let sample = Sample::of(values.inspect(|value| fields.take(value)));
     let count = sample.count;
     let title = match what {
         What::Array { bytes } => format!("[array of {} elements, {} bytes]\n", grouped(count), grouped(bytes)),
@@ -50,7 +50,7 @@ pub(super) fn described<'a>(values: impl Iterator<Item = &'a str>, what: What, l
     let share = (left / sample.len().clamp(1, SAMPLES)).max(SAMPLE_MIN_BYTES);
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let line_end = level.cost("\n");
-    while let Some((value, end)) = sample.next() {
+    for (value, end) in sample {
         let room = left.saturating_sub(line_end).min(share);
         if room < SAMPLE_MIN_BYTES && !level.fits(value, room) {
             break;

@@ -120,10 +120,10 @@ fn array(raw: &str, level: Level, room: usize, depth: usize) -> String {
     let left_out =
         |shown: usize| quoted(&format!("[… {} of {} elements left out …]", grouped(count - shown), grouped(count)));
     let Some(mut left) = room.checked_sub(2 + level.cost(&left_out(0)) + 1) else { return named(raw, level, room) };
-    let mut sample = rows::Sample::of(elements(raw));
+    let sample = rows::Sample::of(elements(raw));
     let share = (left / sample.len().clamp(1, 4)).max(MEMBER_MIN_BYTES);
     let (mut first, mut last) = (Vec::new(), Vec::new());
-    while let Some((element, end)) = sample.next() {
+    for (element, end) in sample {
         let Some(fit) = left.checked_sub(1).map(|left| left.min(share)).filter(|fit| *fit >= least(level) + 8) else {
             break;
         };
