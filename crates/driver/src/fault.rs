@@ -155,14 +155,14 @@ impl Tools for FaultyTools {
     fn note(&self, args: &Payload) -> Result<Note, ToolError> {
         self.inner.note(args)
     }
+    fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
+        self.inner.overtime(action, attempt)
+    }
     fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
         self.inner.preview(content, bytes_max)
     }
     fn cleaned(&self, content: &Payload) -> Option<Payload> {
         self.inner.cleaned(content)
-    }
-    fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
-        self.inner.overtime(action, attempt)
     }
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         Box::pin(async move {

@@ -37,7 +37,7 @@ fn digest(journal: &str) -> String {
         format!("happened {:?} open {:?}", run.happened, run.open.keys().collect::<Vec<_>>()),
         format!("evidence {:?}", run.evidence.keys().collect::<Vec<_>>()),
     ];
-    words.extend(run.history.iter().map(|item| match item.as_ref() {
+    words.extend(run.window.items.iter().map(|item| match item.as_ref() {
         Item::User(text) => format!("user: {text}"),
         Item::Assistant { text, calls } => {
             let calls: Vec<_> =

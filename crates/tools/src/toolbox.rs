@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::action::{Attempt, Cleared};
+use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
@@ -17,7 +18,7 @@ use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, 
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
-use crate::builtin::{self, recall, shell};
+use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
 use crate::host::Host;
@@ -25,7 +26,7 @@ use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
 use crate::secrets::Secrets;
-use crate::{arguments, ending, environment, pins, request};
+use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
@@ -366,12 +367,23 @@ impl Tools for Toolbox {
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
 
+    fn note(&self, args: &Payload) -> Result<Note, ToolError> {
+        note::read(args)
+    }
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
         Box::pin(async move { self.attempt(task, call.attempt(), &handed).await })
     }
 
     fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         self.host.overtime(action, attempt)
+    }
+
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        preview::preview(content, bytes_max)
+    }
+
+    fn cleaned(&self, content: &Payload) -> Option<Payload> {
+        preview::cleaned(content)
     }
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use longrein_core::budget::{Limits, Usage};
 use longrein_core::context::archive::Handle;
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::event::{
     ActionFinished, ActionProposed, ActionSettled, CheckFinished, Event, How, InputReceived, ModelReplied, Received,
     RunStarted, Settled, SettledBy,
@@ -117,6 +118,8 @@ fn task(goal: &str) -> Task {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        rules: Vec::new(),
+        context: ContextSpec::default(),
         sources: BTreeMap::new(),
         pins: BTreeMap::new(),
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longrein_core::ids::ToolName;
 use longrein_core::outcome::{Outcome, ToolError, class};
-use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail, place_apart};
+use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail};
 use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 use longrein_core::time::{self, millis};
 use longrein_ports::Ran;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::ending::{Blobs, not_started};
 use crate::excerpt::excerpt;
 use crate::output::{readable, unrendered};
+use crate::preview::cleaned;
 use crate::secrets::Secrets;
 
 /// Unless the call says otherwise: most builds and test runs, and not much longer than a person waits for a hung one.
@@ -319,7 +320,7 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
     if captured.left_out() == 0 && text.len() < INLINE_MAX_BYTES {
         let payload = told(None, None, &text);
         if payload.as_str().len() <= INLINE_MAX_BYTES {
-            return Content::Inline(payload);
+            return blobs.keep(payload);
         }
     }
     let (bytes, lines) = (captured.bytes, captured.lines());
@@ -328,9 +329,7 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
     drop(text);
     let text = as_printed(&captured, secrets).unwrap_or_else(|| readable(&captured, secrets));
     drop(captured);
-    let (content, blob) = place_apart(counted(&text), shown);
-    blobs.0.push(blob);
-    content
+    blobs.apart(counted(&text), cleaned(&shown).unwrap_or(shown))
 }
 
 /// What goes to the blob store, escape sequences and all. None where that is not safe, or a flood of them.
