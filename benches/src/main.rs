@@ -8,6 +8,7 @@
 
 mod bare;
 mod client;
+mod context;
 mod conversation;
 mod library;
 mod process;
@@ -15,6 +16,7 @@ mod recall;
 mod report;
 mod server;
 mod syncs;
+mod texts;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,16 +30,21 @@ struct Options {
     binary: Option<PathBuf>,
     /// None: everything.
     only: Option<String>,
+    context: context::Options,
 }
 
-const USAGE: &str =
-    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|recall]";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|recall|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let mut options = Options { turns: 1000, repeat: 3, binary: None, only: None };
+    let mut options =
+        Options { turns: 1000, repeat: 3, binary: None, only: None, context: context::Options::default() };
+    let usage = format!("{USAGE}{}", context::USAGE);
     while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value; {USAGE}"));
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value; {usage}"));
+        if options.context.set(&argument, &mut value)? {
+            continue;
+        }
         match argument.as_str() {
             bare::ROLE => return bare::main(&value()?),
             library::ROLE => return library::main(&value()?),
@@ -45,7 +52,7 @@ fn main() -> anyhow::Result<()> {
             "--repeat" => options.repeat = value()?.parse()?,
             "--only" => options.only = Some(value()?),
             "--binary" => options.binary = Some(value()?.into()),
-            _ => bail!("{argument} is not known; {USAGE}"),
+            _ => bail!("{argument} is not known; {usage}"),
         }
     }
     // Needs no binary: this one is the embedding program.
@@ -60,6 +67,9 @@ fn main() -> anyhow::Result<()> {
         Some(binary) => std::path::absolute(binary)?,
         None => build()?,
     };
+    if options.only.as_deref() == Some("context") {
+        return context::print(&binary, &options.context);
+    }
     report::print(&binary, options.turns, options.repeat.max(1), options.only.as_deref())
 }
 

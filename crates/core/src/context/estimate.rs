@@ -66,17 +66,17 @@ impl Features {
         let (mut word, mut signs, mut blanks, mut lines) = (0_u32, 0_u32, 0_u32, 0_u32);
         // The run that may be a blob: its length, its digits, and what had been counted before it.
         let (mut length, mut digits) = (0_u64, 0_u64);
-        let mut before = counted;
+        let mut before = (0, 0, 0);
         for &byte in text.as_bytes() {
             let class = CLASSES[usize::from(byte)];
             if class & MAYBE_BLOB != 0 {
                 if length == 0 {
-                    before = counted;
+                    before = (counted.words, counted.digits, counted.punctuation);
                     digits = 0;
                 }
                 length += 1;
             } else if length > 0 {
-                counted.settle_blob(&before, length, digits);
+                counted.settle_blob(before, length, digits);
                 length = 0;
             }
             match class & KIND {
@@ -115,7 +115,7 @@ impl Features {
                 }
             }
         }
-        counted.settle_blob(&before, length, digits);
+        counted.settle_blob(before, length, digits);
         counted
     }
 
@@ -130,9 +130,9 @@ impl Features {
     }
 
     /// A run of `length` blob bytes ended: if it looks like one, what was counted in it is taken back.
-    fn settle_blob(&mut self, before: &Self, length: u64, digits: u64) {
+    fn settle_blob(&mut self, before: (u64, u64, u64), length: u64, digits: u64) {
         if length >= BLOB_MIN && digits * BLOB_DIGITS >= length {
-            (self.words, self.digits, self.punctuation) = (before.words, before.digits, before.punctuation);
+            (self.words, self.digits, self.punctuation) = before;
             self.blob += length;
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn spec() -> ToolSpec {
 
 /// Reads the arguments of a call. What passes here can be read as a [`Note`] straight away. Whether the ids are those of
 /// something is for the run to say.
-pub fn read(args: &Payload) -> Result<Note, ToolError> {
+pub(crate) fn read(args: &Payload) -> Result<Note, ToolError> {
     let note: Note = args.read().map_err(|error| invalid(format!("The arguments are no note: {error}.")))?;
     let bytes = note.text.len();
     if note.text.trim().is_empty() {

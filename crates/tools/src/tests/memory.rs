@@ -174,7 +174,7 @@ async fn a_secret_is_not_recalled() {
 
 fn note(args: &Value) -> Result<Note, ToolError> {
     let valid = toolbox_with(None).validate(&ToolName::new("note"), &args.to_string())?;
-    let note = crate::read_note(&valid.args)?;
+    let note = crate::builtin::note::read(&valid.args)?;
     assert_eq!(valid.args.read::<Note>().unwrap(), note, "what is valid can be read straight away");
     Ok(note)
 }
