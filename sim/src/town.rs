@@ -138,12 +138,14 @@ impl Town {
                 parameters: spec.parameters.clone(),
             })
             .collect();
-        let door: Arc<dyn Journal> = Door::new(&self.store, process);
+        let door = Door::new(&self.store, process);
         let hands = Hands { world: Arc::clone(&self.world), process: Arc::clone(process), specs: specs.into() };
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
         Ports {
+            cabinet: door.clone(),
+            archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
             tools: self.layers.tools(process, Arc::new(hands)),

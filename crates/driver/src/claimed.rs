@@ -11,7 +11,7 @@ use longrein_core::context::meter::Meter;
 use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
-use longrein_core::ids::{ActionId, RunId, Seq};
+use longrein_core::ids::{ActionId, ModelName, RunId, Seq};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Purpose;
@@ -21,10 +21,9 @@ use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
 use crate::batch::{Appended, Draft, in_bytes};
-use crate::context;
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
-use crate::fold::{FoldError, fold};
+use crate::fold::{FoldError, fold_known};
 use crate::jobs::{self, Flight, Hangar, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::ports::Ports;
@@ -49,7 +48,10 @@ pub(crate) struct Drive<'a> {
     /// When to ask for more, in boot time.
     pub(crate) renew_at: Duration,
     pub(crate) run: Run,
-    pub(crate) meter: Meter,
+    /// For the model it is named with.
+    pub(crate) meter: Option<(ModelName, Meter)>,
+    /// The last event that a snapshot was made of.
+    pub(crate) snapshot: Seq,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     pub(crate) head: Seq,
     pub(crate) batches: u64,
@@ -76,7 +78,7 @@ impl<'a> Drive<'a> {
         let Driver { ports, options, observer } = driver;
         let known = match &begin_with {
             Begin::New { .. } => None,
-            Begin::Existing { .. } => Some(fold(ports.journal.as_ref(), id, |_| {}).await?),
+            Begin::Existing { .. } => Some(fold_known(ports, id).await?),
         };
         let task = match (&begin_with, &known) {
             (Begin::New { task, .. }, _) => task.as_ref(),
@@ -110,7 +112,7 @@ impl<'a> Drive<'a> {
             }
             Begin::New { task, .. } => {
                 // Somebody was faster under the same id: go on with it only if it is the same.
-                let run = fold(ports.journal.as_ref(), id, |_| {}).await?;
+                let run = fold_known(ports, id).await?;
                 let parts = run.task.differences(&task);
                 if !parts.is_empty() {
                     ports.journal.release(&claim).await?;
@@ -120,11 +122,11 @@ impl<'a> Drive<'a> {
             }
             Begin::Existing { changed } => match known {
                 Some(run) if run.head == claim.head => (run, changed),
-                Some(_) | None => (fold(ports.journal.as_ref(), id, |_| {}).await?, changed),
+                Some(_) | None => (fold_known(ports, id).await?, changed),
             },
         };
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
-        let meter = context::meter(ports, &run);
+        let claim_head = claim.head;
         let mut drive = Self {
             ports,
             observer: observer.as_ref(),
@@ -135,7 +137,8 @@ impl<'a> Drive<'a> {
             head: claim.head,
             claim,
             run,
-            meter,
+            meter: None,
+            snapshot: claim_head,
             batches: 0,
             draft,
             hangar: Hangar::new(),
@@ -172,6 +175,7 @@ impl<'a> Drive<'a> {
         match result {
             Ok(standing) => {
                 self.hangar.abort_all().await;
+                self.remember_model().await;
                 self.ports.journal.release(&self.claim).await?;
                 Ok(Driven { run: self.run, standing })
             }

@@ -2,32 +2,44 @@
 //! counted before they leave.
 
 use longrein_core::action::{Action, Ended, Life};
+use longrein_core::context::estimate::Estimator;
 use longrein_core::context::meter::Meter;
 use longrein_core::context::plan::{Plan, Spill, plan};
 use longrein_core::context::render;
 use longrein_core::decide::{self, Command};
-use longrein_core::event::Counted;
-use longrein_core::ids::{AttemptId, Digest};
+use longrein_core::event::{Counted, Event};
+use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::payload::Content;
-use longrein_core::prompt::Purpose;
-use longrein_ports::Encoded;
+use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::snapshot;
+use longrein_ports::{Encoded, NewEvent, Snapshot};
+use serde::{Deserialize, Serialize};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
+use crate::jobs::{self, Flight};
+use crate::ports::Ports;
 
 /// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
 /// not.
 const PLANS_MAX: usize = 8;
+/// Events between snapshots: folding so many takes some ten milliseconds.
+const SNAPSHOT_EVERY: u64 = 2_000;
 
 impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
     pub(crate) async fn call(&mut self, attempt: AttemptId, purpose: Purpose) -> Result<bool, DriveError> {
         for _ in 0..PLANS_MAX {
-            self.meter.measure(&self.run);
+            self.measure().await;
+            let Some((_, meter)) = &self.meter else { return Ok(false) };
             let now = self.ports.clock.now().max(self.run.at);
-            match plan(&self.run, &self.meter, purpose, now) {
-                Plan::Send { counted, reserved } => return Ok(self.request(attempt, purpose, counted, reserved)),
+            match plan(&self.run, meter, purpose, now) {
+                Plan::Send { counted, reserved } => {
+                    if !self.clean() {
+                        return Ok(self.request(attempt, purpose, counted, reserved));
+                    }
+                }
                 Plan::Spill(spills) => {
                     for spill in spills {
                         self.spill(spill).await?;
@@ -42,12 +54,55 @@ impl Drive<'_> {
         Err(DriveError::Stuck { run: self.run.id.clone() })
     }
 
+    /// Brings the counts up to date, with what is known of the model.
+    async fn measure(&mut self) {
+        let model = self.run.model.name.clone();
+        if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
+            let Learned { estimator, limit } = learned(self.ports, &model).await;
+            self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
+        }
+        if let Some((_, meter)) = &mut self.meter {
+            meter.measure(&self.run);
+        }
+    }
+
+    /// Keeps what was learned of the model for other runs.
+    pub(crate) async fn remember_model(&self) {
+        let Some((model, meter)) = &self.meter else { return };
+        let limit = self.run.window.served.limit.into_iter().chain(meter.learned).min();
+        let learned = Learned { estimator: meter.estimator.clone(), limit };
+        let bytes = serde_json::to_vec(&learned).expect("numbers serialise");
+        // A cache: it is learned again.
+        let _ = self.ports.cabinet.remember(&key(model, &self.ports.definitions), bytes.into()).await;
+    }
+
+    /// After a batch: a snapshot now and then, and what left the window is made ready to be found.
+    pub(crate) async fn keep(&mut self, events: &[(Seq, NewEvent)]) {
+        let rebuilt = events.iter().any(|(_, new)| matches!(new.event, Event::GenerationStarted(_)));
+        if rebuilt {
+            if !self.hangar.is_flying(&Flight::Index) {
+                self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
+            }
+            self.remember_model().await;
+        }
+        let since = self.head.0.saturating_sub(self.snapshot.0);
+        if since >= SNAPSHOT_EVERY || (rebuilt && since >= SNAPSHOT_EVERY / 4) {
+            self.snapshot = self.head;
+            let body = snapshot::save(&self.run).into();
+            let snapshot = Snapshot { seq: self.head, catalogue: snapshot::catalogue(), body };
+            // A cache: without it the next claim folds more.
+            let _ = self.ports.cabinet.keep_snapshot(&self.run.id, &snapshot).await;
+        }
+    }
+
     fn request(&mut self, attempt: AttemptId, purpose: Purpose, counted: Counted, reserved: u64) -> bool {
         let tail = match purpose {
             Purpose::Work => render::due_tail(&self.run),
             Purpose::Closing => None,
         };
-        self.meter.sends(tail.as_deref());
+        if let Some((_, meter)) = &mut self.meter {
+            meter.sends(tail.as_deref());
+        }
         let encoded = self.encode(purpose, reserved);
         let command = Command::Request {
             attempt,
@@ -74,6 +129,19 @@ impl Drive<'_> {
         drop(encoded);
         prompt.max_output = allowance;
         self.ports.model.encode(&prompt)
+    }
+
+    /// Replaces what is never shown, whatever its size, in the results of the last turn. Answers whether there was any.
+    fn clean(&mut self) -> bool {
+        let fresh: Vec<_> =
+            self.run.fresh.iter().filter_map(|action| Some((action.id, result(action)?.clone()))).collect();
+        let mut any = false;
+        for (action, content) in fresh {
+            if let Some(shown) = self.ports.tools.cleaned(content.shown()) {
+                any |= self.command(Command::Spill { action, shown, total: content.bytes() });
+            }
+        }
+        any
     }
 
     async fn spill(&mut self, spill: Spill) -> Result<(), DriveError> {
@@ -103,7 +171,23 @@ fn result(action: &Action) -> Option<&Content> {
     }
 }
 
-/// A meter for one claim on a run.
-pub(crate) fn meter(ports: &crate::ports::Ports, run: &longrein_core::run::Run) -> Meter {
-    Meter::new(Default::default(), None, &run.system, &ports.definitions)
+/// What was learned of a model with one list of tools, for other runs.
+#[derive(Default, Serialize, Deserialize)]
+struct Learned {
+    estimator: Estimator,
+    /// Its window, where that was found to be smaller than declared.
+    limit: Option<u64>,
+}
+
+/// Under which key that is kept.
+fn key(model: &ModelName, tools: &[ToolDef]) -> String {
+    let parts = tools.iter().flat_map(|tool| {
+        [tool.name.as_str().as_bytes(), tool.description.as_bytes(), tool.parameters.as_str().as_bytes()]
+    });
+    format!("model {model} {}", Digest::of_parts(parts))
+}
+
+async fn learned(ports: &Ports, model: &ModelName) -> Learned {
+    let kept = ports.cabinet.recollect(&key(model, &ports.definitions)).await.ok().flatten();
+    kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }

@@ -22,9 +22,9 @@ use longrein_driver::{
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
-    AppendError, Batch, BatchId, BoxFuture, Checks, ClaimError, Clock, Collected, Create, Durability, Encoded, Faults,
-    Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded,
-    RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
+    AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
+    Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
+    Recorded, RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
@@ -453,16 +453,20 @@ impl Runs {
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal: Arc<dyn Journal> = self.journal.clone();
+        let cabinet: Arc<dyn Cabinet> = self.journal.clone();
+        let archive: Arc<dyn Archive> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {
-            return Ok(Ports { journal, model, tools, definitions, gate, checks, clock });
+            return Ok(Ports { journal, cabinet, archive, model, tools, definitions, gate, checks, clock });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
             model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults }),
+            cabinet,
+            archive,
             definitions,
             gate,
             clock,
