@@ -93,8 +93,7 @@ pub struct BlobRef {
     pub digest: Digest,
     /// Length of the JSON text in bytes.
     pub bytes: u64,
-    /// What of it the model is shown: of a text its head and tail; the same object with less in it, where a tool shortens
-    /// its own results.
+    /// What of it the model is shown: a preview that was made once, of an object the same object with less in it.
     pub shown: Payload,
 }
 

@@ -144,6 +144,7 @@ fn cut_before_the_first_word() {
     for body in [
         done(r#""content":"x""#, ""),
         done(r#""content":"","thinking":"hm""#, ""),
+        done(r#""content":"","thinking":{"of":"it"}"#, ""),
         done(r#""content":"""#, r#","prompt_eval_count":10,"eval_count":16"#),
     ] {
         assert_eq!(read(&body).unwrap().finish, Finish::Length, "{body}");

@@ -99,7 +99,7 @@ impl Decoder {
         }
         if let Some(message) = row.message {
             self.begun = true;
-            self.thought |= message.thinking.is_some_and(|thinking| !thinking.is_empty());
+            self.thought |= message.thinking.as_ref().is_some_and(says_something);
             self.text.push_str(&message.content.unwrap_or_default());
             self.calls.extend(message.tool_calls.unwrap_or_default().into_iter().map(Call::raw));
         } else if !row.done.unwrap_or(false) {
@@ -161,7 +161,7 @@ struct Row {
 #[derive(Deserialize)]
 struct Message {
     content: Option<String>,
-    thinking: Option<String>,
+    thinking: Option<Value>,
     tool_calls: Option<Vec<Call>>,
 }
 
