@@ -8,8 +8,8 @@ use anyhow::Context;
 use longrein::core::budget::{Reservation, Usage};
 use longrein::core::context::archive::Handle;
 use longrein::core::event::{
-    ActionFinished, ActionProposed, ActionStarted, Durability, Event, How, InputReceived, ModelReplied,
-    ModelRequested, Received, Settled,
+    ActionFinished, ActionProposed, ActionStarted, Durability, Event, How, InputReceived, ModelReplied, ModelRequested,
+    Received, Settled,
 };
 use longrein::core::ids::{ActionId, AttemptId, Digest, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId};
 use longrein::core::outcome::{Finish, Outcome, Reply};
@@ -58,7 +58,11 @@ async fn measure() -> anyhow::Result<()> {
     let mut missed = 0;
     let kinds: [(&str, Query, bool); 5] = [
         ("find: a fact by its name", |turn, _| format!("beacon{turn}"), true),
-        ("find: a fact among common words", |turn, dice| format!("the {} of beacon{turn} in {}", dice.word(), dice.word()), true),
+        (
+            "find: a fact among common words",
+            |turn, dice| format!("the {} of beacon{turn} in {}", dice.word(), dice.word()),
+            true,
+        ),
         ("find: five common words", |_, dice| (0..5).map(|_| dice.word()).collect::<Vec<_>>().join(" "), false),
         ("find: two common words", |_, dice| format!("{} {}", dice.word(), dice.word()), false),
         ("find: twenty-four words", |_, dice| (0..24).map(|_| dice.word()).collect::<Vec<_>>().join(" "), false),
