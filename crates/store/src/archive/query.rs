@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The most of a query that is looked at. Longer ones are pasted texts, whose beginning says what they are.
 const QUERY_MAX_BYTES: usize = 4 * 1024;
 /// The most words of a query that are looked for.
-const WORDS_MAX: usize = 24;
+const WORDS_MAX: usize = 16;
 
 /// A query, taken apart.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use super::cache::checksum;
 use super::table::Table;
 use super::{Shared, open};
 use crate::archive::query::{Word, spaced};
-use crate::archive::scan::NEAR_WORDS;
+use crate::archive::scan::{NEAR_WORDS, TELLING_MAX};
 use crate::archive::{Pieces, Query, Written, found_by_words, is_echo};
 use crate::encoding::{genesis, read_chain};
 use crate::rules::{Rows, is_removed};
@@ -47,11 +47,27 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5
     (text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
 ";
 
-/// The best by BM25, of equals the newest.
-const FIRST_HAND: &str = "SELECT rowid FROM words WHERE words MATCH ?1 \
-    AND rowid NOT IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2";
-const ECHOES: &str = "SELECT rowid FROM words WHERE words MATCH ?1 \
-    AND rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2";
+/// Which pieces are looked at, and which of them are best.
+struct Choice {
+    /// The best by BM25, of equals the newest. Weighs every piece that fits.
+    weighed: &'static str,
+    /// The newest. Looks no further than it must.
+    newest: &'static str,
+}
+
+const FIRST_HAND: Choice = Choice {
+    weighed: "SELECT rowid FROM words WHERE words MATCH ?1 \
+              AND rowid NOT IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2",
+    newest: "SELECT rowid FROM words WHERE words MATCH ?1 \
+             AND rowid NOT IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rowid DESC LIMIT ?2",
+};
+/// There are few: looked up one by one where they fit.
+const ECHOES: Choice = Choice {
+    weighed: "SELECT rowid FROM words WHERE words MATCH ?1 \
+              AND +rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2",
+    newest: "SELECT rowid FROM words WHERE words MATCH ?1 \
+             AND +rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rowid DESC LIMIT ?2",
+};
 
 /// Indexes that are open, the last used one last.
 #[derive(Default)]
@@ -303,13 +319,15 @@ impl Index {
     pub(super) fn find(&self, shared: &Shared, query: &Query, most: usize) -> Result<Vec<Found>, Fault> {
         self.bring_up(shared)?;
         let view = View { run: &self.run, table: Table::new(&self.journal, &shared.path), shared };
-        let expressions = expressions(&query.words);
+        let tiers = self.tiers(&query.words)?;
+        let echoes = self.id_of_any_echo()?.map(|_| ECHOES);
         let mut ids: Vec<i64> = Vec::new();
-        for (choice, expression) in
-            [FIRST_HAND, ECHOES].iter().flat_map(|choice| expressions.iter().map(move |it| (choice, it)))
+        for (choice, tier) in
+            [FIRST_HAND].iter().chain(&echoes).flat_map(|choice| tiers.iter().map(move |tier| (choice, tier)))
         {
+            let statement = if tier.weigh { choice.weighed } else { choice.newest };
             let wanted = i64::try_from(most).unwrap_or(i64::MAX);
-            for id in self.numbers(choice, params![expression, wanted])? {
+            for id in self.numbers(statement, params![tier.expression, wanted])? {
                 if ids.len() < most && !ids.contains(&id) {
                     ids.push(id);
                 }
@@ -335,6 +353,47 @@ impl Index {
             }
         }
         Ok(written.best())
+    }
+
+    fn id_of_any_echo(&self) -> Result<Option<i64>, Fault> {
+        Ok(self.numbers("SELECT id FROM pieces WHERE echo = 1 LIMIT 1", [])?.pop())
+    }
+
+    /// What is asked for one after the other, until there is enough: all words near each other, all, any. Weighed is only
+    /// what cannot be much.
+    fn tiers(&self, words: &[Word]) -> Result<Vec<Tier>, Fault> {
+        let mut telling = Vec::new();
+        let mut all = Vec::new();
+        let mut all_tell = true;
+        for word in words {
+            // Words are letters and digits: no quote is among them.
+            let quoted = format!("\"{}\"", spaced(&word.text));
+            let pieces = self.pieces_with(&quoted)?;
+            all_tell &= pieces <= TELLING_MAX;
+            if (1..=TELLING_MAX).contains(&pieces) {
+                telling.push(quoted.clone());
+            }
+            all.push(quoted);
+        }
+        let tier = |expression: String, weigh: bool| Tier { expression, weigh };
+        Ok(match all.as_slice() {
+            [] => Vec::new(),
+            [one] => vec![tier(one.clone(), all_tell)],
+            several => vec![
+                tier(format!("NEAR({}, {NEAR_WORDS})", several.join(" ")), all_tell),
+                tier(several.join(" "), all_tell),
+                if telling.is_empty() { tier(several.join(" OR "), false) } else { tier(telling.join(" OR "), true) },
+            ],
+        })
+    }
+
+    /// How many pieces have a word; counts no further than it matters.
+    fn pieces_with(&self, quoted: &str) -> Result<usize, Fault> {
+        let mut count =
+            self.words.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)")?;
+        let most = i64::try_from(TELLING_MAX).unwrap_or(i64::MAX).saturating_add(1);
+        let count: i64 = count.query_row(params![quoted, most], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(0))
     }
 
     pub(super) fn piece(&self, shared: &Shared, handle: &Handle) -> Result<Option<Piece>, Fault> {
@@ -386,15 +445,10 @@ impl View<'_> {
     }
 }
 
-/// What is asked for one after the other, until there is enough: all words near each other, all, any.
-fn expressions(words: &[Word]) -> Vec<String> {
-    // Words are letters and digits: no quote is among them.
-    let quoted: Vec<String> = words.iter().map(|word| format!("\"{}\"", spaced(&word.text))).collect();
-    match quoted.as_slice() {
-        [] => Vec::new(),
-        [one] => vec![one.clone()],
-        several => vec![format!("NEAR({}, {NEAR_WORDS})", several.join(" ")), several.join(" "), several.join(" OR ")],
-    }
+/// One question to the index.
+struct Tier {
+    expression: String,
+    weigh: bool,
 }
 
 /// Removes all indexes in a run's folder but the one of this name.

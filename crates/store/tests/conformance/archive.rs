@@ -375,8 +375,22 @@ async fn memory_and_file_give_the_same_answers() {
                 past.action("shell", &format!("{{\"n\":{n}}}"), &text).await;
             }
         }
+        // More than a word may be in and still be weighed.
+        for n in 0..320 {
+            past.message(&format!(
+                "orders {} {}",
+                if n % 40 == 3 { "abroad" } else { "service" },
+                ["port", "x y z"][n % 2]
+            ))
+            .await;
+        }
         let mut answers = Vec::new();
         for query in [
+            "orders abroad",
+            "abroad orders port",
+            "service orders",
+            "orders timeout",
+            "cluster orders abroad timeout",
             "orders",
             "orders service",
             "cluster port staging",

@@ -70,7 +70,7 @@ async fn recall(text: &str, args: &Value) -> Result<Value, ToolError> {
     match toolbox.attempt(&task(&[]), &attempt, &longrein_ports::Handed::default()).await.outcome {
         Outcome::Done(content) => Ok(inline(&content)),
         Outcome::Error(error) => Err(error),
-        other => panic!("{other:?}"),
+        other @ (Outcome::NotDone(_) | Outcome::Unknown(_)) => panic!("{other:?}"),
     }
 }
 
