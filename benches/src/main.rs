@@ -12,6 +12,7 @@ mod context;
 mod conversation;
 mod library;
 mod process;
+mod recall;
 mod report;
 mod server;
 mod syncs;
@@ -32,7 +33,7 @@ struct Options {
     context: context::Options,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|context]; longrein-bench ";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|recall|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -57,6 +58,10 @@ fn main() -> anyhow::Result<()> {
     // Needs no binary: this one is the embedding program.
     if options.only.as_deref() == Some("library") {
         return library::print(options.repeat.max(1));
+    }
+    // Nor does this: it is about the store.
+    if options.only.as_deref() == Some("recall") {
+        return recall::print();
     }
     let binary = match &options.binary {
         Some(binary) => std::path::absolute(binary)?,

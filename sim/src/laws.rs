@@ -121,8 +121,9 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
         if let Event::InputReceived(received) = &new.event
             && let Received::Message(text) = &received.body
         {
-            let is_shown = |item: &Item| matches!(item, Item::User(shown) if shown == text);
-            let shown = run.history.iter().any(|item| is_shown(item)) || run.pending.iter().any(is_shown);
+            let is_shown = |item: &Item| matches!(item, Item::User(shown) if shown.ends_with(text));
+            let shown = run.window.items.iter().any(|item| is_shown(item))
+                || run.pending.iter().any(|(_, item)| is_shown(item));
             if !shown {
                 breach("law_1", format!("the message {} is not in the conversation", received.input));
             }
@@ -301,7 +302,10 @@ fn told(events: &[longrein_ports::NewEvent]) -> BTreeMap<ActionId, Told> {
             Event::ActionFinished(finished) => {
                 let word = match (&finished.outcome, &finished.how) {
                     (Outcome::Done(_), How::Replayed { .. }) => Told::Replayed,
-                    (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled | How::Answered) => Told::Done,
+                    (
+                        Outcome::Done(_),
+                        How::Observed | How::Recovered | How::Reconciled | How::Answered | How::Kept,
+                    ) => Told::Done,
                     (Outcome::Error(_), _) => Told::Error,
                     (Outcome::NotDone(_), _) => Told::NotDone,
                     (Outcome::Unknown(_), _) => Told::Unknown,
@@ -328,7 +332,7 @@ fn told(events: &[longrein_ports::NewEvent]) -> BTreeMap<ActionId, Told> {
 fn law_4(town: &Town, id: &RunId, shadow: &ShadowRun) {
     let Some(run) = shadow.fold() else { return };
     let is_open = matches!(run.stage, Stage::Acting { .. });
-    if !is_open && let Err(what) = crate::people::pairing(&run.history) {
+    if !is_open && let Err(what) = crate::people::pairing(&run.window.items) {
         town.record.breach("law_4", format!("{id}: {what}"));
     }
     for action in run.actions() {

@@ -228,6 +228,7 @@ impl Answer {
             billing: Billing::Nothing,
             usage: None,
             partial: None,
+            served: None,
         };
         Self { after: Duration::from_millis(100), reply: Err(failure) }
     }

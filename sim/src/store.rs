@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use longrein_core::context::archive::Handle;
 use longrein_core::event::{Event, RunStarted};
 use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::run::Run;
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Claim, ClaimError, Committed, Create, Durability, Holder, Journal, JournalError,
-    KeyId, KeyRow, NewEvent, Posted, Recorded, RunRow, VerifyReport, Worker,
+    AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Committed, Create, Durability, Found, Holder,
+    Journal, JournalError, KeyId, KeyRow, NewEvent, Piece, Posted, Recorded, RunRow, Snapshot, VerifyReport, Worker,
 };
 use longrein_store::MemoryJournal;
 
@@ -460,5 +461,70 @@ impl Journal for Door {
 
     fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>> {
         Box::pin(async move { self.store.memory().verify(run).await })
+    }
+}
+
+impl Archive for Door {
+    fn index<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            self.look("index").await;
+            self.store.memory().index(run).await
+        })
+    }
+
+    fn find<'a>(
+        &'a self,
+        run: &'a RunId,
+        query: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Found>, JournalError>> {
+        Box::pin(async move {
+            self.look("find").await;
+            self.store.memory().find(run, query, most).await
+        })
+    }
+
+    fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>> {
+        Box::pin(async move {
+            self.look(&format!("piece {handle}")).await;
+            self.store.memory().piece(run, handle).await
+        })
+    }
+}
+
+/// What may be lost is lost here whenever a request is, and answered for all the same.
+impl Cabinet for Door {
+    fn keep_snapshot<'a>(&'a self, run: &'a RunId, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            self.look(&format!("keep snapshot {}", snapshot.seq)).await;
+            match self.store.draw().answer {
+                Answer::NeverArrived => Ok(()),
+                Answer::Plain | Answer::Lost | Answer::Twice => self.store.memory().keep_snapshot(run, snapshot).await,
+            }
+        })
+    }
+
+    fn snapshots<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Snapshot>, JournalError>> {
+        Box::pin(async move {
+            self.look("snapshots").await;
+            self.store.memory().snapshots(run).await
+        })
+    }
+
+    fn remember<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            self.look("remember").await;
+            match self.store.draw().answer {
+                Answer::NeverArrived => Ok(()),
+                Answer::Plain | Answer::Lost | Answer::Twice => self.store.memory().remember(key, value).await,
+            }
+        })
+    }
+
+    fn recollect<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        Box::pin(async move {
+            self.look("recollect").await;
+            self.store.memory().recollect(key).await
+        })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longrein_core::budget::Limits;
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::event::Wait;
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
@@ -137,12 +138,14 @@ impl Town {
                 parameters: spec.parameters.clone(),
             })
             .collect();
-        let door: Arc<dyn Journal> = Door::new(&self.store, process);
+        let door = Door::new(&self.store, process);
         let hands = Hands { world: Arc::clone(&self.world), process: Arc::clone(process), specs: specs.into() };
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
         Ports {
+            cabinet: door.clone(),
+            archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
             tools: self.layers.tools(process, Arc::new(hands)),
@@ -340,6 +343,8 @@ pub fn task(name: &str) -> Task {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        rules: Vec::new(),
+        context: ContextSpec::default(),
         sources: BTreeMap::new(),
         pins: BTreeMap::new(),
     }

@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
             "longrein-store",
             "longrein-models",
             "longrein-tools",
+            "longrein-workspace",
             "longrein-sandbox",
             "longrein-rules",
             "longrein-policy",

@@ -151,7 +151,9 @@ impl Ledger {
         } else if let Event::ActionFinished(e) = event {
             let state = match (&e.outcome, &e.how) {
                 (Outcome::Done(_), How::Replayed { .. }) => "done (replayed)",
-                (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled | How::Answered) => "done",
+                (Outcome::Done(_), How::Observed | How::Recovered | How::Reconciled | How::Answered | How::Kept) => {
+                    "done"
+                }
                 (Outcome::Error(_), _) => "error",
                 (Outcome::NotDone(_), _) => "not done",
                 (Outcome::Unknown(_), _) => "unknown",

@@ -143,6 +143,7 @@ impl View {
                     How::Reconciled => " as its reconcile command says",
                     How::Replayed { .. } => " (an earlier result)",
                     How::Answered => " (answered)",
+                    How::Kept => "",
                 };
                 let (tone, more) = match &finished.outcome {
                     Outcome::Done(result) => (Tone::Plain, words::shown(result)),
@@ -285,6 +286,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::ModelSwitched
+        | EventKind::ModelForgone
+        | EventKind::GenerationStarted
         | EventKind::ActionApproved
         | EventKind::ActionStarted
         | EventKind::ActionRequeued
@@ -298,6 +301,9 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ModelRequested
         | EventKind::ModelReplied
         | EventKind::ModelFailed
+        | EventKind::ResultSpilled
+        // Its call says the same.
+        | EventKind::NoteTaken
         | EventKind::ActionProposed
         | EventKind::ActionRefused
         // The question itself says more.

@@ -132,6 +132,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::FactSet
         | EventKind::FactVoided
         | EventKind::ModelRequested
+        | EventKind::ResultSpilled
+        | EventKind::NoteTaken
         // Said at the end, with the command that goes on.
         | EventKind::RunParked
         | EventKind::RunSuspended
@@ -143,6 +145,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelReplied
         | EventKind::ModelFailed
         | EventKind::ModelSwitched
+        | EventKind::ModelForgone
+        | EventKind::GenerationStarted
         | EventKind::ActionRefused
         | EventKind::ActionHeld
         | EventKind::ActionApproved

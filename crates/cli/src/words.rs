@@ -1,7 +1,11 @@
 //! Text for people: events in one line each, and content made safe to print.
 
 use longrein::core::action::Life;
-use longrein::core::event::{AfterFailure, End, Event, How, Received, Requeue, Settled, SettledBy, Wait, Wants};
+use longrein::core::event::{
+    AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, Settled,
+    SettledBy, Wait, Wants,
+};
+use longrein::core::ids::NoteId;
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
@@ -107,6 +111,40 @@ fn visible(text: &str) -> String {
     safe(text).replace('\t', "\\t").replace('\n', "\\n")
 }
 
+/// The id of a note: that of the action that took it.
+fn note_id(taken: &NoteTaken) -> NoteId {
+    NoteId(taken.action.0)
+}
+
+/// A rebuild of the window: why, what each step freed, and what is left.
+fn rebuilt(started: &GenerationStarted) -> String {
+    let why = match started.why {
+        RebuildWhy::Economic => "carrying on would cost more".to_owned(),
+        RebuildWhy::ColdCache => "the provider's cache is cold anyway".to_owned(),
+        RebuildWhy::Watermark => "it was nearly full".to_owned(),
+        RebuildWhy::Full => "it was full".to_owned(),
+        RebuildWhy::Overflow(times) => format!("the provider found it too long ({times})"),
+        RebuildWhy::Rendering => "this version renders it differently".to_owned(),
+    };
+    let steps: Vec<_> = started
+        .steps
+        .iter()
+        .map(|step| match step {
+            RebuildStep::Superseded { actions, freed } => format!("{} repeated looks −{freed}", actions.len()),
+            RebuildStep::Refetchable { actions, freed } => format!("{} results by handle −{freed}", actions.len()),
+            RebuildStep::PagedOut { from, to, calls, freed, .. } => {
+                format!("turns {from}–{to} ({calls} calls) archived −{freed}")
+            }
+            RebuildStep::Shortened { actions, freed, .. } => format!("{} results shortened −{freed}", actions.len()),
+        })
+        .collect();
+    let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };
+    format!(
+        "the context was made anew (generation {}): {why}; {steps}; {} → {} tokens at most",
+        started.generation, started.before, started.after
+    )
+}
+
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
@@ -143,6 +181,14 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                 AfterFailure::Fail(_) | AfterFailure::ContextExhausted => "; giving up".to_owned(),
             };
             format!("{} failed: {}{next}", e.attempt, short(e.message.trim_end_matches('.'), 160))
+        }
+        Event::ModelForgone(e) => format!("the next model call is not made: {}", short(&e.reason, 400)),
+        Event::GenerationStarted(e) => rebuilt(e),
+        Event::ResultSpilled(e) => {
+            format!("{} is shown shorter: {} of {} bytes", named(e.action), e.shown.as_str().len(), e.total)
+        }
+        Event::NoteTaken(e) => {
+            format!("note {} ({}): {}", note_id(e), e.note.kind.as_str().replace('_', " "), short(&e.note.text, 120))
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
@@ -194,6 +240,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
                 },
                 How::Reconciled => " (found out by its reconcile command)".to_owned(),
                 How::Answered => " (answered by a person)".to_owned(),
+                How::Kept => String::new(),
                 How::Replayed { run: other, action } => match run {
                     Some(run) if run.id == *other => format!(" (result of {action}, not run again)"),
                     Some(_) | None => format!(" (result of {action} of run {}, not run again)", safe(other.as_str())),

@@ -1,5 +1,7 @@
 //! One tool call the model proposed, with a life of its own in the ledger.
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{How, Wants};
 use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TurnId};
 use crate::outcome::ToolError;
@@ -9,7 +11,7 @@ use crate::task::{EffectClass, OnUnknown};
 use crate::time::Timestamp;
 
 /// An action of the present turn, or an unsettled one of an earlier turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     pub id: ActionId,
     pub turn: TurnId,
@@ -42,7 +44,7 @@ pub struct Action {
 }
 
 /// A yes to one exact action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     pub digest: Digest,
     pub expires: Timestamp,
@@ -50,7 +52,7 @@ pub struct Grant {
 }
 
 /// What a person is asked about an action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     pub digest: Digest,
     pub rule: String,
@@ -63,7 +65,7 @@ pub struct Question {
 }
 
 /// Where in its life an action is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Life {
     /// Valid; waits for its turn to start.
     Queued,
@@ -84,7 +86,7 @@ pub enum Life {
 }
 
 /// What is being done to find out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
     /// Start of the attempt in question.
     pub started: Timestamp,
@@ -96,7 +98,7 @@ pub struct Doubt {
     pub retry_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// It never ran.
     Refused(ToolError),

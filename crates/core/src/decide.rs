@@ -10,8 +10,11 @@ use std::time::Duration;
 use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
+use crate::context::memory;
+use crate::context::note::{Note, NoteKind};
+use crate::context::plan::OVERFLOWS_MAX;
 use crate::event::*;
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, RunId, ToolName};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName};
 use crate::input::{Input, InputBody, LateOutcome, Truth};
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
 use crate::owed;
@@ -53,7 +56,20 @@ pub enum Command {
         purpose: Purpose,
         digest: Digest,
         bytes: u64,
+        counted: Counted,
+        /// Of the tail's words, if it has one.
+        tail: Option<Digest>,
     },
+    /// A result of the last turn is shown shorter.
+    Spill {
+        action: ActionId,
+        shown: Payload,
+        total: u64,
+    },
+    /// The window is made anew.
+    Rebuild(Box<GenerationStarted>),
+    /// The call that is owed is not made.
+    Forgo(ModelForgone),
     /// `proposals` has one entry per call of the reply; `judgement` is there if the reply has no call.
     Reply {
         attempt: AttemptId,
@@ -140,6 +156,8 @@ pub enum Readiness {
         /// What was ruled on, if it is about one file.
         target: Option<Target>,
     },
+    /// The kernel keeps it and tells its id; nothing is run.
+    Note(Note),
     /// Allowed, and a question to a person: words are its result, and nothing is run.
     Question { text: String, digest: Digest, rule: String, asks: Asks },
 }
@@ -182,7 +200,28 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
     match command {
         Command::Claim(claimed) => Ok(claim(run, claimed)),
         Command::TakeInput(input) => Ok(take_input(run, input, now)),
-        Command::Request { attempt, purpose, digest, bytes } => request(run, attempt, purpose, digest, bytes),
+        Command::Request { attempt, purpose, digest, bytes, counted, tail } => {
+            request(run, Requested { attempt, purpose, digest, bytes, counted, tail })
+        }
+        Command::Spill { action, shown, total } => {
+            if run.fresh.iter().any(|fresh| fresh.id == action) {
+                Ok(vec![Event::ResultSpilled(ResultSpilled { action, shown, total })])
+            } else {
+                Err(Refusal::Stale)
+            }
+        }
+        Command::Rebuild(started) => match &run.stage {
+            Stage::Ready(_) if started.generation == run.window.generation + 1 => {
+                Ok(vec![Event::GenerationStarted(started)])
+            }
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                Err(Refusal::Stale)
+            }
+        },
+        Command::Forgo(forgone) => match &run.stage {
+            Stage::Ready(_) => Ok(vec![Event::ModelForgone(forgone)]),
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => Err(Refusal::Stale),
+        },
         Command::Reply { attempt, reply, proposals, judgement, jitter } => {
             reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
         }
@@ -298,6 +337,7 @@ fn lost_call(run: &Run, attempt: AttemptId, reserved: Reservation) -> Event {
         micros: reserved.micros,
         next: AfterFailure::Retry { at: run.at },
         partial: None,
+        served: None,
     })
 }
 
@@ -518,7 +558,17 @@ pub fn output_allowance(run: &Run, bytes: u64) -> u64 {
     reserve(run, bytes).map_or(0, |reserved| reserved.output)
 }
 
-fn request(run: &Run, attempt: AttemptId, purpose: Purpose, digest: Digest, bytes: u64) -> Result<Vec<Event>, Refusal> {
+struct Requested {
+    attempt: AttemptId,
+    purpose: Purpose,
+    digest: Digest,
+    bytes: u64,
+    counted: Counted,
+    tail: Option<Digest>,
+}
+
+fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Refusal> {
+    let Requested { attempt, purpose, digest, bytes, counted, tail } = requested;
     match &run.stage {
         Stage::Rest(_) => return Err(Refusal::AtRest),
         Stage::Ready(ready) if attempt.turn == run.turn() && attempt.attempt == ready.attempts + 1 => {}
@@ -529,6 +579,11 @@ fn request(run: &Run, attempt: AttemptId, purpose: Purpose, digest: Digest, byte
     if owed::purpose(run) != purpose || owed::due_end(run).is_some() {
         return Err(Refusal::Stale);
     }
+    // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
+    if run.window.rejected.as_ref() == Some(&digest) {
+        let reason = "the provider found this very request too long, and it cannot be made smaller".to_owned();
+        return Ok(vec![Event::ModelForgone(ModelForgone { next: AfterFailure::ContextExhausted, reason })]);
+    }
     match reserve(run, bytes) {
         Ok(reserved) => Ok(vec![Event::ModelRequested(ModelRequested {
             attempt,
@@ -537,6 +592,8 @@ fn request(run: &Run, attempt: AttemptId, purpose: Purpose, digest: Digest, byte
             digest,
             bytes,
             reserved,
+            counted: Some(counted),
+            tail,
         })]),
         // The closing call is made if it still fits (`semantics.md` F3); reached twice, it does not.
         Err(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
@@ -615,6 +672,7 @@ fn reply_arrived(
             billing: Billing::Perhaps,
             usage: reply.usage,
             partial: Payload::of(&reply).ok(),
+            served: None,
         };
         return fail_model(run, attempt, failure, jitter, now);
     }
@@ -697,6 +755,8 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             Readiness::Later => {}
             // It is asked when it would start.
             Readiness::Question { .. } => {}
+            // It is kept when it would start, in call order.
+            Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
             Readiness::Ruled { ruling, question, exact, asks, target: _ } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
@@ -742,7 +802,7 @@ fn waits_for(waiting: &BTreeMap<ActionId, BTreeSet<ActionId>>, one: ActionId, ot
 }
 
 /// Why a tool may not be called now: a fact it needs does not hold, or its calls are used up.
-fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
+pub(crate) fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
     let spec = run.task.tool(tool)?;
     if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
         let providers: Vec<_> =
@@ -828,6 +888,8 @@ fn fail_model(
             }
         }
         ModelErrorClass::Quota | ModelErrorClass::Authentication | ModelErrorClass::BadRequest => AfterFailure::Suspend,
+        // Made smaller and tried again, with another digest each time.
+        ModelErrorClass::ContextExhausted if run.window.overflows < OVERFLOWS_MAX => AfterFailure::Retry { at: now },
         ModelErrorClass::ContextExhausted => AfterFailure::ContextExhausted,
         ModelErrorClass::ContentRefused => AfterFailure::Fail(Failure::ModelRefused),
         ModelErrorClass::Malformed => {
@@ -852,6 +914,7 @@ fn fail_model(
         micros,
         next,
         partial: failure.partial,
+        served: failure.served,
     })])
 }
 
@@ -932,7 +995,10 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
     let (ruling, question, exact, asks, target) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
-        Readiness::Ruled { .. } | Readiness::Question { .. } if out_of_calls => return beyond_budget(),
+        Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
+            return beyond_budget();
+        }
+        Readiness::Note(note) => return take_note(run, action, note),
         Readiness::Question { text, digest, rule, asks } => {
             return match asks {
                 Asks::Deny => refuse(nobody()),
@@ -1025,6 +1091,25 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         target,
     }));
     Ok(events)
+}
+
+/// Keeps a note; what cannot be kept is told like any refused call.
+fn take_note(run: &Run, action: &Action, note: Note) -> Result<Vec<Event>, Refusal> {
+    if let Err(error) = memory::check_note(run, &note) {
+        return Ok(vec![Event::ActionRefused(ActionRefused { action: action.id, error })]);
+    }
+    let kept = match note.kind {
+        NoteKind::Close => format!(r#"{{"closed":"{}"}}"#, note.replaces.as_deref().unwrap_or_default()),
+        NoteKind::Decision | NoteKind::Finding | NoteKind::Constraint | NoteKind::OpenLoop | NoteKind::Step => {
+            format!(r#"{{"id":"{}"}}"#, NoteId(action.id.0))
+        }
+    };
+    let result = Payload::parse(kept).expect("ids have no quotes: an id that is closed was parsed as one");
+    let mut finished = finished(action, Outcome::Done(Content::Inline(result)), How::Kept, 0);
+    if let Event::ActionFinished(finished) = &mut finished {
+        finished.attempt = 0;
+    }
+    Ok(vec![Event::NoteTaken(NoteTaken { action: action.id, note }), finished])
 }
 
 /// What the receiver may recognise a repetition by (`semantics.md` D6). Never depends on the attempt.

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName};
+use crate::context::note::Note;
+use crate::ids::{
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
+};
 use crate::input::{Covers, Door, LateOutcome, Truth};
-use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, ToolError};
+use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
 use crate::target::Target;
@@ -77,6 +80,10 @@ events! {
     ModelReplied(ModelReplied) = "model.replied";
     ModelFailed(ModelFailed) = "model.failed";
     ModelSwitched(ModelSwitched) = "model.switched";
+    ModelForgone(ModelForgone) = "model.forgone";
+    GenerationStarted(Box<GenerationStarted>) = "generation.started";
+    ResultSpilled(ResultSpilled) = "result.spilled";
+    NoteTaken(NoteTaken) = "note.taken";
     ActionProposed(ActionProposed) = "action.proposed";
     ActionRefused(ActionRefused) = "action.refused";
     ActionHeld(ActionHeld) = "action.held";
@@ -122,6 +129,10 @@ impl EventKind {
             | EventKind::ModelReplied
             | EventKind::ModelFailed
             | EventKind::ModelSwitched
+            | EventKind::ModelForgone
+            | EventKind::GenerationStarted
+            | EventKind::ResultSpilled
+            | EventKind::NoteTaken
             | EventKind::ActionProposed
             | EventKind::ActionRefused
             | EventKind::ActionHeld
@@ -158,6 +169,10 @@ impl Event {
             Event::ModelReplied(_)
             | Event::ModelFailed(_)
             | Event::RunClaimed(_)
+            | Event::ModelForgone(_)
+            | Event::GenerationStarted(_)
+            | Event::ResultSpilled(_)
+            | Event::NoteTaken(_)
             | Event::ActionProposed(_)
             | Event::ActionRefused(_)
             | Event::ActionRequeued(_)
@@ -255,6 +270,22 @@ pub struct ModelRequested {
     /// Length of the encoded request.
     pub bytes: u64,
     pub reserved: Reservation,
+    /// What admission counted. None: written by a version that did not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
+    /// Of the tail that went along, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<Digest>,
+}
+
+/// What a request was held to have, in tokens, before it left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// The likely size, and the bound that is missed one time in a hundred.
+    pub likely: u64,
+    pub upper: u64,
+    /// What may be sent: the window less the reserved output and the margin.
+    pub safe: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -293,6 +324,9 @@ pub struct ModelFailed {
     /// What had arrived: a side record, no part of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Payload>,
+    /// What the server said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
 }
 
 /// What a failed model call leads to.
@@ -307,6 +341,81 @@ pub enum AfterFailure {
     Suspend,
     Fail(Failure),
     ContextExhausted,
+}
+
+/// A model call that is not made, because it could only fail or get nowhere; and what follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelForgone {
+    pub next: AfterFailure,
+    /// For people: what is in the way, and the largest pieces of it.
+    pub reason: String,
+}
+
+/// The context is made anew: from here on the prompt grows at its end again (`context.md` §4). Says what was decided; what
+/// becomes of each item is the fold's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationStarted {
+    /// Counted from 1, which began with the run.
+    pub generation: u32,
+    pub why: RebuildWhy,
+    /// Version of the rendering: see [`crate::context::window::RENDERING`].
+    pub rendering: u32,
+    /// The model's window by what is known, and what was kept free for the reply.
+    pub limit: u64,
+    pub reserved: u64,
+    /// Upper estimates in tokens.
+    pub before: u64,
+    pub after: u64,
+    /// In the order in which they are taken; each with what it frees.
+    pub steps: Vec<RebuildStep>,
+}
+
+/// What made a rebuild due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RebuildWhy {
+    /// Carrying on costs more than making it anew.
+    Economic,
+    /// The provider's cache is cold: it costs nothing extra.
+    ColdCache,
+    /// A watermark was reached, or few turns are left by forecast.
+    Watermark,
+    /// It would not fit.
+    Full,
+    /// The provider refused the request as too long; how often in a row.
+    Overflow(u32),
+    /// Another version of Longrein renders differently.
+    Rendering,
+}
+
+/// One step of a rebuild. Amounts are tokens by estimate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RebuildStep {
+    /// Results that a later one repeats or replaces, by a reference.
+    Superseded { actions: Vec<(ActionId, ActionId)>, freed: u64 },
+    /// Results that can be had again, by their handles.
+    Refetchable { actions: Vec<ActionId>, freed: u64 },
+    /// Whole turns out of the window.
+    PagedOut { from: TurnId, to: TurnId, calls: u32, failures: u32, freed: u64 },
+    /// Results, by their head and tail of so many bytes.
+    Shortened { actions: Vec<ActionId>, bytes: u64, freed: u64 },
+}
+
+/// A result too large for the window, as the model is shown it for good. The whole is in `action.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultSpilled {
+    pub action: ActionId,
+    pub shown: Payload,
+    /// Length of the whole in bytes of JSON.
+    pub total: u64,
+}
+
+/// The model wrote something down for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoteTaken {
+    pub action: ActionId,
+    pub note: Note,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -472,6 +581,8 @@ pub enum How {
     Replayed { run: RunId, action: ActionId },
     /// A person said it.
     Answered,
+    /// The kernel carried it out itself, in the step that wrote this.
+    Kept,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -632,6 +743,8 @@ pub enum Failure {
     Poisoned,
     /// The script of a scripted model does not fit what happened.
     Script,
+    /// The context was made anew again and again and nothing came of it.
+    NoProgress,
 }
 
 impl End {

@@ -152,6 +152,12 @@ lettered!(
     "an action (a1, a2, …)"
 );
 lettered!(
+    /// A note the model took: `n7` was taken by action `a7`.
+    NoteId,
+    'n',
+    "a note (n1, n2, …)"
+);
+lettered!(
     /// Evidence: `e7` is what action `a7` brought back.
     EvidenceId,
     'e',

@@ -20,6 +20,7 @@ pub mod program;
 pub mod prompt;
 pub mod ruling;
 pub mod run;
+pub mod snapshot;
 pub mod target;
 pub mod task;
 pub mod time;

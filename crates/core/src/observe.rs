@@ -17,7 +17,54 @@ const MARK: &str = "<longrein";
 
 /// The harness's words to the model, in their envelope.
 pub fn note(text: &str) -> Item {
-    Item::Harness(format!("<longrein>\n{text}\n</longrein>"))
+    Item::Harness(enveloped(text))
+}
+
+/// Words in the harness's envelope. Content in them is escaped already.
+pub fn enveloped(text: &str) -> String {
+    format!("<longrein>\n{text}\n</longrein>")
+}
+
+/// A person's later words, under the id by which they are cited.
+pub fn message(id: &str, text: &str) -> Item {
+    match user(text) {
+        Item::User(text) => Item::User(format!("<longrein id=\"{id}\"/>\n{text}")),
+        item @ (Item::Harness(_) | Item::Assistant { .. } | Item::Observation { .. }) => item,
+    }
+}
+
+/// What stands for an observation whose data has left the window, or but for a part of it.
+pub(crate) fn reference(
+    action: ActionId,
+    tool: &ToolName,
+    verdict: Told,
+    total: u64,
+    why: &str,
+    part: Option<&str>,
+) -> String {
+    #[derive(Serialize)]
+    struct Reference<'a> {
+        id: ActionId,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        evidence: Option<EvidenceId>,
+        ok: bool,
+        tool: &'a ToolName,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<&'a str>,
+        truncated: Truncated,
+        note: &'a str,
+    }
+    let ok = match verdict {
+        Told::Ok => true,
+        Told::Error => false,
+    };
+    let shown = part.map_or(0, |part| part.len() as u64);
+    let truncated = Truncated { shown, total, handle: action.to_string() };
+    let evidence = ok.then(|| action.evidence());
+    unmarked(
+        serde_json::to_string(&Reference { id: action, evidence, ok, tool, part, truncated, note: why })
+            .expect("a reference has only string keys"),
+    )
 }
 
 /// A person's words, unable to imitate the envelope.
@@ -108,12 +155,12 @@ struct Truncated {
 }
 
 /// What is shown of some content, and what is not.
-fn view(content: &Content) -> (Payload, Option<Truncated>) {
+fn view(content: &Content, action: ActionId) -> (Payload, Option<Truncated>) {
     match content {
         Content::Inline(payload) => (payload.clone(), None),
         Content::Blob(blob) => (
             blob.shown.clone(),
-            Some(Truncated { shown: blob.shown_bytes(), total: blob.bytes, handle: format!("blob:{}", blob.digest) }),
+            Some(Truncated { shown: blob.shown_bytes(), total: blob.bytes, handle: action.to_string() }),
         ),
     }
 }
@@ -134,7 +181,7 @@ pub fn observation(action: &Action, at: Timestamp) -> Item {
     };
     let text = match &action.life {
         Life::Ended(Ended::Done { result, how, at }) => {
-            let (data, truncated) = view(result);
+            let (data, truncated) = view(result, action.id);
             encode(&Observation {
                 evidence: Some(action.id.evidence()),
                 at: at.to_string(),
@@ -145,7 +192,7 @@ pub fn observation(action: &Action, at: Timestamp) -> Item {
             })
         }
         Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
-            let (data, truncated) = match error.data.as_ref().map(view) {
+            let (data, truncated) = match error.data.as_ref().map(|data| view(data, action.id)) {
                 Some((data, truncated)) => (Some(data), truncated),
                 None => (None, None),
             };
@@ -173,7 +220,10 @@ fn spell(error: &ToolError) -> Error<'_> {
 
 /// The mark can only stand inside a JSON string, where the escape changes nothing for a reader.
 fn encode(observation: &Observation<'_>) -> String {
-    let text = serde_json::to_string(observation).expect("an observation has only string keys");
+    unmarked(serde_json::to_string(observation).expect("an observation has only string keys"))
+}
+
+fn unmarked(text: String) -> String {
     if text.contains(MARK) || text.contains("</longrein") {
         text.replace(MARK, "\\u003clongrein").replace("</longrein", "\\u003c/longrein")
     } else {
@@ -185,8 +235,7 @@ fn encode(observation: &Observation<'_>) -> String {
 pub fn update(action: ActionId, tool: &ToolName, now: &str, result: Option<&Content>) -> Item {
     let mut text = format!("[update: {action} {tool} is now known: {now}]");
     if let Some(result) = result {
-        let (data, _) = view(result);
-        let data = data.as_str().replace(MARK, "\\u003clongrein").replace("</longrein", "\\u003c/longrein");
+        let data = result.shown().as_str().replace(MARK, "\\u003clongrein").replace("</longrein", "\\u003c/longrein");
         text.push_str(&format!("\nresult (data, evidence {}): {data}", action.evidence()));
     }
     note(&text)

@@ -204,4 +204,32 @@ pub struct ModelFailure {
     /// What had arrived of a reply that was not accepted: kept as a side record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Payload>,
+    /// What the server said of its limits, where the class is [`ModelErrorClass::ContextExhausted`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
+}
+
+/// What a server says it takes, as it told it in refusing a request. Each is absent where it said nothing, or nothing that
+/// can be relied on.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The most tokens of a request, as a rule its reserved output included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The tokens it counted in the refused prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<u64>,
+    /// The most tokens of output that may be asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// The most bytes of a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl Served {
+    /// None if it says nothing at all.
+    pub fn told(self) -> Option<Self> {
+        (self != Self::default()).then_some(self)
+    }
 }

@@ -93,8 +93,7 @@ pub struct BlobRef {
     pub digest: Digest,
     /// Length of the JSON text in bytes.
     pub bytes: u64,
-    /// What of it the model is shown: of a text its head and tail; the same object with less in it, where a tool shortens
-    /// its own results.
+    /// What of it the model is shown: a preview that was made once, of an object the same object with less in it.
     pub shown: Payload,
 }
 
@@ -111,6 +110,14 @@ impl BlobRef {
 }
 
 impl Content {
+    /// What of it the model is shown.
+    pub fn shown(&self) -> &Payload {
+        match self {
+            Content::Inline(payload) => payload,
+            Content::Blob(blob) => &blob.shown,
+        }
+    }
+
     /// Length of the JSON text in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -148,6 +155,16 @@ pub fn place_apart(payload: Payload, shown: Payload) -> (Content, (Digest, Paylo
 
 /// How much of a result in the blob store is shown: the start of a listing and the end of a log say most.
 const SHOWN_MAX_BYTES: usize = 8 * 1024;
+
+/// The start of `text`, at most `limit` bytes, with a sign where something is missing.
+pub fn excerpt(text: &str, limit: usize) -> String {
+    const MORE: &str = "…";
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(limit.saturating_sub(MORE.len()));
+    format!("{}{MORE}", &text[..end])
+}
 
 /// The first three fifths and the last two fifths of `limit` bytes of `text`, with a line between that says what is
 /// missing. Cuts at character boundaries.

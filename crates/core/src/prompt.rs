@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{ActionId, ToolName};
 use crate::payload::Payload;
 use crate::task::Task;
 
 /// One entry of the conversation. History only grows at its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
     /// A person's words.
     User(String),
@@ -20,7 +22,7 @@ pub enum Item {
 }
 
 /// Whether an observation reports success; some wires have a mark for errors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     Ok,
     Error,
@@ -28,7 +30,7 @@ pub enum Told {
 
 /// A call as it is sent back: the id is unique over the conversation, the arguments are the model's own text, or `{}`
 /// where that text was no JSON object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireCall {
     pub id: String,
     pub name: String,
@@ -69,7 +71,7 @@ impl AnswerForm {
 }
 
 /// What a model call is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A turn as usual.

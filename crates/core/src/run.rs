@@ -3,30 +3,39 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life, Question};
 use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
+use crate::context::block;
+use crate::context::memory::{EffectState, Memory, message_id};
+use crate::context::settings::ASSUMED_LIMIT;
+use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, How,
-    ModelFailed, ModelReplied, Received, Requeue, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants,
+    ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    Wants,
 };
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
 use crate::input::{Covers, Truth};
 use crate::observe;
-use crate::outcome::{Outcome, ToolError, class};
-use crate::payload::Content;
+use crate::outcome::{Outcome, Served, ToolError, class};
+use crate::payload::{BlobRef, Content};
 use crate::prompt::{Item, Purpose, WireCall};
 use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
 /// The state of one run. Read [`Stage`] first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub id: RunId,
     /// The root of the tree of runs this one belongs to; None: it is the root.
     pub root: Option<RunId>,
+    #[serde(skip, default = "crate::snapshot::no_task")]
     pub task: Arc<Task>,
     /// The system text, made once from the task.
+    #[serde(skip)]
     pub system: Arc<str>,
     /// The task's model, or the one switched to.
     pub model: ModelSpec,
@@ -39,10 +48,14 @@ pub struct Run {
     pub at: Timestamp,
     pub started: Timestamp,
     pub fence: Fence,
-    /// The conversation so far. Append-only; shared with prompts, so that one costs the same however long it is.
-    pub history: Arc<Vec<Arc<Item>>>,
+    /// What of the conversation the model sees.
+    pub window: Window,
+    /// What it must know whatever it sees.
+    pub memory: Memory,
     /// Shown to the model after the observations of the present turn.
-    pub pending: Vec<Item>,
+    pub pending: Vec<(Part, Item)>,
+    /// The actions of the last turn, until its observations are sent: those may still be made shorter.
+    pub fresh: Vec<Action>,
     /// Actions of earlier turns whose outcome is still unknown; the model was told so.
     pub open: BTreeMap<ActionId, Action>,
     pub evidence: BTreeMap<EvidenceId, Evidence>,
@@ -82,7 +95,7 @@ pub struct Run {
 }
 
 /// What a run is doing, with exactly the data that needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// The next thing is a model call, or an end.
     Ready(Ready),
@@ -102,7 +115,7 @@ pub enum Stage {
     Rest(Box<RunEnded>),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ready {
     /// Attempts already made at this turn's call.
     pub attempts: u32,
@@ -115,24 +128,27 @@ pub struct Ready {
     pub detail: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thinking {
     pub attempt: AttemptId,
     pub purpose: Purpose,
     pub reserved: Reservation,
     pub bytes: u64,
+    pub digest: Digest,
+    /// Whether a tail went along.
+    pub tail: bool,
     pub failures: u32,
     pub malformed: u32,
 }
 
 /// Why nothing new is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Winding {
     pub why: WindingWhy,
     pub since: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WindingWhy {
     Cancelled,
     /// Time or deadline.
@@ -140,7 +156,7 @@ pub enum WindingWhy {
 }
 
 /// Where the run stands with the closing call of a budget.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Closing {
     NotYet,
     /// A budget was reached: the next call is the closing one, if it fits.
@@ -150,7 +166,7 @@ pub enum Closing {
 }
 
 /// Whether a worker is at it, as far as the journal tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {
     /// Not claimed yet, or at rest.
     Idle,
@@ -163,17 +179,28 @@ pub enum Activity {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The last request whose size the provider told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     pub bytes: u64,
+    /// Of its input.
     pub tokens: u64,
+    pub generation: u32,
+    /// Items of the window it held.
+    pub items: usize,
+    /// Whether a tail went along, which is no part of the next request.
+    pub tail: bool,
+    pub at: Timestamp,
 }
 
 /// What an action brought back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     pub tool: ToolName,
-    pub content: Content,
+    /// The event that brought it.
+    pub seq: Seq,
+    /// None: its turn has left the window, and it is read from the journal when it is needed.
+    pub content: Option<Content>,
     /// Index into [`Run::epochs`].
     pub epoch: usize,
     pub holds: Holds,
@@ -184,7 +211,7 @@ impl Run {
     /// A run at its first event.
     pub fn new(started: &RunStarted, at: Timestamp) -> Self {
         let task = Arc::new(started.task.clone());
-        Self {
+        let mut run = Self {
             id: started.run.clone(),
             root: started.root.clone(),
             system: observe::system(&task).into(),
@@ -196,8 +223,10 @@ impl Run {
             at,
             started: at,
             fence: Fence(0),
-            history: Arc::new(vec![Arc::new(observe::user(&task.goal))]),
+            window: Window::new(block::root_rules(&task), observe::user(&task.goal)),
+            memory: Memory::default(),
             pending: Vec::new(),
+            fresh: Vec::new(),
             open: BTreeMap::new(),
             evidence: BTreeMap::new(),
             facts: BTreeMap::new(),
@@ -220,7 +249,17 @@ impl Run {
             next_action: 1,
             call_ids: BTreeSet::new(),
             task,
-        }
+        };
+        // The system text says what a tail would, unless a tool cannot be called yet.
+        let can_all = run.task.tools.iter().all(|tool| crate::decide::missing_capability(&run, &tool.name).is_none());
+        run.window.tail = can_all.then(|| window::shown_by_header(&run));
+        run
+    }
+
+    /// Tokens the model takes, request and reply together: as declared, or less where the server showed so.
+    pub fn window_limit(&self) -> u64 {
+        let declared = self.model.context_limit.unwrap_or(ASSUMED_LIMIT);
+        self.window.served.limit.map_or(declared, |served| served.min(declared))
     }
 
     /// The turn that is going on or comes next.
@@ -367,7 +406,7 @@ impl Run {
             Event::InputReceived(received) => {
                 self.barren_claims = 0;
                 match &received.body {
-                    Received::Message(text) => self.message(text),
+                    Received::Message(text) => self.message(seq, text),
                     Received::Cancel => {
                         self.winding = Some(Winding { why: WindingWhy::Cancelled, since: at });
                     }
@@ -379,11 +418,18 @@ impl Run {
             Event::ModelRequested(requested) => {
                 let ready = self.ready().cloned().unwrap_or_default();
                 self.spent.model_calls += 1;
+                self.fresh.clear();
+                if let Some(digest) = &requested.tail {
+                    let shown = TailShown { digest: digest.clone(), turn: requested.attempt.turn, by: TailBy::Request };
+                    self.window.tail = Some(shown);
+                }
                 self.stage = Stage::Thinking(Thinking {
                     attempt: requested.attempt,
                     purpose: requested.purpose,
                     reserved: requested.reserved,
                     bytes: requested.bytes,
+                    digest: requested.digest.clone(),
+                    tail: requested.tail.is_some(),
                     failures: ready.failures,
                     malformed: ready.malformed,
                 });
@@ -394,8 +440,24 @@ impl Run {
                 self.barren_claims = 0;
                 self.model = switched.model.clone();
                 self.anchor = None;
+                self.window.served = Served::default();
+                self.window.overflows = 0;
+                self.window.answered = 0;
+                self.window.rejected = None;
                 self.reopen("Another model goes on with this run.");
             }
+            Event::ModelForgone(forgone) => {
+                let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
+                self.stage = Stage::Ready(Ready {
+                    attempts,
+                    after: Some(forgone.next),
+                    detail: forgone.reason.clone(),
+                    ..Ready::default()
+                });
+            }
+            Event::GenerationStarted(started) => window::rebuild(self, started),
+            Event::ResultSpilled(spilled) => self.spilled(spilled),
+            Event::NoteTaken(taken) => self.memory.note(taken.action, &taken.note, seq),
             Event::ActionProposed(proposed) => self.proposed(proposed),
             Event::ActionRefused(refused) => {
                 self.failed_calls += 1;
@@ -488,6 +550,7 @@ impl Run {
             Event::ActionSettled(settled) => self.action_settled(settled),
             Event::AnswerAccepted(accepted) => {
                 self.rounds += 1;
+                self.memory.verdicts.clear();
                 let verdicts = self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect();
                 self.stage = Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts };
             }
@@ -501,6 +564,7 @@ impl Run {
             }
             Event::CheckFinished(finished) => self.check_finished(finished),
             Event::FactSet(set) => {
+                self.memory.progress += 1;
                 self.facts.insert(set.fact.clone(), set.evidence);
             }
             Event::FactVoided(voided) => {
@@ -571,6 +635,7 @@ impl Run {
         let evidence = &self.evidence;
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
+        self.memory.inherited();
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
         self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
         self.show_pending();
@@ -621,16 +686,18 @@ impl Run {
         }
     }
 
-    fn message(&mut self, text: &str) {
-        let item = observe::user(text);
+    fn message(&mut self, seq: Seq, text: &str) {
+        let item = observe::message(&message_id(seq), text);
+        self.memory.message(seq, Arc::new(item.clone()));
+        let part = Part::Message(seq);
         match &self.stage {
-            Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push(item),
-            Stage::Ready(_) => self.tell(item),
+            Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push((part, item)),
+            Stage::Ready(_) => self.window.push(part, Arc::new(item)),
             Stage::Verifying { .. } | Stage::Rest(_) => {
                 self.forget_refusals();
                 self.stage = Stage::Ready(Ready::default());
                 self.show_pending();
-                self.tell(item);
+                self.window.push(part, Arc::new(item));
             }
         }
     }
@@ -654,6 +721,10 @@ impl Run {
         };
         if reopens {
             self.forget_refusals();
+            self.window.barren = 0;
+            self.memory.progress += 1;
+            self.window.overflows = 0;
+            self.window.answered = 0;
             self.stage = Stage::Ready(Ready::default());
             self.show_pending();
             self.tell(observe::note(why));
@@ -665,8 +736,14 @@ impl Run {
         self.failed_rounds = 0;
     }
 
+    /// The harness's own words, or what else belongs to the turn that comes.
     fn tell(&mut self, item: Item) {
-        Arc::make_mut(&mut self.history).push(Arc::new(item));
+        let turn = self.turn();
+        self.window.push(Part::Harness(turn), Arc::new(item));
+    }
+
+    fn say(&mut self, turn: TurnId, item: Item) {
+        self.window.push(Part::Reply(turn), Arc::new(item));
     }
 
     fn ready(&self) -> Option<&Ready> {
@@ -685,17 +762,23 @@ impl Run {
         self.barren_claims = 0;
         self.spend(&replied.usage, replied.micros);
         let turn = self.turn();
-        let (purpose, bytes) = match &self.stage {
-            Stage::Thinking(thinking) => (thinking.purpose, thinking.bytes),
-            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => (Purpose::Work, 0),
-        };
-        match replied.settled {
-            Settled::Reported => {
-                let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
-                self.anchor = Some(Anchor { bytes, tokens });
+        let (purpose, bytes, tail) = match &self.stage {
+            Stage::Thinking(thinking) => (thinking.purpose, thinking.bytes, thinking.tail),
+            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                (Purpose::Work, 0, false)
             }
-            Settled::Estimated => {}
+        };
+        match (replied.settled, purpose) {
+            (Settled::Reported, Purpose::Work) => {
+                let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
+                let (generation, items) = (self.window.generation, self.window.items.len());
+                self.anchor = Some(Anchor { bytes, tokens, generation, items, tail, at: self.at });
+            }
+            (Settled::Estimated, _) | (_, Purpose::Closing) => {}
         }
+        self.window.overflows = 0;
+        self.window.answered = 0;
+        self.window.rejected = None;
         self.spent.turns += 1;
         self.stage = Stage::Ready(Ready::default());
         let reply = &replied.reply;
@@ -703,17 +786,17 @@ impl Run {
             Purpose::Work if !reply.calls.is_empty() => {
                 self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
                 // The calls join the text when they are proposed, in the same batch.
-                self.tell(Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
                 self.arguments_of(reply);
             }
             Purpose::Work => {
-                self.tell(Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
                 self.show_pending();
             }
             Purpose::Closing => {
                 let remark = (!reply.text.is_empty()).then(|| reply.text.clone());
                 if let Some(text) = &remark {
-                    self.tell(Item::Assistant { text: text.clone(), calls: Vec::new() });
+                    self.say(turn, Item::Assistant { text: text.clone(), calls: Vec::new() });
                 }
                 self.show_pending();
                 let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;
@@ -732,7 +815,7 @@ impl Run {
 
     /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
     fn arguments_of(&mut self, reply: &crate::outcome::Reply) {
-        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut) {
+        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut() {
             *calls = reply
                 .calls
                 .iter()
@@ -748,11 +831,12 @@ impl Run {
     fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
         self.call_ids.insert(proposed.call.clone());
-        if let Some(Item::Assistant { calls, .. }) = Arc::make_mut(&mut self.history).last_mut().map(Arc::make_mut)
+        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
             call.id = proposed.call.clone();
         }
+        self.use_folders(proposed);
         let on_unknown = self.task.tool(&proposed.tool).map_or(OnUnknown::Wait, |tool| tool.on_unknown);
         if let Stage::Acting { turn, actions } = &mut self.stage {
             let action = Action {
@@ -799,6 +883,9 @@ impl Run {
             | crate::outcome::ModelErrorClass::ContentRefused
             | crate::outcome::ModelErrorClass::Script => (failures + 1, malformed),
         };
+        if failed.class == crate::outcome::ModelErrorClass::ContextExhausted {
+            self.overflowed(failed);
+        }
         if let Some(told) = &failed.told {
             self.tell(observe::note(told));
         }
@@ -843,6 +930,9 @@ impl Run {
             action.target = started.target.clone();
             action.life = Life::Started { fence: started.fence, at };
         });
+        if let Some(action) = self.action(started.action).cloned() {
+            self.memory.started(&action);
+        }
     }
 
     fn count_call(&mut self, id: ActionId) {
@@ -859,7 +949,7 @@ impl Run {
         }
         match finished.how {
             // A replayed result counts as a call (`semantics.md` G2).
-            How::Replayed { .. } => self.count_call(finished.action),
+            How::Replayed { .. } | How::Kept => self.count_call(finished.action),
             How::Observed | How::Recovered | How::Reconciled | How::Answered => {}
         }
         let at = self.at;
@@ -867,6 +957,7 @@ impl Run {
             Outcome::Done(result) => {
                 self.keep_evidence(finished.action, finished.effect, result);
                 self.see_target(finished.action);
+                self.remember(finished.action, result);
                 let done = Ended::Done { result: result.clone(), how: finished.how.clone(), at };
                 if finished.effect != EffectClass::Read {
                     self.happened.push(finished.action);
@@ -879,6 +970,7 @@ impl Run {
             }
             Outcome::NotDone(error) => {
                 self.failed_calls += 1;
+                self.note_effect(finished.action, EffectState::NotDone);
                 self.end_action(finished.action, Ended::NotDone(error.clone()));
             }
             Outcome::Unknown(error) => {
@@ -887,6 +979,7 @@ impl Run {
                 });
                 if !can_find_out {
                     self.failed_calls += 1;
+                    self.note_effect(finished.action, EffectState::Unknown);
                 }
                 let error = error.clone();
                 self.change(finished.action, |action| {
@@ -924,8 +1017,14 @@ impl Run {
             EffectClass::Read => action.epoch,
             EffectClass::Workspace | EffectClass::External => self.epochs.len() - 1,
         };
-        let evidence =
-            Evidence { tool: tool.name.clone(), content: result.clone(), epoch, holds: tool.holds, at: self.at };
+        let evidence = Evidence {
+            tool: tool.name.clone(),
+            seq: self.head,
+            content: Some(result.clone()),
+            epoch,
+            holds: tool.holds,
+            at: self.at,
+        };
         self.evidence.insert(id.evidence(), evidence);
     }
 
@@ -945,12 +1044,14 @@ impl Run {
         let (ended, word, result) = match &settled.truth {
             Truth::Done(result) => {
                 self.keep_evidence(id, effect, result);
+                self.remember(id, result);
                 if effect != EffectClass::Read {
                     self.happened.push(id);
                 }
                 (Ended::Done { result: result.clone(), how: How::Recovered, at }, "done", Some(result))
             }
             Truth::NotDone => {
+                self.note_effect(id, EffectState::NotDone);
                 let error = ToolError::new(class::UNKNOWN_OUTCOME, "It is known by now that this did not happen.");
                 (Ended::NotDone(error), "not done", None)
             }
@@ -961,7 +1062,7 @@ impl Run {
             match &self.stage {
                 Stage::Ready(_) => self.tell(item),
                 Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
-                    self.pending.push(item);
+                    self.pending.push((Part::Harness(self.turn()), item));
                 }
             }
         } else {
@@ -976,6 +1077,9 @@ impl Run {
         if verdicts.values().any(Option::is_none) {
             return;
         }
+        let judged: Vec<_> =
+            verdicts.iter().filter_map(|(name, verdict)| Some((name.clone(), verdict.clone()?))).collect();
+        self.memory.judged(judged.into_iter());
         let failed: Vec<_> = verdicts
             .iter()
             .filter_map(|(name, verdict)| verdict.as_ref().map(|verdict| (name.clone(), verdict.clone())))
@@ -1025,6 +1129,9 @@ impl Run {
             }
             self.close_turn();
         }
+        if matches!(ended.end, End::Done(_)) {
+            self.memory.answered();
+        }
         self.stage = Stage::Rest(Box::new(ended.clone()));
         self.winding = None;
         self.activity = Activity::Idle;
@@ -1047,20 +1154,135 @@ impl Run {
             return;
         };
         for (id, action) in actions {
-            self.tell(observe::observation(&action, self.at));
+            let part = Part::Observation(Box::new(window::seen(&action)));
+            self.window.push(part, Arc::new(observe::observation(&action, self.at)));
             if action.is_uncertain() {
-                self.open.insert(id, action);
+                self.open.insert(id, action.clone());
             }
+            self.fresh.push(action);
         }
         self.show_pending();
+    }
+
+    /// Shows a result of the last turn shorter than it is.
+    fn spilled(&mut self, spilled: &ResultSpilled) {
+        let Some(place) = self.fresh.iter().position(|action| action.id == spilled.action) else { return };
+        let mut action = self.fresh.remove(place);
+        let short = |content: &Content| {
+            Content::Blob(BlobRef { digest: content.digest(), bytes: spilled.total, shown: spilled.shown.clone() })
+        };
+        match &mut action.life {
+            Life::Ended(Ended::Done { result, .. }) => *result = short(result),
+            Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
+                error.data = error.data.as_ref().map(short);
+            }
+            Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => {}
+        }
+        let shown = observe::observation(&action, self.at);
+        self.window.replace(action.id, false, |item| *item = shown);
+    }
+
+    /// Something too long was sent: what the provider said of its limits counts from now on.
+    fn overflowed(&mut self, failed: &ModelFailed) {
+        let limit = self.window_limit();
+        self.window.overflows += 1;
+        if let Stage::Thinking(thinking) = &self.stage {
+            self.window.rejected = Some(thinking.digest.clone());
+        }
+        let told: Served = failed.served.unwrap_or_default();
+        let served = &mut self.window.served;
+        served.output = told.output.or(served.output);
+        served.bytes = told.bytes.or(served.bytes);
+        served.limit = match (told.limit, told.output.or(told.bytes)) {
+            (Some(told), _) => Some(told.min(limit)),
+            (None, Some(_)) => served.limit,
+            // It did not say: less than was thought.
+            (None, None) => Some(limit - limit / 4),
+        };
+        self.anchor = None;
+    }
+
+    /// Pins the rule files of folders that are worked in from now on (`context.md` §2.3).
+    fn use_folders(&mut self, proposed: &ActionProposed) {
+        let task = Arc::clone(&self.task);
+        for file in &task.rules {
+            let Some((folder, _)) = file.path.rsplit_once('/') else { continue };
+            if !self.window.rules.contains(&file.path) && mentions(proposed.args.as_str(), folder) {
+                self.window.rules.insert(file.path.clone());
+                let item = observe::note(&block::rules(&file.path, &file.text));
+                self.pending.push((Part::Rules(file.path.clone()), item));
+            }
+        }
+    }
+
+    /// What an action brought about, for the control block.
+    fn remember(&mut self, id: ActionId, result: &Content) {
+        let Some(action) = self.action(id).cloned() else { return };
+        self.memory.done(&action, result);
+        let Some(path) = &action.path else { return };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if action.effect == EffectClass::Read && RULE_FILES.contains(&name) {
+            let captured = self.task.rules.iter().find(|file| path.ends_with(&file.path));
+            let now = action.target.as_ref().and_then(|target| target.before.as_ref());
+            let as_captured = captured.is_some_and(|file| now.is_none_or(|now| *now == file.digest));
+            if !as_captured {
+                self.memory.rule_read(path, id, result);
+            }
+        }
+    }
+
+    fn note_effect(&mut self, id: ActionId, state: EffectState) {
+        if let Some(action) = self.action(id).filter(|action| action.effect == EffectClass::External).cloned() {
+            self.memory.effect(&action, state, None);
+        }
+    }
+
+    /// Forgets what only turns needed that have left the window: results are in the journal.
+    pub(crate) fn let_go(&mut self) {
+        let shown: BTreeSet<ActionId> = self
+            .window
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Observation(seen) => Some(seen.action),
+                Part::Rules(_) | Part::Goal | Part::Message(_) | Part::Header | Part::Reply(_) | Part::Harness(_) => {
+                    None
+                }
+            })
+            .collect();
+        for (id, evidence) in &mut self.evidence {
+            if !shown.contains(&id.action()) {
+                evidence.content = None;
+            }
+        }
+        let calls = self.window.items.iter().filter_map(|item| match item.as_ref() {
+            Item::Assistant { calls, .. } => Some(calls),
+            Item::User(_) | Item::Observation { .. } | Item::Harness(_) => None,
+        });
+        self.call_ids = calls.flatten().map(|call| call.id.clone()).collect();
     }
 
     fn show_pending(&mut self) {
         if matches!(self.stage, Stage::Acting { .. }) {
             return;
         }
-        Arc::make_mut(&mut self.history).extend(self.pending.drain(..).map(Arc::new));
+        for (part, item) in std::mem::take(&mut self.pending) {
+            self.window.push(part, Arc::new(item));
+        }
     }
+}
+
+/// Names of files that say how to work in their folder.
+pub const RULE_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// Whether some call's arguments name a folder, or something in it.
+fn mentions(args: &str, folder: &str) -> bool {
+    args.match_indices(folder).any(|(place, _)| {
+        let before = args[..place].chars().next_back();
+        let after = args[place + folder.len()..].chars().next();
+        let ends = |c: Option<char>| c.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+        ends(before) && ends(after)
+    })
 }
 
 /// Arguments as they are sent back: the model's own text, or an empty object where that is no JSON object, since servers

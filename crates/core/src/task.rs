@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Limits, Price};
+use crate::context::settings::ContextSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
 use crate::program::Program;
@@ -39,6 +40,11 @@ pub struct Task {
     pub answer: Option<AnswerSpec>,
     #[serde(default)]
     pub policy: PolicyRules,
+    /// Files of the workspace that say how to work in their folder, captured by content at the start; from the root down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleFile>,
+    #[serde(default, skip_serializing_if = "ContextSpec::is_default")]
+    pub context: ContextSpec,
     /// Where each value that was not left at its default came from: `budget.turns` → `--max-turns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sources: BTreeMap<String, String>,
@@ -74,6 +80,16 @@ impl Task {
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
         named
     }
+}
+
+/// A file such as `AGENTS.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleFile {
+    /// Relative to the workspace, with slashes.
+    pub path: String,
+    pub text: String,
+    /// Of the file's bytes.
+    pub digest: Digest,
 }
 
 /// Which model answers, and what is known of it.
@@ -237,10 +253,14 @@ pub enum Builtin {
     Shell,
     /// Asks a person.
     Ask,
+    /// Reads back what has left the window.
+    Recall,
+    /// Writes something down for the rest of the run.
+    Note,
 }
 
 impl Builtin {
-    pub const ALL: [Builtin; 7] = [
+    pub const ALL: [Builtin; 9] = [
         Builtin::ReadFile,
         Builtin::WriteFile,
         Builtin::EditFile,
@@ -248,6 +268,8 @@ impl Builtin {
         Builtin::SearchFiles,
         Builtin::Shell,
         Builtin::Ask,
+        Builtin::Recall,
+        Builtin::Note,
     ];
 
     /// The name it has as a tool.
@@ -260,6 +282,8 @@ impl Builtin {
             Builtin::SearchFiles => "search_files",
             Builtin::Shell => "shell",
             Builtin::Ask => "ask",
+            Builtin::Recall => "recall",
+            Builtin::Note => "note",
         }
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use longrein_core::action::{Action, Life};
 use longrein_core::budget::{Limit, Limits, Raise, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, claimed, decide};
-use longrein_core::event::{Event, Suspension};
+use longrein_core::event::{Counted, Event, Suspension};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
 };
@@ -88,7 +89,10 @@ impl Table {
         let (old, new) = (&before.spent, &self.run.spent);
         assert!(new.turns >= old.turns && new.model_calls >= old.model_calls && new.tool_calls >= old.tool_calls);
         assert!(new.usage.tokens() >= old.usage.tokens() && new.micros >= old.micros && new.time_ms >= old.time_ms);
-        assert!(self.run.history.len() >= before.history.len(), "history only grows");
+        if self.run.window.generation == before.window.generation {
+            let (old, new) = (&before.window.items, &self.run.window.items);
+            assert!(new.len() >= old.len(), "inside a generation the window only grows");
+        }
         for (limit, used) in [
             (self.run.limits.turns, new.turns),
             (self.run.limits.model_calls, new.model_calls),
@@ -161,7 +165,15 @@ impl Table {
             Duty::Call { attempt, closing } => {
                 let purpose = if closing { Purpose::Closing } else { Purpose::Work };
                 let bytes = self.roll(5_000);
-                self.ask(Command::Request { attempt, purpose, digest: Digest::of(b"request"), bytes });
+                let counted = Counted { likely: bytes / 4, upper: bytes / 2, safe: 100_000 };
+                self.ask(Command::Request {
+                    attempt,
+                    purpose,
+                    digest: Digest::of(b"request"),
+                    bytes,
+                    counted,
+                    tail: None,
+                });
             }
             Duty::AwaitReply { attempt } => {
                 if self.roll(5) == 0 {
@@ -318,6 +330,7 @@ impl Table {
             billing: if self.roll(2) == 0 { Billing::Nothing } else { Billing::Perhaps },
             usage: None,
             partial: None,
+            served: None,
         }
     }
 
@@ -435,7 +448,7 @@ impl Table {
 fn pairing(run: &Run) {
     let mut owed: Vec<&str> = Vec::new();
     let mut ids = BTreeSet::new();
-    for item in run.history.iter() {
+    for item in run.window.items.iter() {
         match item.as_ref() {
             Item::Observation { call, .. } => {
                 assert!(!owed.is_empty(), "the observation of {call} is an orphan");
@@ -524,6 +537,8 @@ fn task(limits: u64) -> Task {
         acceptance: if limits.is_multiple_of(2) { vec![check] } else { Vec::new() },
         answer: None,
         policy: PolicyRules::default(),
+        rules: Vec::new(),
+        context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
         pins: std::collections::BTreeMap::new(),
     }

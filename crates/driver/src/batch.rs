@@ -18,7 +18,7 @@ use longrein_ports::{AppendError, Batch, BatchId, Durability, KeyChange, NewEven
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
-use crate::fold::fold;
+use crate::fold::fold_known;
 use crate::jobs::{self, Flight};
 use crate::row::run_row;
 
@@ -68,6 +68,7 @@ impl Drive<'_> {
                 let first = head.0 + 1 - batch.events.len() as u64;
                 let events: Vec<_> = (first..).map(Seq).zip(batch.events).collect();
                 self.observer.committed(&self.run, &events);
+                self.keep(&events).await;
                 self.act(&events).await?;
                 Ok(Appended::Committed)
             }
@@ -144,7 +145,7 @@ impl Drive<'_> {
             }
             events.for_each(|new| self.push(new.at, new.event));
         } else {
-            self.run = fold(self.ports.journal.as_ref(), &self.run.id, |_| {}).await?;
+            self.run = fold_known(self.ports, &self.run.id).await?;
             kept.into_iter().for_each(|new| self.push(new.at, new.event));
         }
         Ok(())
@@ -198,7 +199,7 @@ impl Drive<'_> {
         let flights: Vec<_> = self.hangar.flights().cloned().collect();
         for flight in flights {
             let keep = match &flight {
-                Flight::Inbox => true,
+                Flight::Inbox | Flight::Index => true,
                 Flight::Run(action, _) if self.stopping.is_some() => {
                     !stop_now && self.effect(*action) == EffectClass::External
                 }

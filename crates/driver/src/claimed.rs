@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
+use longrein_core::context::meter::Meter;
 use longrein_core::decide::{Asks, Command, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
-use longrein_core::ids::{ActionId, RunId, Seq};
+use longrein_core::ids::{ActionId, ModelName, RunId, Seq};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Purpose;
@@ -22,7 +23,7 @@ use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 use crate::batch::{Appended, Draft, in_bytes};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
-use crate::fold::{FoldError, fold};
+use crate::fold::{FoldError, fold_known};
 use crate::jobs::{self, Flight, Hangar, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::ports::Ports;
@@ -47,6 +48,10 @@ pub(crate) struct Drive<'a> {
     /// When to ask for more, in boot time.
     pub(crate) renew_at: Duration,
     pub(crate) run: Run,
+    /// For the model it is named with.
+    pub(crate) meter: Option<(ModelName, Meter)>,
+    /// The last event that a snapshot was made of.
+    pub(crate) snapshot: Seq,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     pub(crate) head: Seq,
     pub(crate) batches: u64,
@@ -73,7 +78,7 @@ impl<'a> Drive<'a> {
         let Driver { ports, options, observer } = driver;
         let known = match &begin_with {
             Begin::New { .. } => None,
-            Begin::Existing { .. } => Some(fold(ports.journal.as_ref(), id, |_| {}).await?),
+            Begin::Existing { .. } => Some(fold_known(ports, id).await?),
         };
         let task = match (&begin_with, &known) {
             (Begin::New { task, .. }, _) => task.as_ref(),
@@ -107,7 +112,7 @@ impl<'a> Drive<'a> {
             }
             Begin::New { task, .. } => {
                 // Somebody was faster under the same id: go on with it only if it is the same.
-                let run = fold(ports.journal.as_ref(), id, |_| {}).await?;
+                let run = fold_known(ports, id).await?;
                 let parts = run.task.differences(&task);
                 if !parts.is_empty() {
                     ports.journal.release(&claim).await?;
@@ -117,10 +122,11 @@ impl<'a> Drive<'a> {
             }
             Begin::Existing { changed } => match known {
                 Some(run) if run.head == claim.head => (run, changed),
-                Some(_) | None => (fold(ports.journal.as_ref(), id, |_| {}).await?, changed),
+                Some(_) | None => (fold_known(ports, id).await?, changed),
             },
         };
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
+        let claim_head = claim.head;
         let mut drive = Self {
             ports,
             observer: observer.as_ref(),
@@ -131,6 +137,8 @@ impl<'a> Drive<'a> {
             head: claim.head,
             claim,
             run,
+            meter: None,
+            snapshot: claim_head,
             batches: 0,
             draft,
             hangar: Hangar::new(),
@@ -167,6 +175,7 @@ impl<'a> Drive<'a> {
         match result {
             Ok(standing) => {
                 self.hangar.abort_all().await;
+                self.remember_model().await;
                 self.ports.journal.release(&self.claim).await?;
                 Ok(Driven { run: self.run, standing })
             }
@@ -280,15 +289,7 @@ impl<'a> Drive<'a> {
         match duty {
             Duty::Call { attempt, closing } => {
                 let purpose = if *closing { Purpose::Closing } else { Purpose::Work };
-                let encoded = edge::encode(self.ports, &self.run, purpose);
-                let command = Command::Request {
-                    attempt: *attempt,
-                    purpose,
-                    digest: encoded.digest.clone(),
-                    bytes: encoded.bytes.len() as u64,
-                };
-                self.outgoing.insert(*attempt, encoded);
-                Ok(self.command(command))
+                self.call(*attempt, purpose).await
             }
             Duty::Start { action } => self.start(*action).await,
             Duty::Recover { action, attempt, probe, from } => {

@@ -4,20 +4,19 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use longrein_core::action::Action;
 use longrein_core::decide::{Asks, KeyView, Proposal, Readiness, key_scope};
 use longrein_core::event::Event;
-use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, ToolName};
+use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, Seq, ToolName};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::prompt::{AnswerForm, Prompt, Purpose};
 use longrein_core::ruling::Ruling;
-use longrein_core::run::Run;
+use longrein_core::run::{Evidence, Run};
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
-use longrein_core::{action::Action, decide, observe};
 use longrein_ports::{
-    Changed, Cited, Encoded, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, ValidArgs,
+    Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody, ValidArgs,
 };
 
 use crate::ports::Ports;
@@ -30,6 +29,34 @@ pub(crate) async fn load(ports: &Ports, content: &Content) -> Result<Option<Payl
             let bytes = ports.journal.blob(&blob.digest).await?;
             Ok(bytes.as_deref().and_then(parse))
         }
+    }
+}
+
+/// The data of a piece of evidence, from the journal where its turn has left the window. None: it is lost.
+pub(crate) async fn evidence_data(
+    ports: &Ports,
+    run: &Run,
+    evidence: &Evidence,
+) -> Result<Option<Payload>, JournalError> {
+    if let Some(content) = &evidence.content {
+        return load(ports, content).await;
+    }
+    let before = Seq(evidence.seq.0.saturating_sub(1));
+    let records = ports.journal.read(&run.id, before, 1).await?;
+    let content = records.into_iter().next().and_then(|record| match record.body {
+        RecordedBody::Known(Event::ActionFinished(finished)) => match finished.outcome {
+            Outcome::Done(result) => Some(result),
+            Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => None,
+        },
+        RecordedBody::Known(Event::ActionSettled(settled)) => match settled.truth {
+            Truth::Done(result) => Some(result),
+            Truth::NotDone => None,
+        },
+        RecordedBody::Known(_) | RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => None,
+    });
+    match content {
+        Some(content) => load(ports, &content).await,
+        None => Ok(None),
     }
 }
 
@@ -57,34 +84,6 @@ pub(crate) async fn inputs(
     Ok(inputs)
 }
 
-/// Encodes the next request. Its allowance of output shrinks with what is left of the budget.
-pub(crate) fn encode(ports: &Ports, run: &Run, purpose: Purpose) -> Encoded {
-    let mut prompt = Prompt {
-        system: run.system.clone(),
-        tools: match purpose {
-            Purpose::Work => ports.definitions.clone(),
-            Purpose::Closing => Vec::new().into(),
-        },
-        items: run.history.clone(),
-        tail: match purpose {
-            Purpose::Work => None,
-            Purpose::Closing => Some(observe::CLOSING.to_owned()),
-        },
-        answer: AnswerForm::of(&run.task, purpose),
-        max_output: run.model.max_output,
-        position: run.spent.turns,
-    };
-    let encoded = ports.model.encode(&prompt);
-    let allowance = decide::output_allowance(run, encoded.bytes.len() as u64);
-    if allowance == 0 || allowance >= prompt.max_output {
-        return encoded;
-    }
-    // Its bytes can be used again if nobody holds them.
-    drop(encoded);
-    prompt.max_output = allowance;
-    ports.model.encode(&prompt)
-}
-
 /// Sees every call of a reply: validated, and ruled on where that can be told by now.
 pub(crate) async fn proposals(
     ports: &Ports,
@@ -108,7 +107,13 @@ fn changes_a_file(spec: &ToolSpec) -> bool {
     match spec.body {
         ToolBody::Builtin(Builtin::WriteFile | Builtin::EditFile) => true,
         ToolBody::Builtin(
-            Builtin::ReadFile | Builtin::ListFiles | Builtin::SearchFiles | Builtin::Shell | Builtin::Ask,
+            Builtin::ReadFile
+            | Builtin::ListFiles
+            | Builtin::SearchFiles
+            | Builtin::Shell
+            | Builtin::Ask
+            | Builtin::Recall
+            | Builtin::Note,
         )
         | ToolBody::Command(_)
         | ToolBody::Host(_) => false,
@@ -174,6 +179,13 @@ pub(crate) async fn readiness(
         if let Err(message) = ports.checks.guard(guard, &input) {
             return Ok((Readiness::Refused(ToolError::new(class::GUARD, message)), BTreeMap::new()));
         }
+    }
+    if spec.body == ToolBody::Builtin(Builtin::Note) {
+        let read = match ports.tools.note(&valid.args) {
+            Ok(note) => Readiness::Note(note),
+            Err(error) => Readiness::Refused(error),
+        };
+        return Ok((read, BTreeMap::new()));
     }
     let target = match ports.tools.target(&run.task, &spec.name, &valid.args, &run.seen).await {
         Ok(target) => target,
@@ -270,7 +282,7 @@ async fn cited_evidence(
         if let Some(since) = run.void_since(evidence) {
             return refuse(format!("{id} is void since #{since}: something was written after it."));
         }
-        match load(ports, &evidence.content).await? {
+        match evidence_data(ports, run, evidence).await? {
             Some(data) => handed.insert(argument.clone(), data),
             None => return refuse(format!("The data of {id} is lost.")),
         };
@@ -282,7 +294,7 @@ async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName, Payload>, 
     let mut facts = BTreeMap::new();
     for (name, id) in run.facts.iter().filter(|(name, _)| run.fact_holds(name)) {
         if let Some(evidence) = run.evidence.get(id)
-            && let Some(data) = load(ports, &evidence.content).await?
+            && let Some(data) = evidence_data(ports, run, evidence).await?
         {
             facts.insert(name.clone(), data);
         }
@@ -303,7 +315,7 @@ pub(crate) async fn handed(
             let mut evidence = BTreeMap::new();
             for (argument, (id, _)) in &valid.cites {
                 if let Some(found) = run.evidence.get(id)
-                    && let Some(data) = load(ports, &found.content).await?
+                    && let Some(data) = evidence_data(ports, run, found).await?
                 {
                     evidence.insert(argument.clone(), data);
                 }
@@ -321,7 +333,7 @@ pub(crate) async fn cited(ports: &Ports, run: &Run, text: &str) -> Result<BTreeM
     let Some(spec) = &run.task.answer else { return Ok(cited) };
     for id in ports.checks.cites(spec, text) {
         if let Some(evidence) = run.evidence.get(&id)
-            && let Some(data) = load(ports, &evidence.content).await?
+            && let Some(data) = evidence_data(ports, run, evidence).await?
         {
             let void_since = run.void_since(evidence);
             cited.insert(id, Cited { tool: evidence.tool.clone(), data, void_since });
@@ -410,6 +422,10 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ModelReplied(_)
         | Event::ModelFailed(_)
         | Event::ModelSwitched(_)
+        | Event::ModelForgone(_)
+        | Event::GenerationStarted(_)
+        | Event::ResultSpilled(_)
+        | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)
         | Event::ActionApproved(_)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Judgement;
+use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_core::outcome::{ModelFailure, Reply, ToolError};
@@ -151,8 +152,17 @@ impl Tools for FaultyTools {
             ran
         })
     }
+    fn note(&self, args: &Payload) -> Result<Note, ToolError> {
+        self.inner.note(args)
+    }
     fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         self.inner.overtime(action, attempt)
+    }
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        self.inner.preview(content, bytes_max)
+    }
+    fn cleaned(&self, content: &Payload) -> Option<Payload> {
+        self.inner.cleaned(content)
     }
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         Box::pin(async move {

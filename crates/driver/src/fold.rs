@@ -3,7 +3,10 @@
 use longrein_core::event::Event;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::run::Run;
+use longrein_core::snapshot;
 use longrein_ports::{Journal, JournalError, Recorded, RecordedBody};
+
+use crate::ports::Ports;
 
 /// Why a journal does not fold to a run that could go on.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +25,34 @@ pub enum FoldError {
 const PAGE: usize = 512;
 
 /// Folds all of a run's events, showing each to `see`.
-pub async fn fold(journal: &dyn Journal, run: &RunId, mut see: impl FnMut(&Recorded)) -> Result<Run, FoldError> {
-    let mut folded: Option<Run> = None;
-    let mut after = Seq(0);
+pub async fn fold(journal: &dyn Journal, run: &RunId, see: impl FnMut(&Recorded)) -> Result<Run, FoldError> {
+    fold_on(journal, run, None, see).await
+}
+
+/// The same state, from the last good snapshot where there is one: what every claim begins with.
+pub(crate) async fn fold_known(ports: &Ports, run: &RunId) -> Result<Run, FoldError> {
+    let journal = ports.journal.as_ref();
+    let first = journal.read(run, Seq(0), 1).await?;
+    let started = first.first().and_then(|record| match &record.body {
+        RecordedBody::Known(Event::RunStarted(started)) => Some(started),
+        RecordedBody::Known(_) | RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => None,
+    });
+    // A cache that cannot be read is none.
+    let snapshots = ports.cabinet.snapshots(run).await.unwrap_or_default();
+    let known = started.and_then(|started| {
+        let ours = snapshots.iter().filter(|kept| kept.catalogue == snapshot::catalogue());
+        ours.filter_map(|kept| snapshot::restore(&kept.body, started).filter(|run| run.head == kept.seq)).next()
+    });
+    fold_on(journal, run, known, |_| {}).await
+}
+
+async fn fold_on(
+    journal: &dyn Journal,
+    run: &RunId,
+    mut folded: Option<Run>,
+    mut see: impl FnMut(&Recorded),
+) -> Result<Run, FoldError> {
+    let mut after = folded.as_ref().map_or(Seq(0), |run| run.head);
     loop {
         let page = journal.read(run, after, PAGE).await?;
         let is_last = page.len() < PAGE;

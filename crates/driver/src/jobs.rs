@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Verdict;
-use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ToolName};
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, RunId, ToolName};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::task::{CheckSpec, EffectClass, Task};
@@ -28,6 +28,8 @@ pub(crate) enum Flight {
     Check(CheckName, u32),
     /// Waits for the inbox to change.
     Inbox,
+    /// Brings the archive's index up to what has left the window.
+    Index,
 }
 
 /// What came of it.
@@ -38,6 +40,7 @@ pub(crate) enum Landed {
     Recovered(Option<ProbeAnswer>, Blobs),
     Checked(Verdict, Blobs),
     InboxChanged,
+    Indexed,
     /// It was given up.
     Aborted,
     /// It panicked.
@@ -77,13 +80,18 @@ impl Hangar {
     pub(crate) fn overtime(&self) -> impl Iterator<Item = (ActionId, &ToolName)> {
         self.flying.keys().filter_map(|flight| match flight {
             Flight::Overtime(action, _, tool) => Some((*action, tool)),
-            Flight::Send(_) | Flight::Run(..) | Flight::Recover(..) | Flight::Check(..) | Flight::Inbox => None,
+            Flight::Send(_)
+            | Flight::Run(..)
+            | Flight::Recover(..)
+            | Flight::Check(..)
+            | Flight::Inbox
+            | Flight::Index => None,
         })
     }
 
     /// Anything in flight that touches the world.
     pub(crate) fn is_busy(&self) -> bool {
-        self.flying.keys().any(|flight| *flight != Flight::Inbox)
+        self.flying.keys().any(|flight| !matches!(flight, Flight::Inbox | Flight::Index))
     }
 
     pub(crate) fn abort(&mut self, flight: &Flight) {
@@ -146,6 +154,16 @@ pub(crate) fn run(
     }
 }
 
+/// Makes what a run has seen by now ready to be found.
+pub(crate) fn index(ports: &Ports, run: RunId) -> impl Future<Output = Landed> + Send + 'static {
+    let archive = Arc::clone(&ports.archive);
+    async move {
+        // A cache: whoever searches brings it up, too.
+        let _ = archive.index(&run).await;
+        Landed::Indexed
+    }
+}
+
 /// Hears how an attempt ends whose time was up, if it has not ended with its time.
 pub(crate) fn overtime(
     ports: &Ports,
@@ -162,7 +180,7 @@ pub(crate) fn overtime(
 pub(crate) fn check(
     ports: &Ports,
     task: Arc<Task>,
-    run: longrein_core::ids::RunId,
+    run: RunId,
     spec: CheckSpec,
 ) -> impl Future<Output = Landed> + Send + 'static {
     let checks = Arc::clone(&ports.checks);

@@ -5,6 +5,7 @@
 
 mod batch;
 mod claimed;
+mod context;
 mod drive;
 mod edge;
 mod fault;

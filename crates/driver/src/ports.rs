@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use longrein_core::prompt::ToolDef;
-use longrein_ports::{Checks, Clock, Gate, Journal, Model, Tools};
+use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Journal, Model, Tools};
 
 /// The world, as the driver sees it.
 #[derive(Clone)]
 pub struct Ports {
     pub journal: Arc<dyn Journal>,
+    /// Where snapshots and what was learned of models are kept. Nothing of a run depends on it.
+    pub cabinet: Arc<dyn Cabinet>,
+    /// Kept up to date when turns leave the window.
+    pub archive: Arc<dyn Archive>,
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
     /// The tools as the model is offered them.

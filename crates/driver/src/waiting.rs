@@ -173,7 +173,8 @@ impl Drive<'_> {
                         | Landed::Ran(..)
                         | Landed::Recovered(..)
                         | Landed::Checked(..)
-                        | Landed::InboxChanged => {
+                        | Landed::InboxChanged
+                        | Landed::Indexed => {
                             "It was ended before it was through: the run is brought to rest.".to_owned()
                         }
                     };
@@ -191,7 +192,7 @@ impl Drive<'_> {
                 self.command(Command::GiveVerdict { check, round, verdict });
             }
             // Given up: still owed if it is.
-            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..), _) => {}
+            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index, _) => {}
         }
         Ok(())
     }
@@ -237,7 +238,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
-        | Landed::InboxChanged => "given up: the run is brought to rest".to_owned(),
+        | Landed::InboxChanged
+        | Landed::Indexed => "given up: the run is brought to rest".to_owned(),
     };
     let class = match landed {
         Landed::Broken(_) => ModelErrorClass::Transient,
@@ -246,7 +248,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
-        | Landed::InboxChanged => ModelErrorClass::Lost,
+        | Landed::InboxChanged
+        | Landed::Indexed => ModelErrorClass::Lost,
     };
     ModelFailure {
         class,
@@ -256,5 +259,6 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         billing: Billing::Perhaps,
         usage: None,
         partial: None,
+        served: None,
     }
 }

@@ -1,6 +1,7 @@
 //! One journal per release stays here and folds to its recorded digest for ever (`semantics.md` B2): old events keep their
 //! meaning. To add a release: copy its events into `journals/VERSION.jsonl` and record what they fold to.
 
+use longrein_core::context::window::RENDERING;
 use longrein_core::event::Event;
 use longrein_core::ids::{Digest, Seq};
 use longrein_core::prompt::Item;
@@ -16,8 +17,9 @@ struct Line {
     event: Event,
 }
 
-/// What a journal adds up to, in words that no change of our own structs touches.
-fn digest(journal: &str) -> String {
+/// What a journal adds up to, in words that no change of our own structs touches; and what the model is shown of it, which
+/// another version of the rendering may change.
+fn digests(journal: &str) -> (String, String) {
     let lines: Vec<Line> =
         journal.lines().map(|line| serde_json::from_str(line).expect("a line of the journal")).collect();
     let mut lines = lines.into_iter();
@@ -29,7 +31,7 @@ fn digest(journal: &str) -> String {
     }
     let row = run_row(&run);
     let spent = &run.spent;
-    let mut words = vec![
+    let words = [
         format!("{} | {}", row.state, row.reason),
         format!("turns {} calls {} tools {}", spent.turns, spent.model_calls, spent.tool_calls),
         format!("tokens {} micros {} time {}", spent.usage.tokens(), spent.micros, spent.time_ms),
@@ -37,24 +39,35 @@ fn digest(journal: &str) -> String {
         format!("happened {:?} open {:?}", run.happened, run.open.keys().collect::<Vec<_>>()),
         format!("evidence {:?}", run.evidence.keys().collect::<Vec<_>>()),
     ];
-    words.extend(run.history.iter().map(|item| match item.as_ref() {
-        Item::User(text) => format!("user: {text}"),
-        Item::Assistant { text, calls } => {
-            let calls: Vec<_> =
-                calls.iter().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect();
-            format!("assistant: {text} {}", calls.join(", "))
-        }
-        Item::Observation { call, text, .. } => format!("tool {call}: {text}"),
-        Item::Harness(text) => format!("harness: {text}"),
-    }));
-    Digest::of(words.join("\n").as_bytes()).to_string()
+    let shown: Vec<_> = run
+        .window
+        .items
+        .iter()
+        .map(|item| match item.as_ref() {
+            Item::User(text) => format!("user: {text}"),
+            Item::Assistant { text, calls } => {
+                let calls: Vec<_> =
+                    calls.iter().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect();
+                format!("assistant: {text} {}", calls.join(", "))
+            }
+            Item::Observation { call, text, .. } => format!("tool {call}: {text}"),
+            Item::Harness(text) => format!("harness: {text}"),
+        })
+        .collect();
+    let digest = |words: &[String]| Digest::of(words.join("\n").as_bytes()).to_string();
+    (digest(&words), digest(&shown))
 }
 
 #[test]
 fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
+    let (state, shown) = digests(include_str!("journals/0.1.0.jsonl"));
     assert_eq!(
-        digest(include_str!("journals/0.1.0.jsonl")),
-        "3ea98df1b97a91c0560bc6a602d7a2b29554448dd7c5a2bb2e8b1fcce8fde7c9",
-        "events have changed their meaning, or the prompt made of old ones its bytes"
+        state, "08f2af50f8ebdbc7cb79e9b86881ca501985007e38260cf84430ec23437cdc06",
+        "events have changed their meaning"
+    );
+    assert_eq!(
+        (RENDERING, shown.as_str()),
+        (1, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
+        "the prompt made of old events has other bytes: raise the version of the rendering"
     );
 }

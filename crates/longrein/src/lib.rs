@@ -53,6 +53,7 @@ mod embed;
 mod gate;
 pub mod policycheck;
 pub mod projection;
+mod rulefiles;
 mod runs;
 pub mod taskfile;
 pub mod trajectory;

@@ -87,7 +87,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
         Event::ModelRequested(e) => json!({
             "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
-            "digest": e.digest, "reserved": e.reserved,
+            "digest": e.digest, "reserved": e.reserved, "counted": e.counted,
         }),
         Event::ModelReplied(e) => json!({
             "attempt": e.attempt.to_string(), "text": e.reply.text,
@@ -100,6 +100,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,
             "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros), "next": e.next,
         }),
+        Event::ModelForgone(e) => json!({ "next": e.next, "reason": e.reason }),
+        Event::GenerationStarted(e) => json!({
+            "generation": e.generation, "why": e.why, "limit": e.limit, "reserved": e.reserved, "before": e.before,
+            "after": e.after, "steps": e.steps,
+        }),
+        Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
+        Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
         Event::ActionProposed(e) => json!({
             "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
@@ -135,6 +142,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                     How::Reconciled => "reconciled",
                     How::Replayed { .. } => "replayed",
                     How::Answered => "answered",
+                    How::Kept => "kept",
                 },
                 "replayed": matches!(e.how, How::Replayed { .. }),
             }));

@@ -22,15 +22,16 @@ use longrein_driver::{
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
-    AppendError, Batch, BatchId, BoxFuture, Checks, ClaimError, Clock, Collected, Create, Durability, Encoded, Faults,
-    Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED, Recorded,
-    RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
+    AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
+    Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
+    Recorded, RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 use crate::gate;
+use crate::rulefiles;
 
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
@@ -446,22 +447,26 @@ impl Runs {
             // Nothing is called: what a function would do, it need not be here for.
             None => toolbox,
         };
-        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()));
+        let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, environment)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal: Arc<dyn Journal> = self.journal.clone();
+        let cabinet: Arc<dyn Cabinet> = self.journal.clone();
+        let archive: Arc<dyn Archive> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {
-            return Ok(Ports { journal, model, tools, definitions, gate, checks, clock });
+            return Ok(Ports { journal, cabinet, archive, model, tools, definitions, gate, checks, clock });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
             model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults }),
+            cabinet,
+            archive,
             definitions,
             gate,
             clock,
@@ -508,6 +513,7 @@ impl Model for NoModel {
                 billing: Billing::Nothing,
                 usage: None,
                 partial: None,
+                served: None,
             })
         })
     }
@@ -531,8 +537,10 @@ pub async fn commands_are_gone() {
     longrein_sandbox::all_gone().await;
 }
 
-/// Fills in the digests of what surrounds a task: tool programs, checks, the script of a scripted model.
+/// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
+/// scripted model by digest.
 pub fn pin(task: &mut Task) {
+    task.rules = rulefiles::capture(&task.workspace);
     task.pins = pins(task);
 }
 
@@ -542,6 +550,9 @@ fn pins(task: &Task) -> BTreeMap<String, Digest> {
         && let Ok(bytes) = std::fs::read(&script)
     {
         pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
+    }
+    for file in &task.rules {
+        pins.extend(rulefiles::now(&task.workspace, &file.path).map(|digest| (file.path.clone(), digest)));
     }
     pins
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
+use longrein_core::context::settings::{ContextSpec, Trigger};
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -160,6 +161,7 @@ struct Draft {
     acceptance: Vec<CheckSpec>,
     answer: Option<AnswerSpec>,
     policy: PolicyRules,
+    context: ContextSpec,
     /// Keys the file has.
     given: BTreeSet<String>,
     /// Where the policy's lists are.
@@ -237,7 +239,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         table.finish()?;
     }
     if let Some(table) = top.section("context")? {
-        context(table)?;
+        draft.context = context(table)?;
     }
     top.finish()?;
     Ok(draft)
@@ -272,7 +274,7 @@ fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
 }
 
 /// Built-in tools that are named in the format and come with later parts.
-const LATER_BUILTINS: [&str; 3] = ["web_fetch", "recall", "note"];
+const LATER_BUILTINS: [&str; 1] = ["web_fetch"];
 
 fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<BudgetKind, Limit>, TaskFileError> {
     let mut limits = BTreeMap::new();
@@ -369,22 +371,43 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
     Ok(spec)
 }
 
-/// Accepted and checked; what it steers comes with a later part.
-fn context(mut table: Section) -> Result<(), TaskFileError> {
+/// How the window is kept. Shares are written as 0.35 and kept in thousandths.
+fn context(mut table: Section) -> Result<ContextSpec, TaskFileError> {
+    let mut spec = ContextSpec::default();
     if let Some(node) = table.node("trigger") {
-        let wrong = || table.at("trigger", node.line, "this must be \"economic\" or a share such as 0.80".to_owned());
-        let fits = match &node.value {
-            Value::Text(text) => text == "economic",
-            Value::Fraction(text) | Value::Whole(text) => {
-                text.parse().is_ok_and(|share: f64| share > 0.0 && share <= 1.0)
-            }
-            Value::Truth(_) | Value::Moment(_) | Value::List(_) | Value::Table(_) => false,
+        spec.trigger = match &node.value {
+            Value::Text(text) if text == "economic" => Trigger::Economic,
+            value => match thousandths(value) {
+                Some(share) => Trigger::At(share),
+                None => {
+                    let problem = "this must be \"economic\" or a share such as 0.80".to_owned();
+                    return Err(table.at("trigger", node.line, problem));
+                }
+            },
         };
-        if !fits {
-            return Err(wrong());
+    }
+    let keys =
+        [("margin", &mut spec.margin, 500), ("target", &mut spec.target, 700), ("recent", &mut spec.recent, 500)];
+    for (key, value, most) in keys {
+        if let Some(node) = table.node(key) {
+            *value = thousandths(&node.value).filter(|share| *share <= most).ok_or_else(|| {
+                let most = f64::from(most) / 1000.0;
+                table.at(key, node.line, format!("this must be a share such as 0.10, at most {most}"))
+            })?;
         }
     }
-    table.finish()
+    table.finish()?;
+    Ok(spec)
+}
+
+/// A share above 0 and up to 1, in thousandths.
+fn thousandths(value: &Value) -> Option<u32> {
+    let number: f64 = match value {
+        Value::Fraction(text) | Value::Whole(text) => text.parse().ok()?,
+        Value::Text(_) | Value::Truth(_) | Value::Moment(_) | Value::List(_) | Value::Table(_) => return None,
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in range")]
+    (number > 0.0 && number <= 1.0).then(|| ((number * 1000.0).round() as u32).max(1))
 }
 
 fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
@@ -431,6 +454,8 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         acceptance,
         answer,
         policy,
+        rules: Vec::new(),
+        context: draft.context,
         sources,
         pins: BTreeMap::new(),
     };

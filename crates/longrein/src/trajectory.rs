@@ -25,8 +25,9 @@ pub struct Trajectory {
     run: Option<Run>,
     started: Option<Box<RunStarted>>,
     entries: Vec<Entry>,
-    /// Items of the run's history gathered by now.
+    /// Items of the run's window gathered by now, and the generation they are of.
     seen: usize,
+    generation: u32,
 }
 
 /// One item of the conversation: when it was said, and what a reply cost.
@@ -49,18 +50,25 @@ impl Trajectory {
         }
         let Some(run) = &self.run else { return };
         let mut reply = if let Event::ModelReplied(replied) = event { Some(Box::new(replied.clone())) } else { None };
+        // A new generation begins with what was said before.
+        if self.generation != run.window.generation && run.window.generation > 1 {
+            self.generation = run.window.generation;
+            self.seen = run.window.items.len();
+            return;
+        }
         // A reply's calls get their ids only when they are proposed.
         if let (Some(last), Some(item)) =
-            (self.entries.last_mut(), self.seen.checked_sub(1).and_then(|at| run.history.get(at)))
+            (self.entries.last_mut(), self.seen.checked_sub(1).and_then(|at| run.window.items.get(at)))
+            && !matches!(event, Event::ResultSpilled(_))
         {
             last.item = Arc::clone(item);
         }
-        for item in run.history.iter().skip(self.seen) {
+        for item in run.window.items.iter().skip(self.seen) {
             let of_model = matches!(item.as_ref(), Item::Assistant { .. });
             let reply = if of_model { reply.take() } else { None };
             self.entries.push(Entry { at, item: Arc::clone(item), reply });
         }
-        self.seen = run.history.len();
+        self.seen = run.window.items.len();
     }
 
     /// One conversation as OpenAI's fine-tuning files hold it: `messages` and `tools`. None: the run has not started.

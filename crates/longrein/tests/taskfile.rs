@@ -459,7 +459,10 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
 fn what_comes_later_says_so() {
     let folder = Folder::new("later");
     for (line, said) in [
-        ("builtins = [\"recall\"]", "line 3, builtins: not yet: the built-in tool recall comes with a later part"),
+        (
+            "builtins = [\"web_fetch\"]",
+            "line 3, builtins: not yet: the built-in tool web_fetch comes with a later part",
+        ),
         ("program = \"plan\"", "line 3, program: not yet: the program \"plan\" comes with a later part"),
         ("permission_mode = \"auto\"", "line 3, permission_mode: not yet"),
     ] {

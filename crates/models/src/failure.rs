@@ -1,8 +1,12 @@
 //! What a refusal means: from an HTTP status and an error body, in any spelling seen in the wild, to a class that says
 //! what should follow.
 
-use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Served};
 use serde_json::Value;
+
+use crate::overflow::{Words, is_limit};
+use crate::reading::TOKENS_MAX;
 
 /// The most bytes of a provider's own words that go into a message.
 const PROVIDER_TEXT_MAX_BYTES: usize = 2 * 1024;
@@ -18,7 +22,21 @@ impl Refusal<'_> {
     pub(crate) fn into_failure(self) -> ModelFailure {
         let told = Told::read(self.body);
         let status = self.status.or(told.status);
-        let class = classify(status, &told);
+        let words = Words::of(&told.text);
+        let class = classify(status, &told, &words);
+        let served = match class {
+            ModelErrorClass::ContextExhausted => told.served(&words).told(),
+            ModelErrorClass::Transient
+            | ModelErrorClass::RateLimited
+            | ModelErrorClass::Overloaded
+            | ModelErrorClass::Quota
+            | ModelErrorClass::Authentication
+            | ModelErrorClass::BadRequest
+            | ModelErrorClass::ContentRefused
+            | ModelErrorClass::Malformed
+            | ModelErrorClass::Lost
+            | ModelErrorClass::Script => None,
+        };
         let text = if told.text.is_empty() { "no explanation was given" } else { bounded(&told.text) };
         let place = match self.status {
             Some(status) => format!("HTTP {status}"),
@@ -27,7 +45,13 @@ impl Refusal<'_> {
                 None => "error in the response".to_owned(),
             },
         };
-        let hint = if told.says(TAKES_NO_TOOLS) { NO_TOOLS_HINT } else { hint(class) };
+        let hint = if told.says(TAKES_NO_TOOLS) {
+            NO_TOOLS_HINT
+        } else if served.is_some_and(|served| served.output.is_some() && served.limit.is_none()) {
+            "more output was reserved than this model gives"
+        } else {
+            hint(class)
+        };
         ModelFailure {
             class,
             message: format!("{place}: {text} ({hint})"),
@@ -36,7 +60,22 @@ impl Refusal<'_> {
             billing: billing(status, class),
             usage: None,
             partial: None,
+            served,
         }
+    }
+}
+
+/// A reply that was cut before it began: the prompt left no room in the window, and the server said so in no other way.
+pub(crate) fn no_room(usage: Option<Usage>) -> ModelFailure {
+    let prompt = usage.map(|usage| usage.input + usage.cached + usage.cache_write).filter(|prompt| *prompt > 0);
+    ModelFailure {
+        usage,
+        served: Served { prompt, ..Served::default() }.told(),
+        ..broken(
+            ModelErrorClass::ContextExhausted,
+            Billing::Perhaps,
+            "the reply was cut off by its length before its first word (the prompt is too long for this model)",
+        )
     }
 }
 
@@ -50,6 +89,7 @@ pub(crate) fn broken(class: ModelErrorClass, billing: Billing, message: impl Int
         billing,
         usage: None,
         partial: None,
+        served: None,
     }
 }
 
@@ -61,13 +101,17 @@ struct Told {
     marks: String,
     /// A status inside the body.
     status: Option<u16>,
+    /// Numbers beside the words: llama.cpp gives those of an overlong prompt.
+    limit: Option<u64>,
+    prompt: Option<u64>,
 }
 
 impl Told {
     fn read(body: &str) -> Self {
         let body = body.trim();
         let Ok(value) = serde_json::from_str::<Value>(body) else {
-            return Self { text: body.to_owned(), marks: String::new(), status: None };
+            let text = if body.starts_with('<') { page_text(body) } else { body.to_owned() };
+            return Self { text, marks: String::new(), status: None, limit: None, prompt: None };
         };
         // Gemini's compatible endpoint may wrap an error in a list.
         let value = value.get(0).cloned().unwrap_or(value);
@@ -97,7 +141,15 @@ impl Told {
             let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
             u16::try_from(number).ok().filter(|status| (400..600).contains(status))
         });
-        Self { text, marks, status }
+        let number = |key: &str| error.get(key).and_then(Value::as_u64);
+        let limit = number("n_ctx").filter(|limit| is_limit(*limit));
+        let prompt = number("n_prompt_tokens").filter(|prompt| (1..=TOKENS_MAX).contains(prompt));
+        Self { text, marks, status, limit, prompt }
+    }
+
+    fn served(&self, words: &Words) -> Served {
+        let said = words.served();
+        Served { limit: self.limit.or(said.limit), prompt: self.prompt.or(said.prompt), ..said }
     }
 
     fn says(&self, words: &[&str]) -> bool {
@@ -106,32 +158,39 @@ impl Told {
     }
 }
 
-fn classify(status: Option<u16>, told: &Told) -> ModelErrorClass {
+fn classify(status: Option<u16>, told: &Told, words: &Words) -> ModelErrorClass {
     let text = told.text.to_lowercase();
     let says = |words: &[&str]| told.says(words);
     let marked = |words: &[&str]| words.iter().any(|word| told.marks.contains(word));
+    let too_long = || {
+        // What is not about the prompt's length may still speak of windows.
+        let is_filtered = marked(FILTERED) || (says(FILTERED) && !marked(&["context_length"]));
+        !is_filtered && words.are_of_overflow(&told.marks) && !words.are_of_rate(&told.marks)
+    };
+    let too_large = || too_long() || words.beyond_rate().is_some() || words.output_limit().is_some();
     match status {
         Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) => {
             ModelErrorClass::ContentRefused
         }
         Some(401 | 403) => ModelErrorClass::Authentication,
         Some(402) => ModelErrorClass::Quota,
+        Some(413) => ModelErrorClass::ContextExhausted,
+        Some(429) if too_large() => ModelErrorClass::ContextExhausted,
         Some(429) if says(QUOTA) => ModelErrorClass::Quota,
         Some(429) => ModelErrorClass::RateLimited,
         Some(503 | 529) => ModelErrorClass::Overloaded,
         Some(500..=599) if says(OVERLOADED) => ModelErrorClass::Overloaded,
         // llama.cpp's neighbours report an overlong prompt as a fault of the server.
-        Some(500..=599) if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
+        Some(500..=599) if too_large() => ModelErrorClass::ContextExhausted,
         Some(408 | 409 | 425 | 500..=599) => ModelErrorClass::Transient,
-        Some(400 | 413 | 422) if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
-        Some(413) => ModelErrorClass::ContextExhausted,
+        Some(400 | 422) if too_large() => ModelErrorClass::ContextExhausted,
         Some(_) if says(FILTERED) => ModelErrorClass::ContentRefused,
         Some(_) if marked(&["insufficient_quota"]) => ModelErrorClass::Quota,
         Some(_) if marked(&["invalid_api_key", "authentication_error"]) || text.contains("incorrect api key") => {
             ModelErrorClass::Authentication
         }
         Some(_) => ModelErrorClass::BadRequest,
-        None if says(TOO_LONG) => ModelErrorClass::ContextExhausted,
+        None if too_large() => ModelErrorClass::ContextExhausted,
         None if says(QUOTA) => ModelErrorClass::Quota,
         None if says(&["rate_limit", "rate limit", "too many requests"]) => ModelErrorClass::RateLimited,
         None if says(OVERLOADED) || marked(&["unavailable"]) => ModelErrorClass::Overloaded,
@@ -142,9 +201,24 @@ fn classify(status: Option<u16>, told: &Told) -> ModelErrorClass {
     }
 }
 
+/// What a gateway's page says: its title, or the page as it is.
+fn page_text(page: &str) -> String {
+    // The letters of the tag are ASCII, so places in the small-lettered copy are places in the page.
+    let small = page.to_ascii_lowercase();
+    let title = small.find("<title>").map(|at| at + "<title>".len());
+    let title = title.and_then(|from| page[from..].get(..small[from..].find("</title>")?));
+    title.map(str::trim).filter(|title| !title.is_empty()).unwrap_or(page).to_owned()
+}
+
 /// Spellings of "the account is used up", as opposed to "too fast".
-const QUOTA: &[&str] =
-    &["insufficient_quota", "billing", "exceeded your current quota", "insufficient credits", "insufficient balance"];
+const QUOTA: &[&str] = &[
+    "insufficient_quota",
+    "billing",
+    "exceeded your current quota",
+    "insufficient credits",
+    "insufficient balance",
+    "extra usage is required",
+];
 
 /// Spellings of "no tools here": Ollama, llama.cpp, vLLM, routers.
 const TAKES_NO_TOOLS: &[&str] = &[
@@ -161,29 +235,6 @@ const NO_TOOLS_HINT: &str =
 
 const OVERLOADED: &[&str] =
     &["overloaded", "loading model", "at capacity", "over capacity", "server busy", "maximum pending"];
-
-/// Spellings of "the prompt is too long", as collected from public reports.
-const TOO_LONG: &[&str] = &[
-    "context_length_exceeded",
-    "exceed_context_size",
-    "model_max_prompt_tokens_exceeded",
-    "string_above_max_length",
-    "request_too_large",
-    "maximum context length",
-    "context length",
-    "context window",
-    "context size",
-    "context limit",
-    "prompt is too long",
-    "prompt too long",
-    "input is too long",
-    "input token count",
-    "exceeds the maximum number of tokens",
-    "too many tokens",
-    "too large for model",
-    "reduce the length of",
-    "maximum prompt length",
-];
 
 const FILTERED: &[&str] = &[
     "content_filter",

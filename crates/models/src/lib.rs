@@ -11,6 +11,7 @@ mod grown;
 mod http;
 pub mod ollama;
 pub mod openai;
+mod overflow;
 mod probe;
 pub mod reading;
 pub mod script;

@@ -196,6 +196,37 @@ fn why_it_stopped() {
 }
 
 #[test]
+fn cut_before_the_first_word() {
+    let length = STOP.replace("\"stop\"", "\"length\"");
+    let usage = |prompt: u32, output: u32| {
+        format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{output}}}}}"#)
+    };
+    let whole = r#"{"choices":[{"message":{"role":"assistant","content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":4096,"completion_tokens":0}}"#;
+    for (body, prompt) in [
+        (events(&[&length]), None),
+        (events(&[&delta(r#"{"role":"assistant","content":""}"#), &length, "[DONE]"]), None),
+        (events(&[&length, &usage(4_096, 0), "[DONE]"]), Some(4_096)),
+        (whole.to_owned(), Some(4_096)),
+        (events(&[&STOP.replace("\"stop\"", "\"model_length\"")]), None),
+    ] {
+        let failure = read(&body).unwrap_err();
+        assert_eq!((failure.class, failure.billing), (ModelErrorClass::ContextExhausted, Billing::Perhaps), "{body}");
+        assert_eq!(failure.served.and_then(|served| served.prompt), prompt, "{body}");
+        assert_eq!(failure.usage.map(|usage| usage.input), prompt);
+    }
+    // Something was made, if only thoughts: it is a reply that was cut, and another time it may be whole.
+    for body in [
+        events(&[&delta(r#"{"content":"a"}"#), &length]),
+        events(&[&delta(r#"{"reasoning_content":"hm"}"#), &length]),
+        events(&[&delta(r#"{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{"}}]}"#), &length]),
+        events(&[&length, &usage(10, 16), "[DONE]"]),
+    ] {
+        assert_eq!(read(&body).unwrap().finish, Finish::Length, "{body}");
+    }
+    assert_eq!(read(&events(&[STOP])).unwrap().finish, Finish::Stop);
+}
+
+#[test]
 fn a_stream_that_breaks_off() {
     let broken = || End::Broken("reset".into());
     let body = events(&[
@@ -229,6 +260,10 @@ fn errors_under_status_200() {
         ),
         (
             r#"[{"error":{"code":400,"message":"The input token count (12) exceeds the maximum number of tokens allowed (10).","status":"INVALID_ARGUMENT"}}]"#,
+            ModelErrorClass::ContextExhausted,
+        ),
+        (
+            r#"{"type":"error","sequence_number":2,"error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"Your input exceeds the context window of this model. Please adjust your input and try again.","param":"input"}}"#,
             ModelErrorClass::ContextExhausted,
         ),
         (r#"{"error":"something broke"}"#, ModelErrorClass::Transient),

@@ -128,6 +128,30 @@ fn reasons_to_stop() {
 }
 
 #[test]
+fn cut_before_the_first_word() {
+    let done = |message: &str, counts: &str| {
+        format!(r#"{{"message":{{"role":"assistant",{message}}},"done":true,"done_reason":"length"{counts}}}"#)
+    };
+    for (body, prompt) in [
+        (done(r#""content":"""#, ""), None),
+        (done(r#""content":"""#, r#","prompt_eval_count":4096,"eval_count":0"#), Some(4_096)),
+        (done(r#""content":"""#, r#","prompt_eval_count":4095,"eval_count":1"#), Some(4_095)),
+    ] {
+        let failure = read(&body).unwrap_err();
+        assert_eq!((failure.class, failure.billing), (ModelErrorClass::ContextExhausted, Billing::Perhaps), "{body}");
+        assert_eq!(failure.served.and_then(|served| served.prompt), prompt, "{body}");
+    }
+    for body in [
+        done(r#""content":"x""#, ""),
+        done(r#""content":"","thinking":"hm""#, ""),
+        done(r#""content":"","thinking":{"of":"it"}"#, ""),
+        done(r#""content":"""#, r#","prompt_eval_count":10,"eval_count":16"#),
+    ] {
+        assert_eq!(read(&body).unwrap().finish, Finish::Length, "{body}");
+    }
+}
+
+#[test]
 fn a_reply_without_its_end_was_cut() {
     let body = format!("{}\n{}\n{DONE}\n", says("half an "), says("answer"));
     let whole = body.find(DONE).unwrap() + DONE.len();

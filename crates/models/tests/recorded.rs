@@ -146,6 +146,63 @@ async fn errors() {
     }
 }
 
+/// Every error any server was recorded to send, whatever its dialect: an error body is read the same everywhere.
+#[tokio::test]
+async fn errors_of_all_dialects() {
+    let Some(wire) = wire() else { return };
+    let mut seen = 0;
+    for server in std::fs::read_dir(&wire).expect("a readable folder") {
+        let server = server.expect("a readable folder").path();
+        for kind in ["http-4xx-5xx", "http-429", "stream-error-event", "context-overflow"] {
+            let Ok(folder) = std::fs::read_dir(server.join(kind)) else { continue };
+            for entry in folder {
+                let path = entry.expect("a readable folder").path();
+                let text = std::fs::read_to_string(&path).expect("a readable recording");
+                for exchange in text.split("\n---\n").filter_map(read).filter(|exchange| exchange.status >= 400) {
+                    seen += 1;
+                    let failure = replay(&exchange).await.expect_err("an error");
+                    let is_overflow = failure.class == ModelErrorClass::ContextExhausted;
+                    assert_eq!(is_overflow, kind == "context-overflow", "{}: {failure:?}", path.display());
+                    let limit = failure.served.and_then(|served| served.limit);
+                    assert_eq!(limit.is_some(), is_overflow, "{}: {failure:?}", path.display());
+                }
+            }
+        }
+    }
+    assert!(seen > 10, "{seen} errors");
+}
+
+/// Error bodies as people quoted them, one a line behind a heading that says what they are.
+#[tokio::test]
+async fn errors_as_quoted() {
+    let Some(wire) = wire() else { return };
+    let quoted = std::fs::read_to_string(wire.join("ERRORS.md")).expect("a readable file");
+    let mut heading = "";
+    let mut overflows = 0;
+    for line in quoted.lines() {
+        let Some(start) = line.find("{\"") else {
+            heading = line;
+            continue;
+        };
+        if start > 0 {
+            heading = line;
+        }
+        let exchange = Exchange { path: String::new(), status: 400, body: line[start..].to_owned() };
+        let failure = replay(&exchange).await.expect_err("an error");
+        if heading.contains("overflow") {
+            overflows += 1;
+            assert_eq!(failure.class, ModelErrorClass::ContextExhausted, "{line}");
+            let served = failure.served.unwrap_or_default();
+            // Each of these tells both numbers, but for the one that tells none.
+            let told = line.contains(|c: char| c.is_ascii_digit()) && !line.contains("exceeds the context window");
+            assert_eq!((served.limit.is_some(), served.prompt.is_some()), (told, told), "{line}: {served:?}");
+        } else {
+            assert_ne!(failure.class, ModelErrorClass::ContextExhausted, "{line}");
+        }
+    }
+    assert!(overflows >= 5, "{overflows} overflows");
+}
+
 #[tokio::test]
 async fn ollamas_own_replies() {
     let Some(wire) = wire() else { return };

@@ -151,6 +151,7 @@ impl Policy {
         };
         match builtin {
             Builtin::Ask => Verdict::allow(own::ASKS_A_PERSON),
+            Builtin::Recall | Builtin::Note => Verdict::allow(own::OF_THE_RUN),
             Builtin::Shell => self.shell(&args, call.workspace, effects),
             Builtin::ReadFile => self.file(builtin, Purpose::Read, &args, call, effects),
             Builtin::ListFiles => self.file(builtin, Purpose::List, &args, call, effects),

@@ -63,6 +63,8 @@ pub(crate) mod own {
     pub(crate) const DEFAULT: &str = "default";
     pub(crate) const READS_INSIDE: &str = "reads inside the workspace";
     pub(crate) const ASKS_A_PERSON: &str = "asks a person";
+    /// What reads or writes the run's own memory, and nothing outside it.
+    pub(crate) const OF_THE_RUN: &str = "the run's own memory";
     pub(crate) const OUTSIDE: &str = "outside the workspace";
     pub(crate) const UNREADABLE: &str = "cannot be told";
     pub(crate) const OWN_FILES: &str = "longrein's own";

@@ -12,7 +12,7 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BoxError, BoxFuture};
+use crate::{Archive, BoxError, BoxFuture, Cabinet};
 
 pub use longrein_core::event::Durability;
 
@@ -214,7 +214,7 @@ pub enum Posted {
 /// A fault that `verify` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Which record: `event 12`, `inbox i1`, `key …`, `blob …`, `run`, `claim`.
+    /// Which record: `event 12`, `inbox i1`, `key …`, `blob …`, `snapshot 12`, `run`, `claim`.
     pub record: String,
     pub fault: String,
 }
@@ -331,9 +331,9 @@ pub trait Journal: Send + Sync {
     fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>>;
 }
 
-/// Upkeep of a store by its operator, beside the journals.
-pub trait Store: Journal {
-    /// Removes a run that nobody holds: events, inputs, claim. A tombstone and its key rows stay, so that neither its id
+/// A whole store: the journals, what finds things in them again, what saves work, and upkeep by its operator.
+pub trait Store: Journal + Archive + Cabinet {
+    /// Removes a run that nobody holds: events, inputs, claim, and everything kept in its cabinet or index. A tombstone and its key rows stay, so that neither its id
     /// nor a business intent is used twice. Synced when it answers.
     fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>>;
 

@@ -3,6 +3,8 @@
 //! Read [`Journal`] first: it is the seam that makes a run safe. Everything else may fail, repeat or lie, and the journal
 //! still says what is true.
 
+mod archive;
+mod cabinet;
 mod checks;
 mod clock;
 mod gate;
@@ -11,6 +13,8 @@ mod model;
 mod points;
 mod tools;
 
+pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, LINE_MAX_BYTES, Piece, lines};
+pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
 pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
 pub use gate::{Gate, GateCall, Ruling};

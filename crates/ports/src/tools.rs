@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use longrein_core::action::{Attempt, Cleared};
+use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
-use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
-use longrein_core::payload::Payload;
+use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
+use longrein_core::payload::{Payload, head_and_tail};
 use longrein_core::target::Target;
 use longrein_core::task::Task;
 
@@ -97,10 +98,66 @@ pub trait Tools: Send + Sync {
     /// Finds out what became of a call: by the tool's reconcile command, or by the file it was to change.
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed>;
 
+    /// What the model is shown of a result that is too large for its window: an object stays one with the same keys, of
+    /// anything else a text is made. Says what it leaves out and where; never more than `bytes_max` bytes of JSON, of
+    /// which it wants about 160 to say anything. Pure: the same from the same.
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        plain_preview(content, bytes_max)
+    }
+
+    /// A result without what is never shown whatever its size, such as base64, each replaced by what it is and how large.
+    /// None: it can be shown as it is. Where it is Some, the result itself belongs in the blob store. Pure.
+    fn cleaned(&self, _content: &Payload) -> Option<Payload> {
+        None
+    }
+
     /// Ends every process on this host that belongs to an attempt of `action` under a fence older than `current`, and
     /// waits until none is left.
     fn reap<'a>(&'a self, run: &'a RunId, action: ActionId, current: Fence) -> BoxFuture<'a, Reaped>;
 
     /// Ends every process on this host of a run that nobody drives any more, and waits until none is left.
     fn reap_run<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Reaped>;
+
+    /// The note that a call of the built-in `note` asks to be kept, read from its valid arguments.
+    fn note(&self, _args: &Payload) -> Result<Note, ToolError> {
+        Err(ToolError::new(class::UNAVAILABLE, "Notes are not kept here."))
+    }
+}
+
+/// A preview that knows nothing of what it shows: head and tail of the text.
+fn plain_preview(content: &Payload, bytes_max: usize) -> Payload {
+    if content.as_str().len() <= bytes_max {
+        return content.clone();
+    }
+    let readable = content.read::<String>();
+    let text = readable.as_deref().unwrap_or(content.as_str());
+    let mut limit = bytes_max;
+    loop {
+        let shown = Payload::string(&head_and_tail(text, limit));
+        if shown.as_str().len() <= bytes_max {
+            return shown;
+        }
+        if limit == 0 {
+            return Payload::string("");
+        }
+        // The note and escapes take room as well.
+        limit = limit.saturating_sub(64).min(limit * 3 / 4);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_preview_keeps_its_bound() {
+        for text in ["", "short", &"long \"quoted\"\n".repeat(1_000), &"\u{1}".repeat(1_000), &"€".repeat(1_000)] {
+            for bytes_max in [2, 60, 160, 500, 8_192] {
+                let content = Payload::string(text);
+                let shown = plain_preview(&content, bytes_max);
+                assert!(shown.as_str().len() <= bytes_max, "{bytes_max}: {shown:?}");
+                assert!(content.as_str().len() > bytes_max || shown == content);
+            }
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Where journals live: in memory or in an SQLite file, with one encoding and one set of rules.
 //!
 //! Read [`SqliteJournal`] first. [`open`] picks a backend by URL; `rules` says what any of them may do, [`encoding`] what
-//! the bytes mean. No scheduling here, and no meaning of events beyond their kinds and the blobs they refer to.
+//! the bytes mean; `archive` makes what was said into text and finds it again. No scheduling here, and no meaning of events
+//! beyond their kinds, the blobs they refer to and the words in them.
 
+mod archive;
 pub mod encoding;
 mod here;
+mod keepsakes;
 mod memory;
 mod references;
 mod rules;

@@ -6,15 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use longrein_core::context::archive::Handle;
 use longrein_core::ids::{Digest, InputId, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Collected, Committed, Create, Durability, Holder, Journal,
-    JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, Store, VerifyReport, Worker,
+    AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
+    Durability, Found, Holder, Journal, JournalError, KeyId, KeyRow, Piece, Posted, Recorded, RecordedBody, RunRow,
+    SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
 };
 
 use crate::Alive;
+use crate::archive::{Pieces, Query, scan};
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
+use crate::keepsakes::{self, KeptSnapshot};
 use crate::rules::{self, Decided, Now, Prepared, Rows, Write};
 use crate::sweep::Sweep;
 use crate::verify::{self, Everything};
@@ -175,6 +179,59 @@ impl Journal for MemoryJournal {
     }
 }
 
+/// By reading everything: what is in memory is small, or lives in a test.
+impl Archive for MemoryJournal {
+    fn index<'a>(&'a self, _run: &'a RunId) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn find<'a>(
+        &'a self,
+        run: &'a RunId,
+        query: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Found>, JournalError>> {
+        Box::pin(async move { Ok(scan::find(&self.tables().pieces(run)?, &Query::of(query), most)) })
+    }
+
+    fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>> {
+        Box::pin(async move { Ok(self.tables().pieces(run)?.into_iter().find(|piece| piece.handle == *handle)) })
+    }
+}
+
+/// Kept beside the tables: a loss of power takes nothing of it, though it may take the events it was made of.
+impl Cabinet for MemoryJournal {
+    fn keep_snapshot<'a>(&'a self, run: &'a RunId, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let Some(chain) = tables.checksum(run, snapshot.seq).filter(|_| snapshot.seq > Seq(0)) else {
+                return Err(keepsakes::no_such_event(run, snapshot.seq));
+            };
+            let bytes = KeptSnapshot { snapshot: snapshot.clone(), chain }.encode(run);
+            tables.snapshots.entry(run.clone()).or_default().insert(snapshot.seq, bytes.into());
+            let kept: Vec<Seq> = tables.whole_snapshots(run).iter().map(|kept| kept.seq).take(SNAPSHOTS_KEPT).collect();
+            tables.snapshots.entry(run.clone()).or_default().retain(|seq, _| kept.contains(seq));
+            Ok(())
+        })
+    }
+
+    fn snapshots<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Snapshot>, JournalError>> {
+        Box::pin(async move { Ok(self.tables().whole_snapshots(run)) })
+    }
+
+    fn remember<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            let bytes = keepsakes::encode_value(key, &value)?;
+            self.tables().values.insert(key.to_owned(), bytes.into());
+            Ok(())
+        })
+    }
+
+    fn recollect<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        Box::pin(async move { Ok(self.tables().values.get(key).and_then(|bytes| keepsakes::decode_value(key, bytes))) })
+    }
+}
+
 impl Store for MemoryJournal {
     fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
         Box::pin(async move {
@@ -214,6 +271,10 @@ struct Tables {
     inboxes: BTreeMap<RunId, Inbox>,
     keys: BTreeMap<KeyId, KeyRecord>,
     blobs: BTreeMap<Digest, Bytes>,
+    /// Encoded, by the last event folded in.
+    snapshots: BTreeMap<RunId, BTreeMap<Seq, Bytes>>,
+    /// Encoded.
+    values: BTreeMap<String, Bytes>,
     /// How to take back what is not synced, newest last.
     undo: Vec<Undo>,
 }
@@ -255,6 +316,33 @@ enum Undo {
 }
 
 impl Tables {
+    fn pieces(&self, run: &RunId) -> Result<Vec<Piece>, JournalError> {
+        let events = self.events.get(run).map_or(&[][..], Vec::as_slice);
+        let mut pieces = Pieces::default();
+        for recorded in read_chain(Some(genesis(run)), 0, events, None) {
+            if let RecordedBody::Known(event) = &recorded.body {
+                pieces.add(recorded.seq, recorded.at, event, &|digest| Ok(self.blobs.get(digest).cloned()))?;
+            }
+        }
+        Ok(pieces.made())
+    }
+
+    /// The checksum of an event; of what comes before the first for number 0.
+    fn checksum(&self, run: &RunId, seq: Seq) -> Option<Vec<u8>> {
+        let Some(place) = seq.0.checked_sub(1) else { return Some(genesis(run)) };
+        Some(self.events.get(run)?.get(usize::try_from(place).ok()?)?.checksum.clone())
+    }
+
+    /// Newest first.
+    fn whole_snapshots(&self, run: &RunId) -> Vec<Snapshot> {
+        let there = self.snapshots.get(run).into_iter().flatten().rev();
+        let whole = there.filter_map(|(seq, bytes)| KeptSnapshot::decode(run, *seq, bytes));
+        whole
+            .filter(|kept| self.checksum(run, kept.snapshot.seq).as_ref() == Some(&kept.chain))
+            .map(|kept| kept.snapshot)
+            .collect()
+    }
+
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
             let undo = match write {
@@ -279,6 +367,7 @@ impl Tables {
                     self.events.remove(&tombstone.run);
                     self.inboxes.remove(&tombstone.run);
                     self.claims.remove(&tombstone.run);
+                    self.snapshots.remove(&tombstone.run);
                     self.runs.insert(tombstone.run.clone(), tombstone);
                     continue;
                 }
@@ -379,5 +468,8 @@ impl Everything for Tables {
     }
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
         Ok(self.blobs.get(digest).cloned())
+    }
+    fn snapshots(&self, run: &RunId) -> Result<Vec<(Seq, Bytes)>, JournalError> {
+        Ok(self.snapshots.get(run).into_iter().flatten().map(|(seq, bytes)| (*seq, bytes.clone())).collect())
     }
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use longrein_core::event::Event;
-use longrein_core::ids::{Digest, RunId};
+use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::payload::BlobRef;
 use longrein_ports::{Finding, JournalError, RecordedBody, VerifyReport};
 
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis};
+use crate::keepsakes::KeptSnapshot;
 use crate::references;
 use crate::rules::is_removed;
 
@@ -24,6 +25,8 @@ pub(crate) trait Everything {
     fn keys(&self) -> Result<Vec<KeyRecord>, JournalError>;
     /// The bytes stored under a digest, unchecked.
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError>;
+    /// The snapshots kept of a run, unchecked.
+    fn snapshots(&self, run: &RunId) -> Result<Vec<(Seq, Bytes)>, JournalError>;
 }
 
 /// None: nothing is known of the run.
@@ -35,6 +38,7 @@ pub(crate) fn verify(store: &dyn Everything, run: &RunId) -> Result<Option<Verif
     check.inbox(&store.inbox(run)?, record.as_ref(), chain.head);
     check.keys(&store.keys()?);
     check.blobs(store)?;
+    check.snapshots(store)?;
     let nothing = record.is_none() && claim.is_none() && check.report.events == 0 && check.report.inputs == 0;
     if nothing {
         return Ok(None);
@@ -184,6 +188,16 @@ impl<'a> Check<'a> {
                     self.found(&name, format!("has {} bytes, {by} says {bytes}", found.len()));
                 }
                 Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// They are caches: a damaged one is not used and costs nothing but time, yet an operator should know of it.
+    fn snapshots(&mut self, store: &dyn Everything) -> Result<(), JournalError> {
+        for (seq, bytes) in store.snapshots(self.run)? {
+            if KeptSnapshot::decode(self.run, seq, &bytes).is_none() {
+                self.found(format!("snapshot {seq}"), "its checksum does not match; it is not used");
             }
         }
         Ok(())

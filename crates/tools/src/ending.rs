@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use longrein_core::ids::Digest;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
-use longrein_core::payload::{Content, Payload, head_and_tail, place};
+use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail, place_apart};
 use longrein_core::task::{EffectClass, ToolSpec};
 use longrein_ports::{Probed, Ran};
 use longrein_sandbox::{Ended, How, StartError};
 use serde_json::Value;
 
 use crate::output::{Printed, readable};
+use crate::preview::{cleaned, preview};
 use crate::secrets::Secrets;
 
 /// How much of a program's complaints the model is shown.
@@ -246,14 +247,28 @@ fn clip(text: &str, max_bytes: usize) -> String {
     head_and_tail(text, max_bytes)
 }
 
+/// How much of a large result is shown at once.
+const SHOWN_MAX_BYTES: usize = 8 * 1024;
+
 /// Large payloads to be stored beside what refers to them.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs(pub(crate) Vec<(Digest, Payload)>);
 
 impl Blobs {
+    /// A result small enough to be shown as it is stays inline. Of any other, and of one with data in it that is never
+    /// shown, a preview is made here, once; the whole goes apart.
     pub(crate) fn keep(&mut self, payload: Payload) -> Content {
-        let (content, blob) = place(payload);
-        self.0.extend(blob);
+        let is_large = payload.as_str().len() > INLINE_MAX_BYTES;
+        let shown = if is_large { Some(preview(&payload, SHOWN_MAX_BYTES)) } else { cleaned(&payload) };
+        match shown {
+            None => Content::Inline(payload),
+            Some(shown) => self.apart(payload, shown),
+        }
+    }
+
+    pub(crate) fn apart(&mut self, payload: Payload, shown: Payload) -> Content {
+        let (content, blob) = place_apart(payload, shown);
+        self.0.push(blob);
         content
     }
 }

@@ -3,6 +3,7 @@
 mod attempts;
 mod calls;
 mod files;
+mod memory;
 mod shell;
 mod tasks;
 

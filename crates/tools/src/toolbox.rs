@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longrein_core::action::{Attempt, Cleared};
+use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, CheckName, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
-use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+use longrein_ports::{Archive, BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
-use crate::builtin::{self, shell};
+use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
 use crate::host::Host;
@@ -24,7 +26,7 @@ use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
 use crate::secrets::Secrets;
-use crate::{arguments, ending, environment, pins, request};
+use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
@@ -43,6 +45,8 @@ pub struct Toolbox {
     hashes: Hashes,
     files: Files,
     host: Host,
+    /// None: nothing can be recalled.
+    archive: Option<Arc<dyn Archive>>,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
     store: String,
 }
@@ -96,6 +100,7 @@ impl Toolbox {
             hashes: Hashes::default(),
             files: Files::of(task),
             host: Host::default(),
+            archive: None,
             store: String::new(),
         };
         toolbox.check_names()?;
@@ -112,6 +117,11 @@ impl Toolbox {
     pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
         self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
         Ok(Self { host, ..self })
+    }
+
+    /// With what earlier turns are recalled from.
+    pub fn with_archive(self, archive: Arc<dyn Archive>) -> Self {
+        Self { archive: Some(archive), ..self }
     }
 
     /// What processes of a run carry as their run.
@@ -234,7 +244,9 @@ impl Toolbox {
                     let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
                     shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
                 }
-                Builtin::Ask => cannot_run(&tool.spec),
+                Builtin::Recall => self.recall(&tool.spec, attempt).await,
+                // The run itself does these.
+                Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
             ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
@@ -245,7 +257,14 @@ impl Toolbox {
     }
 
     async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
-        let done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+        self.done(self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await)
+    }
+
+    async fn recall(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        self.done(recall::run(self.archive.as_ref(), &attempt.run, &attempt.args, spec.timeout).await)
+    }
+
+    fn done(&self, done: Result<Value, ToolError>) -> Ran {
         let mut blobs = ending::Blobs::default();
         let outcome = match done {
             Ok(mut result) => {
@@ -257,7 +276,7 @@ impl Toolbox {
         Ran { outcome, blobs: blobs.0 }
     }
 
-    /// What files hold may be quoted in an error.
+    /// What files or earlier results hold may be quoted in an error.
     fn redacted(&self, error: ToolError) -> ToolError {
         let redact = |text: String| self.secrets.redact(&text).into_owned();
         ToolError { message: redact(error.message), hint: error.hint.map(redact), ..error }
@@ -348,12 +367,23 @@ impl Tools for Toolbox {
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
 
+    fn note(&self, args: &Payload) -> Result<Note, ToolError> {
+        note::read(args)
+    }
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran> {
         Box::pin(async move { self.attempt(task, call.attempt(), &handed).await })
     }
 
     fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         self.host.overtime(action, attempt)
+    }
+
+    fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
+        preview::preview(content, bytes_max)
+    }
+
+    fn cleaned(&self, content: &Payload) -> Option<Payload> {
+        preview::cleaned(content)
     }
 
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {

@@ -12,6 +12,7 @@ mod carry;
 mod edit;
 mod error;
 mod list;
+mod named;
 mod near;
 mod read;
 mod replace;

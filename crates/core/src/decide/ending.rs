@@ -53,6 +53,7 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
         Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),
         Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
         Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
+        Failure::NoProgress => detail(run).to_owned(),
         Failure::Script => format!("the script does not fit the run: {}", detail(run)),
     }
 }

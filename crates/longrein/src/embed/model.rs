@@ -220,6 +220,7 @@ impl Script {
             billing: Billing::Nothing,
             usage: None,
             partial: None,
+            served: None,
         }))
     }
 

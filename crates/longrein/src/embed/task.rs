@@ -330,6 +330,8 @@ impl Task {
             acceptance: self.checks()?,
             answer: self.answer_spec(),
             policy: self.policy.clone(),
+            rules: Vec::new(),
+            context: longrein_core::context::settings::ContextSpec::default(),
             sources: BTreeMap::new(),
             pins: BTreeMap::new(),
         };

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::failure::{Refusal, broken};
+use crate::failure::{Refusal, broken, no_room};
 use crate::reading::{
     BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt, without_thoughts,
 };
@@ -27,6 +27,8 @@ pub struct Decoder {
     /// Why the model stopped, once it has.
     done: Option<Finish>,
     begun: bool,
+    /// Thoughts came, which are left where they are.
+    thought: bool,
     failed: Option<ModelFailure>,
 }
 
@@ -64,6 +66,7 @@ impl Reading for Decoder {
     fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
         let failure = match (self.failed.take(), self.done.take(), end) {
             (Some(failure), _, _) => failure,
+            (None, Some(Finish::Length), _) if self.is_cut_at_birth() => return Err(no_room(self.usage)),
             (None, Some(done), _) => {
                 let finish = if done == Finish::Stop && !self.calls.is_empty() { Finish::ToolCalls } else { done };
                 let text = without_thoughts(&self.text).to_owned();
@@ -96,6 +99,7 @@ impl Decoder {
         }
         if let Some(message) = row.message {
             self.begun = true;
+            self.thought |= message.thinking.as_ref().is_some_and(says_something);
             self.text.push_str(&message.content.unwrap_or_default());
             self.calls.extend(message.tool_calls.unwrap_or_default().into_iter().map(Call::raw));
         } else if !row.done.unwrap_or(false) {
@@ -105,6 +109,12 @@ impl Decoder {
             self.done = Some(finish(row.done_reason.unwrap_or_default()));
             self.usage = usage(row.prompt_eval_count, row.eval_count);
         }
+    }
+
+    /// Cut off by its length with nothing made: the prompt fills the window. The token that did not fit may be counted.
+    fn is_cut_at_birth(&self) -> bool {
+        let is_empty = self.text.is_empty() && self.calls.is_empty() && !self.thought;
+        is_empty && self.usage.is_none_or(|usage| usage.output <= 1)
     }
 
     /// What came is not what Ollama sends. After it began well, the reply is spoilt; before, another server is speaking.
@@ -148,10 +158,10 @@ struct Row {
     error: Option<Value>,
 }
 
-/// Its `thinking` is left where it is.
 #[derive(Deserialize)]
 struct Message {
     content: Option<String>,
+    thinking: Option<Value>,
     tool_calls: Option<Vec<Call>>,
 }
 

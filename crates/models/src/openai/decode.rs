@@ -11,7 +11,7 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
 use serde_json::Value;
 
-use crate::failure::{Refusal, broken};
+use crate::failure::{Refusal, broken, no_room};
 use crate::reading::{BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt};
 pub use crate::reading::{End, Progress, Reading};
 
@@ -75,6 +75,7 @@ impl Reading for Decoder {
         }
         match (self.failed.take(), end) {
             (Some(failure), _) => Err(self.draft.spoilt(failure)),
+            (None, _) if self.draft.is_cut_at_birth() => Err(no_room(self.draft.usage)),
             (None, _) if self.draft.finish.is_some() || self.draft.done => Ok(self.draft.reply()),
             // Closed in good order, so this is all there is, although nobody said why.
             (None, End::Closed) if self.draft.begun => Ok(self.draft.reply()),
@@ -227,6 +228,8 @@ struct Draft {
     done: bool,
     /// A choice was seen.
     begun: bool,
+    /// Thoughts came, which are left where they are.
+    thought: bool,
     /// The index of the choice we follow; we ask for one and take the first that comes.
     choice: Option<u64>,
 }
@@ -255,6 +258,8 @@ impl Draft {
     }
 
     fn take_message(&mut self, message: &Value) {
+        let said = |key: &str| message.get(key).is_some_and(says_something);
+        self.thought |= ["reasoning_content", "reasoning", "reasoning_details", "thinking"].into_iter().any(said);
         match message.get("content") {
             Some(Value::String(text)) => self.text.push_str(text),
             Some(Value::Array(parts)) => {
@@ -272,6 +277,14 @@ impl Draft {
         if let Some(refusal) = message.get("refusal").and_then(Value::as_str) {
             self.refusal.push_str(refusal);
         }
+    }
+
+    /// Cut off by its length with nothing made: some servers, LM Studio among them, say in this way alone that the prompt
+    /// fills the window.
+    fn is_cut_at_birth(&self) -> bool {
+        let is_cut = self.finish.as_deref().is_some_and(|word| finish(word.to_owned()) == Finish::Length);
+        let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
+        is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
     }
 
     fn reply(self) -> Reply {

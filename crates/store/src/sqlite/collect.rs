@@ -9,6 +9,7 @@ use longrein_ports::{Collected, JournalError};
 use super::table::Table;
 use super::writer::patiently;
 use super::{Files, Shared, open};
+use crate::rules::is_removed;
 use crate::sweep::Sweep;
 
 /// The file is made smaller if more than one page in so many is free.
@@ -17,7 +18,7 @@ const FREE_SHARE: i64 = 4;
 pub(super) fn collect(shared: &Shared, older_than: Duration) -> Result<Collected, JournalError> {
     let connection = open::writer(&shared.path)?;
     let table = Table::new(&connection, &shared.path);
-    let files = Files { table: &table, blobs: &shared.blobs };
+    let files = Files::of(shared, &table);
     let runs = |table: &Table<'_>| -> Result<Vec<RunId>, JournalError> {
         Ok(table.all_runs()?.into_iter().map(|record| record.run).collect())
     };
@@ -49,6 +50,7 @@ pub(super) fn collect(shared: &Shared, older_than: Duration) -> Result<Collected
         Ok(collected) => {
             patiently(|| table.execute("COMMIT"))?;
             shared.blobs.remove_unfinished()?;
+            forget_removed_runs(shared, &table)?;
             if table.free_pages()?.is_some_and(|(free, all)| free > all / FREE_SHARE)
                 && !shared.anybody_works(&table)?
             {
@@ -62,4 +64,12 @@ pub(super) fn collect(shared: &Shared, older_than: Duration) -> Result<Collected
             Err(error)
         }
     }
+}
+
+/// Caches of runs that are not there any more. Folders first: one that is made meanwhile is of a run that is listed.
+fn forget_removed_runs(shared: &Shared, table: &Table<'_>) -> Result<(), JournalError> {
+    let folders = shared.cache.names();
+    let there: Vec<RunId> =
+        table.all_runs()?.into_iter().filter(|record| !is_removed(record)).map(|record| record.run).collect();
+    shared.cache.forget_all_but(folders, there.iter())
 }

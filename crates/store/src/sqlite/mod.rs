@@ -5,11 +5,13 @@
 //! closing any other descriptor of it would drop this process's locks (`failures.md` 15.3).
 
 mod blobs;
+mod cache;
 mod collect;
 mod health;
 mod open;
 mod place;
 mod table;
+mod words;
 mod writer;
 
 pub use health::{Health, health, place_fits, sqlite_version};
@@ -22,15 +24,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use longrein_core::context::archive::Handle;
 use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::input::Input;
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Claim, ClaimError, Clock, Collected, Committed, Create, Durability, Finding, Holder,
-    Journal, JournalError, KeyId, KeyRow, Posted, Recorded, RunRow, Store, VerifyReport, Worker,
+    AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
+    Durability, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Piece, Posted, Recorded, RunRow,
+    Snapshot, Store, VerifyReport, Worker,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::archive::Query;
 use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
 use crate::rules::{self, Decided, Now, Prepared, Rows};
 use crate::verify::Everything;
@@ -38,7 +43,9 @@ use crate::wakeups::Wakeups;
 use crate::{Alive, here, newest_first, verify};
 
 use blobs::BlobFolder;
+use cache::CacheFolder;
 use table::Table;
+use words::Indexes;
 use writer::{Desk, Job, Request, StoreFailed, Writer};
 
 /// A store in an SQLite file.
@@ -53,6 +60,8 @@ pub struct SqliteJournal {
 struct Shared {
     path: PathBuf,
     blobs: BlobFolder,
+    cache: CacheFolder,
+    indexes: Indexes,
     clock: Arc<dyn Clock>,
     alive: Alive,
     here: Worker,
@@ -79,6 +88,15 @@ impl Shared {
 
     fn now(&self) -> Now<'_> {
         Now { clock: &*self.clock, alive: &*self.alive }
+    }
+
+    /// The bytes of a blob if they are there and whole. `row`: what its row holds, if there is one.
+    fn whole(&self, digest: &Digest, row: Option<Bytes>) -> Result<Option<Bytes>, JournalError> {
+        let bytes = match row {
+            Some(bytes) => Some(bytes),
+            None => self.blobs.read(digest)?,
+        };
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -122,6 +140,8 @@ impl SqliteJournal {
         let reader = Mutex::new(open::reader(&path)?);
         let shared = Arc::new(Shared {
             blobs: BlobFolder::beside(&path),
+            cache: CacheFolder::beside(&path),
+            indexes: Indexes::default(),
             path,
             clock,
             alive,
@@ -203,14 +223,10 @@ impl SqliteJournal {
         Ok(table.claim(run)?.and_then(|claim| self.shared.now().holder(&claim, &here.host, &here.boot)))
     }
 
-    /// The bytes of a blob if they are there and whole.
-    fn whole_blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
-        let row = self.read_with(|table| table.blob(digest))?;
-        let bytes = match row {
-            Some(bytes) => Some(bytes),
-            None => self.shared.blobs.read(digest)?,
-        };
-        Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
+    /// Whether anything was ever appended to the run, and is still there.
+    fn is_there(&self, run: &RunId) -> Result<bool, JournalError> {
+        let record = self.read_with(|table| table.run(run))?;
+        Ok(record.is_some_and(|record| record.head > 0))
     }
 }
 
@@ -349,7 +365,7 @@ impl Journal for SqliteJournal {
     }
 
     fn blob<'a>(&'a self, digest: &'a Digest) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
-        Box::pin(async move { self.whole_blob(digest) })
+        Box::pin(async move { self.shared.whole(digest, self.read_with(|table| table.blob(digest))?) })
     }
 
     fn verify<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<VerifyReport>, JournalError>> {
@@ -363,8 +379,13 @@ impl Journal for SqliteJournal {
 impl Store for SqliteJournal {
     fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
         let kind = JobKind { durability: Durability::Synced, wakes: None, large: Vec::new() };
-        let run = run.clone();
-        Box::pin(self.write(kind, move |table, shared| rules::purge(table, &shared.now(), &run, &shared.here)))
+        Box::pin(async move {
+            let purged = run.clone();
+            self.write(kind, move |table, shared| rules::purge(table, &shared.now(), &purged, &shared.here)).await?;
+            self.shared.indexes.forget(run);
+            // Whoever is killed before this leaves it to the next collection.
+            Ok(self.shared.cache.forget(run)?)
+        })
     }
 
     fn collect(&self, older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>> {
@@ -375,13 +396,88 @@ impl Store for SqliteJournal {
     }
 }
 
+impl Archive for SqliteJournal {
+    fn index<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            if !self.is_there(run)? {
+                return Ok(());
+            }
+            let (shared, run) = (Arc::clone(&self.shared), run.clone());
+            self.aside("store-index", move || {
+                shared.indexes.with(&shared, &run, |index, shared| index.bring_up(shared))
+            })
+            .await
+        })
+    }
+
+    fn find<'a>(
+        &'a self,
+        run: &'a RunId,
+        query: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Found>, JournalError>> {
+        Box::pin(async move {
+            let query = Query::of(query);
+            if query.is_empty() || most == 0 || !self.is_there(run)? {
+                return Ok(Vec::new());
+            }
+            let (shared, run) = (Arc::clone(&self.shared), run.clone());
+            let find = move || shared.indexes.with(&shared, &run, |index, shared| index.find(shared, &query, most));
+            self.aside("store-find", find).await
+        })
+    }
+
+    fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>> {
+        Box::pin(async move {
+            if !self.is_there(run)? {
+                return Ok(None);
+            }
+            let (shared, run, handle) = (Arc::clone(&self.shared), run.clone(), *handle);
+            let piece = move || shared.indexes.with(&shared, &run, |index, shared| index.piece(shared, &handle));
+            self.aside("store-piece", piece).await
+        })
+    }
+}
+
+impl Cabinet for SqliteJournal {
+    fn keep_snapshot<'a>(&'a self, run: &'a RunId, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move {
+            let (shared, run, snapshot) = (Arc::clone(&self.shared), run.clone(), snapshot.clone());
+            let keep = move || {
+                let journal = open::reader(&shared.path)?;
+                shared.cache.keep_snapshot(&Table::new(&journal, &shared.path), &run, &snapshot)
+            };
+            self.aside("store-keep", keep).await
+        })
+    }
+
+    fn snapshots<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Snapshot>, JournalError>> {
+        Box::pin(async move {
+            let (shared, run) = (Arc::clone(&self.shared), run.clone());
+            let read = move || {
+                let journal = open::reader(&shared.path)?;
+                shared.cache.snapshots(&Table::new(&journal, &shared.path), &run)
+            };
+            self.aside("store-snapshots", read).await
+        })
+    }
+
+    fn remember<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move { self.shared.cache.remember(key, &value) })
+    }
+
+    fn recollect<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        Box::pin(async move { self.shared.cache.recollect(key) })
+    }
+}
+
 fn verify_alone(shared: &Shared, run: &RunId) -> Result<Option<VerifyReport>, JournalError> {
     let connection = open::reader(&shared.path)?;
     let table = Table::new(&connection, &shared.path);
     let integrity = table.integrity();
     // One snapshot for all that follows.
     table.execute("BEGIN")?;
-    let report = match verify::verify(&Files { table: &table, blobs: &shared.blobs }, run) {
+    let report = match verify::verify(&Files::of(shared, &table), run) {
         Ok(report) => report,
         // A file too damaged to be read through is a finding, not a failure to verify.
         Err(error) if !integrity.is_empty() => Some(VerifyReport {
@@ -404,6 +500,13 @@ fn verify_alone(shared: &Shared, run: &RunId) -> Result<Option<VerifyReport>, Jo
 struct Files<'a> {
     table: &'a Table<'a>,
     blobs: &'a BlobFolder,
+    cache: &'a CacheFolder,
+}
+
+impl<'a> Files<'a> {
+    fn of(shared: &'a Shared, table: &'a Table<'a>) -> Self {
+        Self { table, blobs: &shared.blobs, cache: &shared.cache }
+    }
 }
 
 impl Everything for Files<'_> {
@@ -427,6 +530,9 @@ impl Everything for Files<'_> {
             Some(bytes) => Ok(Some(bytes)),
             None => self.blobs.read(digest),
         }
+    }
+    fn snapshots(&self, run: &RunId) -> Result<Vec<(Seq, Bytes)>, JournalError> {
+        self.cache.snapshot_bytes(run)
     }
 }
 

@@ -77,6 +77,12 @@ impl Bench {
         self.folder.path().join("home/longrein.db")
     }
 
+    /// Where an SQLite store keeps the caches of a run.
+    pub(crate) fn cache_of(&self, run: &RunId) -> PathBuf {
+        let runs = self.path().with_file_name("longrein.db-cache").join("runs");
+        runs.join(Digest::of(run.as_str().as_bytes()).as_str())
+    }
+
     pub(crate) fn worker(&self, pid: u32) -> Worker {
         Worker { pid, ..self.here.clone() }
     }
@@ -167,3 +173,28 @@ pub(crate) fn input(id: &str, body: InputBody) -> Input {
 pub(crate) fn message(id: &str) -> Input {
     input(id, InputBody::Message(format!("message {id}")))
 }
+
+/// Runs a test against every backend.
+macro_rules! every_backend {
+    ($($(#[$meta:meta])* async fn $name:ident($bench:ident: &Bench) $body:block)*) => {
+        $(
+            $(#[$meta])*
+            mod $name {
+                use super::*;
+
+                async fn check($bench: &Bench) $body
+
+                #[tokio::test]
+                async fn memory() {
+                    check(&Bench::memory()).await;
+                }
+
+                #[tokio::test]
+                async fn sqlite() {
+                    check(&Bench::sqlite()).await;
+                }
+            }
+        )*
+    };
+}
+pub(crate) use every_backend;

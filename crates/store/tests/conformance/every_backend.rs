@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Bench, batch, event, input, key, message, park, take};
+use crate::common::{Bench, batch, event, every_backend, input, key, message, park, take};
 use longrein_core::event::{Durability, End, Event, RunEnded};
 use longrein_core::ids::{ActionId, Digest, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, InputBody, Settle, Truth};
@@ -11,30 +11,6 @@ use longrein_core::payload::{Content, Payload};
 use longrein_ports::{
     AppendError, ClaimError, Collected, Create, JournalError, KeyChange, KeyState, LEASE, Posted, REMOVED, RecordedBody,
 };
-
-/// Runs a test against every backend.
-macro_rules! every_backend {
-    ($($(#[$meta:meta])* async fn $name:ident($bench:ident: &Bench) $body:block)*) => {
-        $(
-            $(#[$meta])*
-            mod $name {
-                use super::*;
-
-                async fn check($bench: &Bench) $body
-
-                #[tokio::test]
-                async fn memory() {
-                    check(&Bench::memory()).await;
-                }
-
-                #[tokio::test]
-                async fn sqlite() {
-                    check(&Bench::sqlite()).await;
-                }
-            }
-        )*
-    };
-}
 
 fn ended(state: End) -> Event {
     Event::RunEnded(Box::new(RunEnded {

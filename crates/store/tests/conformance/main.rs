@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and helpers of tests are tests too")]
 
+mod archive;
+mod cabinet;
 mod common;
 mod every_backend;
 mod sqlite;

@@ -11,7 +11,9 @@ mod change;
 mod edit_file;
 pub(crate) mod files;
 mod list_files;
+pub(crate) mod note;
 mod read_file;
+pub(crate) mod recall;
 mod search_files;
 pub(crate) mod shell;
 mod told;
@@ -27,6 +29,8 @@ pub fn builtin(tool: Builtin) -> ToolSpec {
         Builtin::SearchFiles => search_files::spec(),
         Builtin::Shell => shell::spec(),
         Builtin::Ask => ask::spec(),
+        Builtin::Recall => recall::spec(),
+        Builtin::Note => note::spec(),
     }
 }
 
@@ -44,6 +48,8 @@ fn spec(tool: Builtin, effect: EffectClass, description: &str, parameters: &Valu
 pub(crate) fn check(tool: Builtin, args: &Value) -> Result<(), ToolError> {
     match tool {
         Builtin::Shell => shell::check(args),
+        Builtin::Recall => recall::check(args),
+        Builtin::Note => note::check(args),
         Builtin::ReadFile
         | Builtin::WriteFile
         | Builtin::EditFile

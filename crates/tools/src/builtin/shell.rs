@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longrein_core::ids::ToolName;
 use longrein_core::outcome::{Outcome, ToolError, class};
-use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail, place_apart};
+use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail};
 use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 use longrein_core::time::{self, millis};
 use longrein_ports::Ran;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::ending::{Blobs, not_started};
 use crate::excerpt::excerpt;
 use crate::output::{readable, unrendered};
+use crate::preview::{cleaned, preview};
 use crate::secrets::Secrets;
 
 /// Unless the call says otherwise: most builds and test runs, and not much longer than a person waits for a hung one.
@@ -32,6 +33,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 60);
 /// Of an output so much is kept, head and tail: some tens of thousands of lines. On its way to the store it is in memory a
 /// few times over.
 const KEPT_MAX_BYTES: usize = 2 << 20;
+
+/// How much of a long output is shown: about 4,000 tokens.
+const SHOWN_MAX_BYTES: usize = 16 * 1024;
 
 /// A command that prints more is ended: nobody reads it, and it would go on until its time is up.
 const FLOOD_BYTES: u64 = 1 << 30;
@@ -100,8 +104,8 @@ status and what it printed: stdout and stderr together, in the order printed. Us
 around; to change files use the file tools. A status other than 0 is a result, not a failure of this tool. There is no \
 terminal and nothing to read on stdin: programs that would ask, page or open an editor fail, so pass what they need as \
 arguments (git commit -m). Every call starts afresh: cd and variables do not last, use cwd. What still runs in the \
-background when the command ends is ended too; background_ended says how many processes that were. Of long output only the \
-start and the end are shown: ask for less with grep, head, tail or sed -n.";
+background when the command ends is ended too; background_ended says how many processes that were. Of long output the start, \
+the end and lines that look like errors are shown: ask for less with grep, head, tail or sed -n.";
 
 /// What a call asks for.
 #[derive(Debug, PartialEq)]
@@ -319,18 +323,22 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
     if captured.left_out() == 0 && text.len() < INLINE_MAX_BYTES {
         let payload = told(None, None, &text);
         if payload.as_str().len() <= INLINE_MAX_BYTES {
-            return Content::Inline(payload);
+            return blobs.keep(payload);
         }
     }
     let (bytes, lines) = (captured.bytes, captured.lines());
     let counted = |output: &str| told(Some(bytes), Some(lines), output);
-    let shown = counted(&excerpt(&text, lines));
+    let shown = if captured.left_out() == 0 {
+        preview(&counted(&text), SHOWN_MAX_BYTES)
+    } else {
+        // What of it is missing already has no line numbers.
+        let shown = counted(&excerpt(&text, lines));
+        cleaned(&shown).unwrap_or(shown)
+    };
     drop(text);
     let text = as_printed(&captured, secrets).unwrap_or_else(|| readable(&captured, secrets));
     drop(captured);
-    let (content, blob) = place_apart(counted(&text), shown);
-    blobs.0.push(blob);
-    content
+    blobs.apart(counted(&text), shown)
 }
 
 /// What goes to the blob store, escape sequences and all. None where that is not safe, or a flood of them.

@@ -188,6 +188,34 @@ async fn large_results_come_with_their_bytes() {
     assert!(ran.blobs[0].1.as_str().ends_with("100000\""));
 }
 
+/// `failures.md` 10.7: an image does not become a megabyte of text, however large or small it is.
+#[tokio::test]
+async fn an_image_is_named_and_kept() {
+    for (bytes, told) in [(2_000_000, "2,000,000"), (90, "90")] {
+        let script = format!(
+            "printf '{{\"content\":[{{\"type\":\"image\",\"mimeType\":\"image/png\",\"data\":\"'; \
+             head -c {bytes} /dev/urandom | base64 | tr -d '\\n'; printf '\"}}],\"isError\":false}}'"
+        );
+        let ran = run_as("read", &script).await;
+        let Outcome::Done(Content::Blob(blob)) = &ran.outcome else { panic!("{:?}", ran.outcome) };
+        let shown: Value = blob.shown.read().unwrap();
+        assert_eq!(shown, json!({ "content": [format!("[image image/png, {told} bytes]")], "isError": false }));
+        let kept: Value = ran.blobs[0].1.read().unwrap();
+        assert!(kept["content"][0]["data"].as_str().unwrap().len() * 3 / 4 >= bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_large_object_is_shown_as_an_object() {
+    let script = r#"printf '{"items":['; seq -s, 30000 | tr -d '\n'; printf '],"total":30000,"error":null}'"#;
+    let ran = run_as("read", script).await;
+    let Outcome::Done(Content::Blob(blob)) = &ran.outcome else { panic!("{:?}", ran.outcome) };
+    let shown: Value = blob.shown.read().unwrap();
+    assert_eq!((&shown["total"], &shown["error"]), (&json!(30_000), &Value::Null));
+    assert!(shown["items"].as_str().unwrap().starts_with("[array of 30,000 elements, "), "{shown}");
+    assert!(blob.shown.as_str().len() <= 8 * 1024);
+}
+
 #[tokio::test]
 async fn a_tool_that_never_reads_a_huge_object() {
     let task = task(&[tool("t", &json!({ "command": ["sh", "-c", "echo ok"] }))]);

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use longrein_core::outcome::{Outcome, ToolError, class};
-use longrein_core::payload::INLINE_MAX_BYTES;
 use longrein_core::task::{Builtin, EffectClass};
 use longrein_ports::{Handed, Ran, Tools};
 
@@ -280,13 +279,24 @@ async fn long_output_is_shown_in_part_and_kept() {
     assert_eq!((&shown["status"], &shown["output_lines"]), (&json!(4), &json!(20_001)));
     let output = shown["output"].as_str().unwrap();
     assert!(output.starts_with("red\n1\n2\n") && output.ends_with("\n19999\n20000"), "{output}");
-    assert!(output.contains("of 20001 lines left out: ask for less") && blob.shown.as_str().len() < INLINE_MAX_BYTES);
+    assert!(output.contains(" bytes left out, lines ") && blob.shown.as_str().len() <= 16 * 1024, "{output}");
     let (digest, kept) = &ran.blobs[0];
     assert_eq!((digest, kept.digest()), (&blob.digest, blob.digest.clone()));
     let kept: Value = kept.read().unwrap();
     let whole = kept["output"].as_str().unwrap();
     assert!(whole.starts_with("\u{1b}[31mred\u{1b}[0m\n1\n2\n") && whole.ends_with("\n20000\n"));
     assert_eq!((whole.lines().count(), &kept["output_bytes"]), (20_001, &json!(whole.len())));
+}
+
+#[tokio::test]
+async fn errors_in_the_middle_of_a_long_output_are_shown() {
+    let bench = bench();
+    let output =
+        bench.output("seq 20000; echo 'error: no such thing'; seq 20000; head -c 900 /dev/urandom | base64 -w0").await;
+    assert!(output.contains("\n20,001: error: no such thing\n") && output.ends_with("[data, 900 bytes]"), "{output}");
+    let long = bench.output("seq 600000; head -c 900 /dev/urandom | base64 -w0").await;
+    assert!(long.contains("lines left out: ask for less") && long.ends_with("[data, 900 bytes]"), "{long}");
+    assert_eq!(bench.output("head -c 900 /dev/urandom | base64 -w0").await, "[data, 900 bytes]");
 }
 
 #[tokio::test]

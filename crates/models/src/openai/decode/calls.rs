@@ -42,6 +42,10 @@ impl Calls {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn into_raw(self) -> Vec<RawCall> {
         self.0.into_iter().map(|slot| RawCall { id: slot.id, name: slot.name, arguments: slot.arguments }).collect()
     }

@@ -1,0 +1,289 @@
+//! What of a run's events is worth finding again once it has left the model's window, and the names it goes by.
+//!
+//! A [`Handle`] is derived from the journal alone, so that it means the same after a restart, in every generation and to
+//! every worker. What the pieces say is made into text elsewhere: payloads are not opened here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check;
+use crate::event::{Event, Received};
+use crate::ids::{ActionId, BadId, Seq, TurnId};
+use crate::input::Truth;
+use crate::outcome::{Outcome, ToolError};
+use crate::payload::{Content, Payload};
+
+/// The name of one piece of a run's past. Serialises as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Handle {
+    /// `u12`: a person's message, by the number of its event; `u1` is the task's goal.
+    Message(Seq),
+    /// `a7`: an action: what was called, with which arguments, and what came of it. `e7`, its evidence, is another spelling.
+    Action(ActionId),
+    /// `t12`: the words of the model's reply of that turn.
+    Reply(TurnId),
+    /// `c31`: what a check said, by the number of its event.
+    Check(Seq),
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Handle::Message(seq) => f.pad(&format!("u{seq}")),
+            Handle::Action(action) => action.fmt(f),
+            Handle::Reply(turn) => turn.fmt(f),
+            Handle::Check(seq) => f.pad(&format!("c{seq}")),
+        }
+    }
+}
+
+impl FromStr for Handle {
+    type Err = BadId;
+
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let bad = || BadId {
+            text: text.to_owned(),
+            expected: "a handle: a7 is an action (e7 its evidence), t12 what was said in turn 12, u1 a person's message, \
+                       c31 a check",
+        };
+        let letter = text.chars().next().ok_or_else(bad)?;
+        let digits = &text[letter.len_utf8()..];
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+        if !is_number {
+            return Err(bad());
+        }
+        let small = || digits.parse::<u32>().map_err(|_| bad());
+        let seq = || digits.parse::<u64>().map(Seq).map_err(|_| bad());
+        match letter {
+            'u' => Ok(Handle::Message(seq()?)),
+            'a' | 'e' => Ok(Handle::Action(ActionId(small()?))),
+            't' => Ok(Handle::Reply(TurnId(small()?))),
+            'c' => Ok(Handle::Check(seq()?)),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl From<Handle> for String {
+    fn from(handle: Handle) -> String {
+        handle.to_string()
+    }
+}
+
+impl TryFrom<String> for Handle {
+    type Error = BadId;
+    fn try_from(text: String) -> Result<Self, BadId> {
+        text.parse()
+    }
+}
+
+/// What one event adds to a piece. A piece is what all events under its handle say, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub handle: Handle,
+    /// What the piece is, in a word or two, where this event tells: the tool's name, `user message`, `reply`, `check unit`.
+    pub what: Option<String>,
+    pub says: Vec<Says<'a>>,
+}
+
+/// Something said, on lines of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Says<'a> {
+    /// Our own words, or a tool's in our frame.
+    Label(String),
+    /// Verbatim.
+    Text(&'a str),
+    Payload(&'a Payload),
+    Content(&'a Content),
+}
+
+/// What an event adds to the archive. None: nothing anybody would look for.
+pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
+    match event {
+        Event::RunStarted(started) => Some(Entry {
+            handle: Handle::Message(seq),
+            what: named("user message"),
+            says: vec![Says::Text(&started.task.goal)],
+        }),
+        Event::InputReceived(received) => match &received.body {
+            Received::Message(text) => {
+                Some(Entry { handle: Handle::Message(seq), what: named("user message"), says: vec![Says::Text(text)] })
+            }
+            // The words are the action's result, and found there.
+            Received::Answer(_) | Received::Cancel | Received::LateOutcome(_) => None,
+        },
+        Event::ModelReplied(replied) if !replied.reply.text.trim().is_empty() => Some(Entry {
+            handle: Handle::Reply(replied.attempt.turn),
+            what: named("reply"),
+            says: vec![Says::Text(&replied.reply.text)],
+        }),
+        Event::ActionProposed(proposed) => Some(Entry {
+            handle: Handle::Action(proposed.action),
+            what: Some(proposed.tool.to_string()),
+            says: vec![label(&format!("{} was called with", proposed.tool)), Says::Payload(&proposed.args)],
+        }),
+        Event::ActionRefused(refused) => Some(of_action(refused.action, of_error("It was refused", &refused.error))),
+        Event::ActionDenied(denied) => {
+            let why = denied.reason.as_deref().map(Says::Text);
+            let says = [label(&format!("{} said no.", denied.by))].into_iter().chain(why).collect();
+            Some(of_action(denied.action, says))
+        }
+        Event::ActionFinished(finished) => Some(of_action(finished.action, of_outcome(&finished.outcome))),
+        Event::ActionSettled(settled) => {
+            let says = match &settled.truth {
+                Truth::Done(content) => vec![label("It is known now that it was done:"), Says::Content(content)],
+                Truth::NotDone => vec![label("It is known now that it was not done.")],
+            };
+            Some(of_action(settled.action, says))
+        }
+        Event::CheckFinished(finished) => {
+            let word = match finished.verdict.finding {
+                check::Finding::Passed => "passed",
+                check::Finding::Failed => "failed",
+            };
+            let verdict = format!("Check {} {word} in round {}.", finished.check, finished.round);
+            Some(Entry {
+                handle: Handle::Check(seq),
+                what: Some(format!("check {}", finished.check)),
+                says: vec![Says::Label(verdict), Says::Content(&finished.verdict.evidence)],
+            })
+        }
+        Event::ModelReplied(_)
+        | Event::RunForked(_)
+        | Event::RunClaimed(_)
+        | Event::InputRefused(_)
+        | Event::ModelRequested(_)
+        | Event::ModelFailed(_)
+        | Event::ModelSwitched(_)
+        | Event::ModelForgone(_)
+        | Event::GenerationStarted(_)
+        | Event::ResultSpilled(_)
+        // The call that wrote it down says the same.
+        | Event::NoteTaken(_)
+        | Event::ActionHeld(_)
+        | Event::ActionApproved(_)
+        | Event::ActionStarted(_)
+        | Event::ActionRequeued(_)
+        | Event::ActionProbed(_)
+        | Event::AnswerAccepted(_)
+        | Event::AnswerRefused(_)
+        | Event::FactSet(_)
+        | Event::FactVoided(_)
+        | Event::BudgetReached(_)
+        | Event::BudgetRaised(_)
+        | Event::SurroundingsChanged(_)
+        | Event::RunParked(_)
+        | Event::RunSuspended(_)
+        | Event::RunEnded(_) => None,
+    }
+}
+
+fn of_action(action: ActionId, says: Vec<Says<'_>>) -> Entry<'_> {
+    Entry { handle: Handle::Action(action), what: None, says }
+}
+
+fn of_outcome(outcome: &Outcome) -> Vec<Says<'_>> {
+    match outcome {
+        Outcome::Done(content) => vec![label("Its result:"), Says::Content(content)],
+        Outcome::Error(error) => of_error("It failed", error),
+        Outcome::NotDone(error) => of_error("It did not happen", error),
+        Outcome::Unknown(error) => of_error("Nobody knows what became of it", error),
+    }
+}
+
+fn of_error<'a>(became: &str, error: &'a ToolError) -> Vec<Says<'a>> {
+    let mut says = vec![label(&format!("{became} ({}):", error.class)), Says::Text(&error.message)];
+    says.extend(error.hint.as_deref().map(Says::Text));
+    if let Some(data) = &error.data {
+        says.extend([label("It had printed:"), Says::Content(data)]);
+    }
+    says
+}
+
+fn named(what: &str) -> Option<String> {
+    Some(what.to_owned())
+}
+
+fn label<'a>(text: &str) -> Says<'a> {
+    Says::Label(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ActionFinished, How, InputReceived, ModelReplied, Settled};
+    use crate::ids::{AttemptId, InputId};
+    use crate::outcome::{Finish, Reply, class};
+    use crate::task::EffectClass;
+
+    #[test]
+    fn a_handle_reads_as_it_prints() {
+        for text in ["u1", "u12", "a7", "t12", "c31"] {
+            let handle: Handle = text.parse().expect("a handle");
+            assert_eq!(handle.to_string(), text);
+            let json = serde_json::to_string(&handle).expect("serialises");
+            assert_eq!(json, format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<Handle>(&json).expect("reads"), handle);
+        }
+        assert_eq!("e7".parse(), Ok(Handle::Action(ActionId(7))), "evidence is found with its action");
+    }
+
+    #[test]
+    fn what_is_no_handle_says_what_one_is() {
+        for text in
+            ["", "7", "a", "a0", "a07", "x7", "a-1", "a 7", "é7", "a99999999999", "u99999999999999999999", "blob:00"]
+        {
+            let error = text.parse::<Handle>().expect_err(text).to_string();
+            assert!(error.contains(&text.escape_debug().to_string()) && error.contains("a7 is an action"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_entry_has_the_handle_of_what_it_is_about() {
+        let message =
+            Event::InputReceived(InputReceived { input: InputId::new("i"), body: Received::Message("hello".into()) });
+        let found = entry(Seq(12), &message).expect("people are heard");
+        assert_eq!((found.handle.to_string().as_str(), found.says), ("u12", vec![Says::Text("hello")]));
+
+        let error = ToolError {
+            data: Some(Content::Inline(Payload::string("half"))),
+            ..ToolError::new(class::EXIT, "It broke.")
+        };
+        let failed = Event::ActionFinished(ActionFinished {
+            action: ActionId(7),
+            attempt: 1,
+            effect: EffectClass::Read,
+            outcome: Outcome::Error(error),
+            how: How::Observed,
+            cost_micros: 0,
+        });
+        let found = entry(Seq(3), &failed).expect("failures are remembered");
+        assert_eq!(found.handle, Handle::Action(ActionId(7)));
+        assert!(found.says.contains(&Says::Text("It broke.")), "{found:?}");
+        assert!(found.says.contains(&Says::Content(&Content::Inline(Payload::string("half")))), "{found:?}");
+    }
+
+    #[test]
+    fn a_reply_without_words_leaves_nothing_to_find() {
+        let reply = |text: &str| {
+            Event::ModelReplied(ModelReplied {
+                attempt: AttemptId { turn: TurnId(4), attempt: 2 },
+                reply: Reply {
+                    text: text.to_owned(),
+                    calls: vec![],
+                    finish: Finish::Stop,
+                    usage: None,
+                    repaired: None,
+                },
+                usage: crate::budget::Usage::default(),
+                settled: Settled::Reported,
+                micros: 0,
+            })
+        };
+        assert_eq!(entry(Seq(9), &reply(" \n")), None);
+        assert_eq!(entry(Seq(9), &reply("I see.")).map(|found| found.handle), Some(Handle::Reply(TurnId(4))));
+    }
+}

@@ -1,0 +1,143 @@
+//! How large things are. A meter belongs to whoever sends a run's requests: it is a cache beside the state, and what it
+//! learns about a model may be kept for other runs. Sizes are counted once per item.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::context::estimate::{Bound, Estimator, Features};
+use crate::prompt::{Item, ToolDef};
+use crate::run::{Anchor, Run};
+
+/// Counts of one run's next request.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    pub estimator: Estimator,
+    /// The window of this model as an earlier run found it. None: as declared.
+    pub learned: Option<u64>,
+    system: Features,
+    tools: Features,
+    /// Of the items of the window, in order. Holding the item keeps its address from being used again.
+    sizes: Vec<(Arc<Item>, Features)>,
+    /// What the last reply was learned from.
+    anchor: Option<Anchor>,
+    tail: Features,
+}
+
+impl Meter {
+    pub fn new(estimator: Estimator, learned: Option<u64>, system: &str, tools: &[ToolDef]) -> Self {
+        let tools = tools.iter().fold(Features::default(), |sum, tool| {
+            sum + Features::of(tool.name.as_str())
+                + Features::of(&tool.description)
+                + Features::of(tool.parameters.as_str())
+                + Features::of_message("")
+        });
+        Self {
+            estimator,
+            learned,
+            system: Features::of(system) + Features::of_message(""),
+            tools,
+            sizes: Vec::new(),
+            anchor: None,
+            tail: Features::default(),
+        }
+    }
+
+    /// Brings the counts up to the state, and learns from what the provider reported since.
+    pub fn measure(&mut self, run: &Run) {
+        let fits = |(place, (item, _)): (usize, &(Arc<Item>, Features))| {
+            run.window.items.get(place).is_some_and(|now| Arc::ptr_eq(now, item))
+        };
+        let same = self.sizes.iter().enumerate().take_while(|pair| fits(*pair)).count();
+        if same < self.sizes.len() {
+            let known: BTreeMap<_, _> =
+                self.sizes.drain(same..).map(|(item, size)| (Arc::as_ptr(&item), size)).collect();
+            let fresh = run.window.items.iter().skip(same);
+            self.sizes.extend(fresh.map(|item| {
+                let size = known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item));
+                (Arc::clone(item), size)
+            }));
+        } else {
+            let fresh = run.window.items.iter().skip(same);
+            self.sizes.extend(fresh.map(|item| (Arc::clone(item), size_of(item))));
+        }
+        if self.anchor == run.anchor {
+            return;
+        }
+        if let (Some(before), Some(now)) = (self.anchor, run.anchor)
+            && before.generation == now.generation
+            && before.items <= now.items
+        {
+            let added = self.between(before.items, now.items) + if now.tail { self.tail } else { Features::default() };
+            let without = if before.tail { self.estimator.estimate(&self.tail) } else { 0 };
+            if let Some(tokens) = now.tokens.checked_sub(before.tokens.saturating_sub(without)) {
+                self.estimator.learn(&added, tokens);
+            }
+        }
+        self.anchor = run.anchor;
+    }
+
+    /// Remembers the tail that goes along, for when the provider has counted it.
+    pub fn sends(&mut self, tail: Option<&str>) {
+        if let Some(tail) = tail {
+            self.tail = Features::of(tail) + Features::of_message("");
+        }
+    }
+
+    fn between(&self, from: usize, to: usize) -> Features {
+        self.sizes.iter().take(to).skip(from).fold(Features::default(), |sum, (_, size)| sum + *size)
+    }
+
+    /// The next request with this tail: on top of what the provider counted last, or all of it by estimate.
+    pub fn request(&self, run: &Run, tail: Option<&str>) -> Bound {
+        let tail = tail.map_or(Features::default(), |tail| Features::of(tail) + Features::of_message(""));
+        match run.anchor.filter(|anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len())
+        {
+            Some(anchor) => self.estimator.bound(anchor.tokens, &(self.between(anchor.items, self.sizes.len()) + tail)),
+            None => {
+                let all = self.system + self.tools + self.between(0, self.sizes.len()) + tail;
+                self.estimator.bound(0, &all)
+            }
+        }
+    }
+
+    /// A request of another window, nothing of which the provider has counted.
+    pub fn of_window(&self, run: &Run) -> Bound {
+        let known: BTreeMap<_, _> = self.sizes.iter().map(|(item, size)| (Arc::as_ptr(item), *size)).collect();
+        let items = run.window.items.iter().fold(Features::default(), |sum, item| {
+            sum + known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item))
+        });
+        self.estimator.bound(0, &(self.system + self.tools + items))
+    }
+
+    /// Likely tokens of each item, in order.
+    pub fn items(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
+        self.sizes.iter().map(|(_, size)| self.estimator.estimate(size))
+    }
+
+    pub fn system_tokens(&self) -> u64 {
+        self.estimator.estimate(&self.system)
+    }
+
+    pub fn tools_tokens(&self) -> u64 {
+        self.estimator.estimate(&self.tools)
+    }
+
+    pub fn text_tokens(&self, text: &str) -> u64 {
+        self.estimator.estimate(&(Features::of(text) + Features::of_message("")))
+    }
+
+    /// Bytes of the texts of the request.
+    pub fn bytes(&self) -> u64 {
+        self.system.bytes + self.tools.bytes + self.between(0, self.sizes.len()).bytes
+    }
+}
+
+fn size_of(item: &Item) -> Features {
+    let text = match item {
+        Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => Features::of(text),
+        Item::Assistant { text, calls } => calls.iter().fold(Features::of(text), |sum, call| {
+            sum + Features::of(&call.name) + Features::of(&call.arguments) + Features::of_message("")
+        }),
+    };
+    text + Features::of_message("")
+}

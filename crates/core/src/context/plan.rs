@@ -1,0 +1,606 @@
+//! What becomes of the window before a request: nothing, results to be spilled, a rebuild, or no request at all. Decides
+//! from the state, the counts and the time; the fold carries it out.
+
+use std::time::Duration;
+
+use crate::context::estimate::Bound;
+use crate::context::meter::Meter;
+use crate::context::render;
+use crate::context::settings::{Limits, REQUEST_BYTES_MAX, Trigger, share};
+use crate::context::window::{self, Fate, Part, RENDERING, Seen};
+use crate::decide::BACKOFF_MAX;
+use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
+use crate::ids::{ActionId, TurnId};
+use crate::observe;
+use crate::prompt::{Item, Purpose};
+use crate::run::{Run, Stage};
+use crate::time::Timestamp;
+
+/// What is to be done before the next request can leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// It fits.
+    Send {
+        counted: Counted,
+        reserved: u64,
+    },
+    /// These results are larger than the window can bear.
+    Spill(Vec<Spill>),
+    Rebuild(Box<GenerationStarted>),
+    /// It cannot be made.
+    Forgo(ModelForgone),
+}
+
+/// A result to be shown shorter, in at most so many bytes of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spill {
+    pub action: ActionId,
+    pub bytes_max: u64,
+}
+
+/// A single result may take 2 % of the window, but between these; all of a turn 4 %, between these (`context.md` §2.4).
+const RESULT_SHARE: u32 = 20;
+const RESULT_TOKENS: (u64, u64) = (1_000, 8_000);
+const TURN_SHARE: u32 = 40;
+const TURN_TOKENS: (u64, u64) = (2_000, 16_000);
+/// Less is no preview.
+const PREVIEW_TOKENS_MIN: u64 = 60;
+/// Above this the caps are halved.
+const HIGH: u32 = 700;
+/// Rebuild now.
+const WATERMARK: u32 = 800;
+/// Rebuild before anything is sent.
+const FULL: u32 = 850;
+/// A rebuild that ends above this is followed by another one only when it must be.
+const REARM: u32 = 500;
+/// So few turns left by forecast is as good as the watermark.
+const TURNS_LEFT_MIN: u64 = 4;
+/// Turns, and growth in thousandths of what may be sent, between rebuilds.
+const TURNS_BETWEEN: u32 = 8;
+const GROWTH_BETWEEN: u32 = 150;
+/// Rebuilds without anything achieved between them.
+pub const BARREN_REBUILDS_MAX: u32 = 3;
+/// Requests the provider finds too long before it is given up (`design.md` §5).
+pub const OVERFLOWS_MAX: u32 = 2;
+/// How long providers keep a prefix: the shortest that is documented.
+const CACHE_KEPT: Duration = Duration::from_secs(300);
+/// Cold, a rebuild pays from this many thousandths of what it would leave.
+const COLD_GROWTH: u64 = 1_300;
+/// What it costs to get lost working set again, in tokens, at first: and at most so much of the window (`context.md` §2.1).
+const REACQUIRE: u64 = 40_000;
+const REACQUIRE_SHARE: u32 = 200;
+/// Newest whole turns that always stay.
+const GROUPS_MIN: usize = 2;
+/// An older result is shortened to so many bytes; after a second refusal by the provider all are.
+const SHORT_BYTES: u64 = 1_200;
+const SHORTEST_BYTES: u64 = 2_000;
+/// Smaller results are not worth a reference.
+const REFER_TOKENS_MIN: u64 = 120;
+/// A rebuild that frees less, in thousandths, is none.
+const FREED_MIN: u64 = 50;
+/// Above this share of what may be sent a fixed part is worth a word at the start (`context.md` §2.4).
+pub const FIXED_WARN: u32 = 400;
+
+/// The arithmetic of the run's next request.
+pub fn limits(run: &Run, meter: &Meter) -> Limits {
+    let window = meter.learned.map_or(run.window_limit(), |learned| learned.min(run.window_limit()));
+    let wanted = run.model.max_output.min(run.window.served.output.unwrap_or(u64::MAX));
+    // A refused request is followed by one that asks for less.
+    let reserved = (wanted.min((window / 4).max(1)) >> run.window.overflows.min(4)).max(1);
+    Limits { window, reserved, margin: share(window, run.task.context.margin) }
+}
+
+/// What is next.
+pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan {
+    let limits = limits(run, meter);
+    let spills = spills(run, meter, &limits);
+    if !spills.is_empty() {
+        return Plan::Spill(spills);
+    }
+    let tail = match purpose {
+        Purpose::Work => render::due_tail(run),
+        Purpose::Closing => Some(observe::CLOSING.to_owned()),
+    };
+    let bound = meter.request(run, tail.as_deref());
+    let safe = limits.safe();
+    let fits = bound.upper <= safe && meter.bytes() <= bytes_max(run);
+    let Some(why) = due(run, meter, &limits, bound, now) else {
+        return if fits { send(bound, &limits) } else { forgo_too_large(run, meter, &limits) };
+    };
+    let is_barren = run.window.generation > 1 && run.window.progress == run.memory.progress;
+    if is_barren && run.window.barren + 1 >= BARREN_REBUILDS_MAX {
+        let reason = format!(
+            "the window filled up {BARREN_REBUILDS_MAX} times in a row and nothing new came of it: no step, change, finding or new look between"
+        );
+        return Plan::Forgo(ModelForgone { next: AfterFailure::Fail(Failure::NoProgress), reason });
+    }
+    match compose(run, meter, &limits, why, bound) {
+        Some(started) => Plan::Rebuild(Box::new(started)),
+        // Nothing to be won, and it may go as it is.
+        None if fits && run.window.overflows == run.window.answered => send(bound, &limits),
+        None => forgo_too_large(run, meter, &limits),
+    }
+}
+
+fn send(bound: Bound, limits: &Limits) -> Plan {
+    let counted = Counted { likely: bound.likely, upper: bound.upper, safe: limits.safe() };
+    Plan::Send { counted, reserved: limits.reserved }
+}
+
+fn bytes_max(run: &Run) -> u64 {
+    // Escapes make JSON longer than the texts in it.
+    run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX) * 4 / 5
+}
+
+/// Rebuilds that are no matter of taste.
+fn must(why: RebuildWhy) -> bool {
+    match why {
+        RebuildWhy::Full | RebuildWhy::Overflow(_) => true,
+        RebuildWhy::Economic | RebuildWhy::ColdCache | RebuildWhy::Watermark | RebuildWhy::Rendering => false,
+    }
+}
+
+// ---- spilling at birth ----
+
+/// Results of the last turn that are too large: single ones first, then the largest until the turn fits.
+fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
+    if run.fresh.is_empty() {
+        return Vec::new();
+    }
+    let used = meter.request(run, None).upper;
+    let halved = u32::from(used > share(limits.safe(), HIGH));
+    let cap = |part: u32, (least, most): (u64, u64)| share(limits.window, part).clamp(least, most) >> halved;
+    // A window that is small itself can bear less.
+    let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
+    let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
+    let fresh: Vec<(ActionId, u64, u64)> = run
+        .window
+        .parts
+        .iter()
+        .zip(meter.items())
+        .zip(run.window.items.iter())
+        .filter_map(|((part, tokens), item)| match (part, item.as_ref()) {
+            (Part::Observation(seen), Item::Observation { text, .. })
+                if run.fresh.iter().any(|action| action.id == seen.action) =>
+            {
+                Some((seen.action, tokens, text.len() as u64))
+            }
+            (_, _) => None,
+        })
+        .collect();
+    let level = level(fresh.iter().map(|(_, tokens, _)| (*tokens).min(single)), turn).min(single);
+    fresh
+        .into_iter()
+        .filter(|(_, tokens, _)| *tokens > level)
+        .map(|(action, tokens, bytes)| {
+            // Half a token's worth of the envelope is not the preview's.
+            let bytes_max = (bytes * level / tokens.max(1)).saturating_sub(ENVELOPE_BYTES).max(PREVIEW_BYTES_MIN);
+            Spill { action, bytes_max }
+        })
+        .collect()
+}
+
+/// What an observation has beside its data.
+const ENVELOPE_BYTES: u64 = 160;
+const PREVIEW_BYTES_MIN: u64 = 160;
+
+/// The height at which the larger sizes are cut so that all together are at most `most`.
+fn level(sizes: impl Iterator<Item = u64>, most: u64) -> u64 {
+    let mut sizes: Vec<_> = sizes.collect();
+    if sizes.iter().sum::<u64>() <= most {
+        return u64::MAX;
+    }
+    sizes.sort_unstable();
+    let mut room = most;
+    let count = sizes.len();
+    for (place, size) in sizes.iter().enumerate() {
+        let left = (count - place) as u64;
+        if size.saturating_mul(left) > room {
+            return (room / left).max(PREVIEW_TOKENS_MIN);
+        }
+        room -= size;
+    }
+    u64::MAX
+}
+
+// ---- when ----
+
+fn due(run: &Run, meter: &Meter, limits: &Limits, bound: Bound, now: Timestamp) -> Option<RebuildWhy> {
+    let window = &run.window;
+    let safe = limits.safe();
+    if window.rendering != RENDERING {
+        return Some(RebuildWhy::Rendering);
+    }
+    if window.overflows > window.answered {
+        return Some(RebuildWhy::Overflow(window.overflows));
+    }
+    if bound.upper > share(safe, FULL) || meter.bytes() > bytes_max(run) {
+        return Some(RebuildWhy::Full);
+    }
+    // Another attempt at the same turn sends the same bytes.
+    let attempts = match &run.stage {
+        Stage::Ready(ready) => ready.attempts,
+        Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => 0,
+    };
+    if attempts > 0 {
+        return None;
+    }
+    let turns = run.turn().0.saturating_sub(window.since.0);
+    let growth = Growth::of(run, meter);
+    let base = growth.base;
+    let is_armed = window.generation == 1 || base <= share(safe, REARM);
+    if turns < TURNS_BETWEEN || bound.likely.saturating_sub(base) < share(safe, GROWTH_BETWEEN) || !is_armed {
+        return None;
+    }
+    let left = share(safe, FULL).saturating_sub(bound.upper) / growth.forecast.max(1);
+    if left <= TURNS_LEFT_MIN {
+        return Some(RebuildWhy::Watermark);
+    }
+    match run.task.context.trigger {
+        Trigger::At(part) if bound.upper > share(safe, part.min(WATERMARK)) => return Some(RebuildWhy::Watermark),
+        Trigger::At(_) => {}
+        Trigger::Economic => {
+            if bound.upper > share(safe, WATERMARK) {
+                return Some(RebuildWhy::Watermark);
+            }
+            if bound.likely >= economic(run, meter, limits, &growth) {
+                return Some(RebuildWhy::Economic);
+            }
+        }
+    }
+    let idle = run.anchor.map(|anchor| now.since(anchor.at)).unwrap_or_default();
+    let is_cold = idle > CACHE_KEPT + BACKOFF_MAX;
+    (is_cold && bound.likely * 1_000 > base * COLD_GROWTH).then_some(RebuildWhy::ColdCache)
+}
+
+/// How the window grows.
+struct Growth {
+    /// What a generation starts with.
+    base: u64,
+    /// Tokens a turn, smoothed.
+    mean: u64,
+    /// The larger of that and of what nine turns in ten stay under.
+    forecast: u64,
+}
+
+impl Growth {
+    fn of(run: &Run, meter: &Meter) -> Self {
+        let flow = run.window.parts.iter().zip(meter.items());
+        let mut turns: Vec<(TurnId, u64)> = Vec::new();
+        let mut base = meter.system_tokens() + meter.tools_tokens();
+        for (part, tokens) in flow {
+            let turn = match part {
+                Part::Rules(_) | Part::Goal | Part::Message(_) | Part::Header => None,
+                Part::Reply(turn) | Part::Harness(turn) => Some(*turn),
+                Part::Observation(seen) => Some(seen.turn),
+            };
+            match turn {
+                Some(turn) if turn >= run.window.since => match turns.last_mut() {
+                    Some((last, sum)) if *last == turn => *sum += tokens,
+                    Some(_) | None => turns.push((turn, tokens)),
+                },
+                Some(_) | None => base += tokens,
+            }
+        }
+        let mut mean = turns.first().map_or(0, |(_, tokens)| *tokens);
+        for (_, tokens) in &turns {
+            mean = (mean * 9 + tokens) / 10;
+        }
+        let mut last: Vec<_> = turns.iter().rev().take(20).map(|(_, tokens)| *tokens).collect();
+        last.sort_unstable();
+        let high = last.get((last.len() * 9).div_ceil(10).saturating_sub(1)).copied().unwrap_or(0);
+        Self { base, mean, forecast: mean.max(high) }
+    }
+}
+
+/// Where carrying on costs more than a rebuild: B + g·T\*, with T\* = √(2((w−r)B′ + A)/(r·g)) (`context.md` §2.1).
+fn economic(run: &Run, meter: &Meter, limits: &Limits, growth: &Growth) -> u64 {
+    // In thousandths of the price of an input token.
+    let (read, write) = match &run.model.price {
+        Some(price) if price.input > 0 => {
+            let of_input = |part: u64| part.saturating_mul(1000) / price.input;
+            (of_input(price.cached).clamp(1, 1000), of_input(price.cache_write).max(1000))
+        }
+        Some(_) | None => (100, 1_250),
+    };
+    let fixed = meter.system_tokens() + meter.tools_tokens();
+    // The first generation has no control block yet: what a rebuild would leave is a guess.
+    let base = if run.window.generation == 1 {
+        fixed + share(limits.safe(), run.task.context.recent) * 3 / 2
+    } else {
+        growth.base
+    };
+    let rewritten = base.saturating_sub(fixed);
+    let lost = REACQUIRE.min(share(limits.window, REACQUIRE_SHARE));
+    let growth = growth.mean.max(1);
+    let turns = (2 * ((write - read.min(write)) * rewritten / 1000 + lost) * 1000 / (read * growth)).isqrt();
+    base + growth * turns
+}
+
+// ---- how ----
+
+/// The first rebuild along the ladder that reaches the target; the one that frees most if none does. None: it would free
+/// next to nothing, or still not fit.
+fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: Bound) -> Option<GenerationStarted> {
+    let safe = limits.safe();
+    let target = share(safe, run.task.context.target);
+    let mut started = GenerationStarted {
+        generation: run.window.generation + 1,
+        why,
+        rendering: RENDERING,
+        limit: limits.window,
+        reserved: limits.reserved,
+        before: before.upper,
+        after: 0,
+        steps: Vec::new(),
+    };
+    let mut trial = Trial::of(run, meter, &started);
+    let fits = |after: Bound| after.upper <= if must(why) { share(safe, FULL) } else { safe };
+    let groups = Groups::of(run, meter);
+    let severity = match why {
+        RebuildWhy::Overflow(times) => times,
+        RebuildWhy::Economic
+        | RebuildWhy::ColdCache
+        | RebuildWhy::Watermark
+        | RebuildWhy::Full
+        | RebuildWhy::Rendering => 0,
+    };
+    let recent = groups.recent(share(safe, run.task.context.recent), if severity > 0 { 1 } else { GROUPS_MIN });
+    let one = groups.recent(0, 1);
+    let mut ladder: Vec<Box<dyn Fn(&Groups) -> Option<RebuildStep>>> = Vec::new();
+    if severity == 0 {
+        ladder.push(Box::new(|groups| groups.superseded()));
+        ladder.push(Box::new(move |groups| groups.refetchable(recent)));
+    }
+    ladder.push(Box::new(move |groups| groups.paged_out(recent)));
+    if severity == 0 {
+        ladder.push(Box::new(|groups| groups.shortened(GROUPS_MIN, SHORT_BYTES)));
+    }
+    for step in &ladder {
+        if let Some(step) = step(&groups)
+            && trial.take(step, &mut started).likely <= target
+        {
+            break;
+        }
+    }
+    // What must fit is cut further than anyone would like.
+    let last: [Option<RebuildStep>; 3] =
+        [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
+    for (place, step) in last.into_iter().enumerate() {
+        let wanted = !fits(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        if wanted && let Some(step) = step {
+            trial.take(step, &mut started);
+        }
+    }
+    started.after = trial.after.upper;
+    let freed = before.likely.saturating_sub(trial.after.likely);
+    let frees = freed * 1_000 >= before.likely * FREED_MIN;
+    let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
+    (is_wanted && trial.after.upper <= safe).then_some(started)
+}
+
+/// A copy of the run on which a rebuild is tried.
+struct Trial<'a> {
+    run: &'a Run,
+    meter: &'a Meter,
+    after: Bound,
+}
+
+impl<'a> Trial<'a> {
+    fn of(run: &'a Run, meter: &'a Meter, started: &GenerationStarted) -> Self {
+        let mut trial = Self { run, meter, after: Bound::default() };
+        trial.after = trial.size(started);
+        trial
+    }
+
+    fn size(&self, started: &GenerationStarted) -> Bound {
+        let mut copy = self.run.clone();
+        window::rebuild(&mut copy, started);
+        self.meter.of_window(&copy)
+    }
+
+    /// Adds a step, says what it frees, and answers what is left.
+    fn take(&mut self, step: RebuildStep, started: &mut GenerationStarted) -> Bound {
+        started.steps.push(step);
+        let after = self.size(started);
+        let freed = self.after.likely.saturating_sub(after.likely);
+        if let Some(step) = started.steps.last_mut() {
+            let amount = match step {
+                RebuildStep::Superseded { freed, .. }
+                | RebuildStep::Refetchable { freed, .. }
+                | RebuildStep::PagedOut { freed, .. }
+                | RebuildStep::Shortened { freed, .. } => freed,
+            };
+            *amount = freed;
+        }
+        self.after = after;
+        after
+    }
+}
+
+/// The window's turns, as whole groups of a reply and its observations.
+struct Groups<'a> {
+    seen: Vec<(&'a Seen, u64)>,
+    /// Turn and tokens, oldest first.
+    turns: Vec<(TurnId, u64)>,
+}
+
+impl<'a> Groups<'a> {
+    fn of(run: &'a Run, meter: &Meter) -> Self {
+        let mut groups = Self { seen: Vec::new(), turns: Vec::new() };
+        for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
+            let turn = match part {
+                Part::Rules(_) | Part::Goal | Part::Message(_) | Part::Header => continue,
+                Part::Reply(turn) | Part::Harness(turn) => *turn,
+                Part::Observation(seen) => {
+                    groups.seen.push((seen, tokens));
+                    seen.turn
+                }
+            };
+            match groups.turns.last_mut() {
+                Some((last, sum)) if *last == turn => *sum += tokens,
+                Some(_) | None => groups.turns.push((turn, tokens)),
+            }
+        }
+        groups
+    }
+
+    /// The first of the newest turns that fit `room`, but at least `least` of them.
+    fn recent(&self, room: u64, least: usize) -> TurnId {
+        let mut left = room;
+        let mut first = TurnId(u32::MAX);
+        for (place, (turn, tokens)) in self.turns.iter().rev().enumerate() {
+            if place >= least && *tokens > left {
+                break;
+            }
+            left = left.saturating_sub(*tokens);
+            first = *turn;
+        }
+        first
+    }
+
+    /// Looks that a later look at the very same thing replaces.
+    fn superseded(&self) -> Option<RebuildStep> {
+        let mut actions = Vec::new();
+        for (place, (seen, tokens)) in self.seen.iter().enumerate() {
+            let later = self
+                .seen
+                .iter()
+                .skip(place + 1)
+                .rev()
+                .find(|(other, _)| other.what == seen.what && other.fate == Fate::Read);
+            if let Some((later, _)) = later
+                && is_worth(seen, *tokens)
+            {
+                actions.push((seen.action, later.action));
+            }
+        }
+        (!actions.is_empty()).then_some(RebuildStep::Superseded { actions, freed: 0 })
+    }
+
+    /// Looks before the newest turns.
+    fn refetchable(&self, recent: TurnId) -> Option<RebuildStep> {
+        let newest = self.seen.iter().rev().take(GROUPS_MIN).map(|(seen, _)| seen.action).collect::<Vec<_>>();
+        let actions: Vec<_> = self
+            .seen
+            .iter()
+            .filter(|(seen, tokens)| seen.turn < recent && is_worth(seen, *tokens) && !newest.contains(&seen.action))
+            .map(|(seen, _)| seen.action)
+            .collect();
+        (!actions.is_empty()).then_some(RebuildStep::Refetchable { actions, freed: 0 })
+    }
+
+    /// Every turn before `recent`.
+    fn paged_out(&self, recent: TurnId) -> Option<RebuildStep> {
+        let gone: Vec<_> = self.turns.iter().map(|(turn, _)| *turn).filter(|turn| *turn < recent).collect();
+        let (from, to) = (*gone.first()?, *gone.last()?);
+        let calls = self.seen.iter().filter(|(seen, _)| seen.turn <= to);
+        let failures = calls.clone().filter(|(seen, _)| seen.fate == Fate::Failed).count();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Some(RebuildStep::PagedOut { from, to, calls: count(calls.count()), failures: count(failures), freed: 0 })
+    }
+
+    /// All results but the newest `spared`, to so many bytes.
+    fn shortened(&self, spared: usize, bytes: u64) -> Option<RebuildStep> {
+        let end = self.seen.len().saturating_sub(spared);
+        let actions: Vec<_> = self
+            .seen
+            .iter()
+            .take(end)
+            .filter(|(_, tokens)| tokens.saturating_mul(2) > bytes / 2)
+            .map(|(seen, _)| seen.action)
+            .collect();
+        (!actions.is_empty()).then_some(RebuildStep::Shortened { actions, bytes, freed: 0 })
+    }
+}
+
+fn is_worth(seen: &Seen, tokens: u64) -> bool {
+    seen.fate == Fate::Read && !seen.reduced && tokens >= REFER_TOKENS_MIN
+}
+
+// ---- what does not fit ----
+
+fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
+    let mut pieces = vec![
+        ("the system text (instructions, constraints, checks, answer)".to_owned(), meter.system_tokens()),
+        ("the tools".to_owned(), meter.tools_tokens()),
+    ];
+    let mut turns = 0;
+    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
+        match part {
+            Part::Rules(path) => pieces.push((path.clone(), tokens)),
+            Part::Goal => pieces.push(("the goal".to_owned(), tokens)),
+            Part::Message(seq) => pieces.push((format!("message u{seq}"), tokens)),
+            Part::Header => pieces.push(("the control block".to_owned(), tokens)),
+            Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => turns += tokens,
+        }
+    }
+    pieces.push(("the newest turns".to_owned(), turns));
+    pieces.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+    let largest: Vec<_> = pieces
+        .iter()
+        .take(3)
+        .filter(|(_, tokens)| *tokens > 0)
+        .map(|(what, tokens)| format!("{what} (about {tokens} tokens)"))
+        .collect();
+    let reason = format!(
+        "what must be sent does not fit: {} of a window of {} tokens may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit.",
+        limits.safe(),
+        limits.window,
+        limits.reserved,
+        largest.join(", ")
+    );
+    Plan::Forgo(ModelForgone { next: AfterFailure::ContextExhausted, reason })
+}
+
+/// How the next request fills the window: for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    pub limits: Limits,
+    /// Likely and upper tokens of the next request.
+    pub bound: Bound,
+    pub zones: Vec<Zone>,
+    /// Turns until a rebuild is due by forecast.
+    pub turns_left: u64,
+    pub generation: u32,
+}
+
+/// A part of the request and its likely tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    pub name: &'static str,
+    pub tokens: u64,
+}
+
+/// The context budget of a run as it stands.
+pub fn budget(run: &Run, meter: &Meter) -> Budget {
+    let limits = limits(run, meter);
+    let tail = render::due_tail(run);
+    let bound = meter.request(run, tail.as_deref());
+    let mut sums = [0_u64; 4];
+    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
+        let zone = match part {
+            Part::Rules(_) => 0,
+            Part::Goal | Part::Message(_) => 1,
+            Part::Header => 2,
+            Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => 3,
+        };
+        sums[zone] += tokens;
+    }
+    let [rules, messages, block, turns] = sums;
+    let zone = |name, tokens| Zone { name, tokens };
+    let zones = vec![
+        zone("tools", meter.tools_tokens()),
+        zone("system", meter.system_tokens()),
+        zone("rule files", rules),
+        zone("goal and messages", messages),
+        zone("control block", block),
+        zone("turns", turns),
+        zone("tail", tail.map_or(0, |tail| meter.text_tokens(&tail))),
+        zone("reserved for the reply", limits.reserved),
+        zone("margin", limits.margin),
+    ];
+    let growth = Growth::of(run, meter);
+    let turns_left = share(limits.safe(), WATERMARK).saturating_sub(bound.upper) / growth.forecast.max(1);
+    Budget { limits, bound, zones, turns_left, generation: run.window.generation }
+}

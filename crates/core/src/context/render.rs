@@ -1,0 +1,68 @@
+//! From the state to a prompt. Knows no estimate: the same state gives the same prompt.
+
+use std::sync::Arc;
+
+use crate::context::block;
+use crate::context::window::TailBy;
+use crate::ids::Digest;
+use crate::observe;
+use crate::prompt::{AnswerForm, Item, Prompt, Purpose, ToolDef};
+use crate::run::Run;
+
+/// A tail is repeated no sooner than after so many turns, and less often where it is long beside what it follows
+/// (`context.md` §2.2).
+const TAIL_EVERY: u64 = 4;
+
+/// The next request. `tools`: everything the task offers, in a fixed order.
+pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u64) -> Prompt {
+    Prompt {
+        system: run.system.clone(),
+        tools: match purpose {
+            Purpose::Work => tools,
+            Purpose::Closing => Vec::new().into(),
+        },
+        items: run.window.items.clone(),
+        tail: match purpose {
+            Purpose::Work => due_tail(run).map(|text| observe::enveloped(&text)),
+            Purpose::Closing => Some(observe::CLOSING.to_owned()),
+        },
+        answer: AnswerForm::of(&run.task, purpose),
+        max_output,
+        position: run.spent.turns,
+    }
+}
+
+/// The tail that goes along with the next request: if it says something new, or has not been said for a while.
+pub fn due_tail(run: &Run) -> Option<String> {
+    let text = block::tail(run);
+    if text.is_empty() {
+        return None;
+    }
+    let turn = run.turn();
+    let Some(last) = &run.window.tail else { return Some(text) };
+    let is_due = match last.by {
+        // Another attempt at the same turn sends the same bytes.
+        TailBy::Request if last.turn == turn => true,
+        TailBy::Header if last.turn == turn => false,
+        TailBy::Request | TailBy::Header => {
+            last.digest != Digest::of(text.as_bytes())
+                || u64::from(turn.0 - last.turn.0.min(turn.0)) >= every(run, &text)
+        }
+    };
+    is_due.then_some(text)
+}
+
+/// So that the repeated tail is about a hundredth of what is sent.
+fn every(run: &Run, tail: &str) -> u64 {
+    let sent: usize = run.window.items.iter().map(|item| length(item)).sum();
+    (tail.len() as u64 * 100 / (sent as u64).max(1)).max(TAIL_EVERY)
+}
+
+fn length(item: &Item) -> usize {
+    match item {
+        Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len(),
+        Item::Assistant { text, calls } => {
+            text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+        }
+    }
+}

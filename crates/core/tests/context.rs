@@ -1,0 +1,546 @@
+//! The context, driven through its door: whatever a run goes through, every request is valid, fits and shows what is pinned,
+//! or the run ends in a named state (laws 4, 6 and 7).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longrein_core::budget::{Limit, Limits, Usage};
+use longrein_core::check::{Accepted, Judgement, Standing};
+use longrein_core::context::estimate::Estimator;
+use longrein_core::context::meter::Meter;
+use longrein_core::context::note::{Note, NoteKind};
+use longrein_core::context::plan::{Plan, plan};
+use longrein_core::context::render;
+use longrein_core::context::settings::{ContextSpec, Trigger};
+use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, claimed, decide};
+use longrein_core::event::{AfterFailure, End, Event, Failure};
+use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, ToolName};
+use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served};
+use longrein_core::owed::{self, Duty};
+use longrein_core::payload::{Content, Payload, head_and_tail};
+use longrein_core::program::Program;
+use longrein_core::prompt::{Item, Prompt, Purpose, ToolDef};
+use longrein_core::ruling::Ruling;
+use longrein_core::run::{Run, Stage};
+use longrein_core::snapshot;
+use longrein_core::task::{
+    Builtin, EffectClass, ModelSpec, OnUnknown, PolicyRules, RuleFile, Task, ToolBody, ToolSpec,
+};
+use longrein_core::time::Timestamp;
+use proptest::prelude::*;
+
+/// What one run is put through.
+#[derive(Debug, Clone)]
+struct Case {
+    seed: u64,
+    /// Declared window in tokens.
+    window: u64,
+    /// What the server takes, in thousandths of it.
+    served: u64,
+    /// Tokens a byte, in thousandths: how far the tokenizer is from the estimate.
+    density: u64,
+    turns: u32,
+    /// Median size of a result, in thousandths of the window.
+    results: u64,
+    trigger: Trigger,
+    says_limit: bool,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let trigger = prop_oneof![Just(Trigger::Economic), (300_u32..900).prop_map(Trigger::At)];
+    (any::<u64>(), 3_000_u64..80_000, 700_u64..1_000, 120_u64..420, 5_u32..90, 1_u64..200, trigger, any::<bool>())
+        .prop_map(|(seed, window, served, density, turns, results, trigger, says_limit)| Case {
+            seed,
+            window,
+            served,
+            density,
+            turns,
+            results,
+            trigger,
+            says_limit,
+        })
+}
+
+/// A whole world around one run: model, tools, people, server, journal.
+struct World {
+    case: Case,
+    roll: u64,
+    now: Timestamp,
+    run: Run,
+    events: Vec<Event>,
+    times: Vec<Timestamp>,
+    meter: Meter,
+    tools: std::sync::Arc<[ToolDef]>,
+    /// Words that must stand in every request from now on.
+    pinned: BTreeMap<String, String>,
+    inputs: u32,
+    effects: u32,
+    last: Option<Prompt>,
+    overflows_in_a_row: u32,
+    requests: u32,
+    generations: u32,
+}
+
+impl World {
+    fn new(case: Case) -> Self {
+        let started = begin(RunId::new("r"), task(&case), "test");
+        let now = Timestamp(1_000_000);
+        let run = Run::new(&started, now);
+        let tools: Vec<_> = run
+            .task
+            .tools
+            .iter()
+            .map(|tool| ToolDef {
+                name: tool.name.clone(),
+                description: "Does what its name says. ".repeat(4),
+                parameters: tool.parameters.clone(),
+            })
+            .collect();
+        let meter = Meter::new(Estimator::new(), None, &run.system, &tools);
+        let mut world = Self {
+            roll: case.seed | 1,
+            case,
+            now,
+            run,
+            events: vec![Event::RunStarted(Box::new(started))],
+            times: vec![now],
+            meter,
+            tools: tools.into(),
+            pinned: BTreeMap::new(),
+            inputs: 0,
+            effects: 0,
+            last: None,
+            overflows_in_a_row: 0,
+            requests: 0,
+            generations: 0,
+        };
+        world.pinned.insert("rule file".to_owned(), "ROOT-RULE-7".to_owned());
+        world.pinned.insert("task constraint".to_owned(), "TASK-CONSTRAINT-3".to_owned());
+        world.pinned.insert("goal".to_owned(), "THE-GOAL".to_owned());
+        world.claim();
+        world
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.roll ^= self.roll << 13;
+        self.roll ^= self.roll >> 7;
+        self.roll ^= self.roll << 17;
+        self.roll % below.max(1)
+    }
+
+    fn ask(&mut self, command: Command) -> bool {
+        let Ok(events) = decide(&self.run, command, self.now) else { return false };
+        for event in events {
+            self.run.apply(self.run.head.next(), self.now, &event);
+            if let Event::GenerationStarted(_) = event {
+                self.generations += 1;
+            }
+            self.events.push(event);
+            self.times.push(self.now);
+        }
+        true
+    }
+
+    fn claim(&mut self) {
+        let fence = Fence(self.run.fence.0 + 1);
+        self.ask(Command::Claim(claimed(fence, "h", "b", 1, "test", None)));
+    }
+
+    /// The process dies; the next one has the journal and nothing else.
+    fn die(&mut self) {
+        let Some(Event::RunStarted(started)) = self.events.first().cloned() else { panic!("a run starts") };
+        let mut folded = Run::new(&started, self.times[0]);
+        for (event, at) in self.events.iter().zip(&self.times).skip(1) {
+            folded.apply(folded.head.next(), *at, event);
+        }
+        assert_eq!(folded, self.run, "folding gives the same state");
+        let restored = snapshot::restore(&snapshot::save(&self.run), &started).expect("it is this run's");
+        assert_eq!(restored, self.run, "a snapshot is the state");
+        self.run = restored;
+        self.meter = Meter::new(self.meter.estimator.clone(), None, &self.run.system, &self.tools);
+        self.claim();
+    }
+
+    fn text(&mut self, bytes: u64) -> String {
+        const WORDS: [&str; 8] = ["alpha", "the", "function", "returns", "{\"x\": 12}", "错误", "0x1f", "\n"];
+        let mut text = String::new();
+        while (text.len() as u64) < bytes {
+            let word = WORDS[usize::try_from(self.next(8)).expect("small")];
+            text.push_str(word);
+            text.push(' ');
+        }
+        text
+    }
+
+    /// Tokens of a prompt by this world's tokenizer.
+    fn tokens(&self, prompt: &Prompt) -> u64 {
+        let items: usize = prompt
+            .items
+            .iter()
+            .map(|item| match item.as_ref() {
+                Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
+                Item::Assistant { text, calls } => {
+                    12 + text.len() + calls.iter().map(|call| call.arguments.len() + 20).sum::<usize>()
+                }
+            })
+            .sum();
+        let tools: usize =
+            prompt.tools.iter().map(|tool| tool.description.len() + tool.parameters.as_str().len()).sum();
+        let bytes = prompt.system.len() + items + tools + prompt.tail.as_ref().map_or(0, String::len);
+        bytes as u64 * self.case.density / 1_000
+    }
+
+    /// One step; false when nothing is owed.
+    fn step(&mut self) -> bool {
+        self.now = self.now.plus(Duration::from_millis(self.roll % 900_000 / (1 + self.roll % 200)));
+        if self.next(40) == 0 {
+            self.die();
+        }
+        if self.next(12) == 0 {
+            self.say();
+        }
+        let Some(duty) = owed::retry_due(&self.run, self.now).into_iter().chain(owed::owed(&self.run)).next() else {
+            return false;
+        };
+        match duty {
+            Duty::Call { attempt, closing } => {
+                let purpose = if closing { Purpose::Closing } else { Purpose::Work };
+                self.call(attempt, purpose);
+            }
+            Duty::AwaitReply { attempt } => self.reply(attempt),
+            Duty::Start { action } => {
+                let readiness = self.readiness(action);
+                assert!(self.ask(Command::Start { action, readiness, key: KeyView::Free { times_freed: 0 } }));
+            }
+            Duty::AwaitAction { action, attempt, .. } => {
+                let median = self.case.window * self.case.results / 1_000;
+                let spread = 1 << self.next(6);
+                let bytes = (median * 4 * spread / 8).min(self.case.window * 4);
+                let result = Payload::string(&self.text(bytes));
+                self.ask(Command::Finish { action, attempt, outcome: Outcome::Done(Content::Inline(result)) });
+            }
+            Duty::Recover { action, attempt, .. } => {
+                self.ask(Command::Recover { action, attempt, probe: None, jitter: 1 });
+            }
+            Duty::Conclude => {
+                self.ask(Command::Conclude);
+            }
+            Duty::Check { .. } | Duty::Suspend => return false,
+            Duty::Wake { at } => self.now = self.now.max(at),
+        }
+        true
+    }
+
+    /// A person says something that is to be kept in mind.
+    fn say(&mut self) {
+        if matches!(self.run.stage, Stage::Rest(_)) {
+            return;
+        }
+        self.inputs += 1;
+        let words = format!("USER-WORD-{}-END please keep this in mind", self.inputs);
+        let id = InputId::new(format!("i{}", self.inputs));
+        let input = Input { id, at: self.now, body: InputBody::Message(words) };
+        if self.ask(Command::TakeInput(input)) {
+            let shown = !matches!(self.run.stage, Stage::Thinking(_) | Stage::Acting { .. });
+            let _ = shown;
+            self.pinned.insert(format!("message {}", self.inputs), format!("USER-WORD-{}-END", self.inputs));
+        }
+    }
+
+    fn call(&mut self, attempt: longrein_core::ids::AttemptId, purpose: Purpose) {
+        for _ in 0..8 {
+            self.meter.measure(&self.run);
+            match plan(&self.run, &self.meter, purpose, self.now) {
+                Plan::Send { counted, reserved } => {
+                    let tail = render::due_tail(&self.run);
+                    self.meter.sends(tail.as_deref());
+                    let prompt = render::render(&self.run, purpose, self.tools.clone(), reserved);
+                    self.look_at(&prompt, purpose);
+                    assert!(counted.upper <= counted.safe, "{counted:?} is admitted");
+                    let digest = Digest::of(format!("{prompt:?}").as_bytes());
+                    let tail = tail.map(|tail| Digest::of(tail.as_bytes()));
+                    self.last = Some(prompt);
+                    self.ask(Command::Request { attempt, purpose, digest, bytes: 1_000, counted, tail });
+                    return;
+                }
+                Plan::Spill(spills) => {
+                    for spill in spills {
+                        let max = usize::try_from(spill.bytes_max).expect("it is small");
+                        let shown =
+                            Payload::string(&head_and_tail("the whole was long ".repeat(900).as_str(), max / 2));
+                        assert!(self.ask(Command::Spill { action: spill.action, shown, total: 17_100 }));
+                    }
+                }
+                Plan::Rebuild(started) => {
+                    assert!(self.ask(Command::Rebuild(started)));
+                }
+                Plan::Forgo(forgone) => {
+                    assert!(self.ask(Command::Forgo(forgone)));
+                    return;
+                }
+            }
+        }
+        panic!("planning comes to an end");
+    }
+
+    /// What holds of every request.
+    fn look_at(&mut self, prompt: &Prompt, purpose: Purpose) {
+        self.requests += 1;
+        let mut owed: Vec<&str> = Vec::new();
+        let mut ids = std::collections::BTreeSet::new();
+        let mut all = prompt.system.to_string();
+        for item in prompt.items.iter() {
+            match item.as_ref() {
+                Item::Observation { call, text, .. } => {
+                    assert!(!owed.is_empty() && owed.remove(0) == call, "pairs are whole");
+                    all.push_str(text);
+                }
+                Item::Assistant { text, calls } => {
+                    assert!(owed.is_empty(), "pairs are whole");
+                    all.push_str(text);
+                    for call in calls {
+                        all.push_str(&call.arguments);
+                        assert!(ids.insert(call.id.clone()), "ids are unique");
+                        owed.push(&call.id);
+                    }
+                }
+                Item::User(text) | Item::Harness(text) => {
+                    assert!(owed.is_empty(), "pairs are whole");
+                    all.push_str(text);
+                }
+            }
+        }
+        assert!(owed.is_empty(), "pairs are whole");
+        all.push_str(prompt.tail.as_deref().unwrap_or_default());
+        for (what, words) in &self.pinned {
+            let pending = self.run.pending.iter().any(|(_, item)| format!("{item:?}").contains(words.as_str()));
+            assert!(all.contains(words.as_str()) || pending, "{what} is in every request: {words}");
+        }
+        for effect in 1..=self.effects {
+            assert!(all.contains(&format!("EFFECT-{effect}-KEY")), "effect {effect} is in every request");
+        }
+        assert!(purpose == Purpose::Closing || !prompt.tools.is_empty());
+    }
+
+    fn reply(&mut self, attempt: longrein_core::ids::AttemptId) {
+        let prompt = self.last.clone().expect("something was sent");
+        let tokens = self.tokens(&prompt);
+        let takes = self.case.window * self.case.served / 1_000;
+        if tokens + prompt.max_output > takes {
+            self.overflows_in_a_row += 1;
+            assert!(self.overflows_in_a_row <= 3, "given up after two smaller requests");
+            let served = Served { limit: self.case.says_limit.then_some(takes), ..Served::default() };
+            let failure = ModelFailure {
+                class: ModelErrorClass::ContextExhausted,
+                message: "too long".to_owned(),
+                status: Some(400),
+                retry_after_s: None,
+                billing: Billing::Nothing,
+                usage: None,
+                partial: None,
+                served: Some(served),
+            };
+            assert!(self.ask(Command::FailModel { attempt, failure, jitter: 1 }));
+            return;
+        }
+        self.overflows_in_a_row = 0;
+        let usage = (self.next(9) > 0).then_some(Usage { input: tokens, output: 30, ..Usage::default() });
+        if u64::from(attempt.turn.0) >= u64::from(self.case.turns) {
+            let reply =
+                Reply { text: "done".to_owned(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None };
+            let accepted = Accepted {
+                answer: Payload::string("done"),
+                rendered: "done".to_owned(),
+                evidence: Vec::new(),
+                standing: Standing::Claimed,
+            };
+            let judgement = Some(Judgement::Accepted(accepted));
+            self.ask(Command::Reply { attempt, reply, proposals: Vec::new(), judgement, jitter: 1 });
+            return;
+        }
+        let many = if self.next(20) == 0 { 30 } else { 1 + self.next(3) };
+        let mut calls = Vec::new();
+        let mut proposals = Vec::new();
+        for index in 0..many {
+            let (name, args) = match self.next(12) {
+                0 | 1 => ("note", Payload::of(&self.note()).expect("it is JSON").as_str().to_owned()),
+                2 => {
+                    self.effects += 1;
+                    ("pay", format!(r#"{{"order":"EFFECT-{}-KEY"}}"#, self.effects))
+                }
+                _ => ("look", format!(r#"{{"page":{}}}"#, self.next(5_000))),
+            };
+            let args = Payload::parse(args).expect("it is JSON");
+            calls.push(RawCall { id: format!("c{index}"), name: name.to_owned(), arguments: args.as_str().to_owned() });
+            let readiness = match args.read::<Note>() {
+                Ok(note) if name == "note" => Readiness::Note(note),
+                Ok(_) | Err(_) => allowed(),
+            };
+            let digest = args.digest();
+            let tool = ToolName::new(name);
+            proposals.push(Proposal { tool, args, digest, key: None, path: None, builds_on: Vec::new(), readiness });
+        }
+        let text = if self.next(3) == 0 { self.text(200) } else { String::new() };
+        let reply = Reply { text, calls, finish: Finish::ToolCalls, usage, repaired: None };
+        assert!(self.ask(Command::Reply { attempt, reply, proposals, judgement: None, jitter: 1 }));
+    }
+
+    fn note(&mut self) -> Note {
+        let kinds = [NoteKind::OpenLoop, NoteKind::Constraint, NoteKind::Step, NoteKind::Decision, NoteKind::Close];
+        let kind = kinds[usize::try_from(self.next(5)).expect("small")];
+        let live: Vec<NoteId> = self.run.memory.notes.keys().copied().collect();
+        let replaces = match kind {
+            NoteKind::Close => Some(live.first().map_or("n1".to_owned(), ToString::to_string)),
+            NoteKind::Decision | NoteKind::Finding | NoteKind::Constraint | NoteKind::OpenLoop | NoteKind::Step => None,
+        };
+        Note { kind, text: format!("NOTE-{}", self.roll), replaces, cites: Vec::new() }
+    }
+
+    fn readiness(&self, action: longrein_core::ids::ActionId) -> Readiness {
+        match self.run.action(action) {
+            Some(action) if action.tool.as_str() == "note" => {
+                Readiness::Note(action.args.read().expect("it was made from a note"))
+            }
+            Some(_) | None => allowed(),
+        }
+    }
+
+    /// What the model noted and not closed is pinned too.
+    fn note_pins(&mut self) {
+        self.pinned.retain(|what, _| !what.starts_with("note "));
+        for (id, kept) in &self.run.memory.notes {
+            match kept.kind {
+                NoteKind::Constraint | NoteKind::OpenLoop | NoteKind::Step => {
+                    self.pinned.insert(format!("note {id}"), kept.text.clone());
+                }
+                NoteKind::Decision | NoteKind::Finding | NoteKind::Close => {}
+            }
+        }
+    }
+}
+
+fn allowed() -> Readiness {
+    Readiness::Ruled {
+        ruling: Ruling::Allow { rule: "test".to_owned() },
+        question: Digest::of(b"q"),
+        exact: Digest::of(b"x"),
+        asks: Asks::Hold,
+        target: None,
+    }
+}
+
+fn task(case: &Case) -> Task {
+    let command = || ToolBody::Command(vec!["true".to_owned()]);
+    let tools = vec![
+        ToolSpec::new(ToolName::new("look"), command(), EffectClass::Read),
+        ToolSpec::new(ToolName::new("note"), ToolBody::Builtin(Builtin::Note), EffectClass::Read),
+        ToolSpec {
+            on_unknown: OnUnknown::Tell,
+            ..ToolSpec::new(ToolName::new("pay"), command(), EffectClass::External)
+        },
+    ];
+    let mut model = ModelSpec::plain(ModelName::new("m"), 1_000);
+    model.context_limit = Some(case.window);
+    Task {
+        goal: "THE-GOAL is to look at everything".to_owned(),
+        instructions: String::new(),
+        constraints: vec!["TASK-CONSTRAINT-3 holds".to_owned()],
+        program: Program::React,
+        model,
+        workspace: "/w".to_owned(),
+        folder: "/w".to_owned(),
+        principal: Payload::null(),
+        limits: Limits { turns: Limit::Unlimited, time_ms: Limit::Unlimited, ..Limits::default() },
+        inputs: BTreeMap::new(),
+        tools,
+        acceptance: Vec::new(),
+        answer: None,
+        policy: PolicyRules::default(),
+        rules: vec![RuleFile {
+            path: "AGENTS.md".to_owned(),
+            text: "ROOT-RULE-7: be careful".to_owned(),
+            digest: Digest::of(b"ROOT-RULE-7: be careful"),
+        }],
+        context: ContextSpec { trigger: case.trigger, ..ContextSpec::default() },
+        sources: BTreeMap::new(),
+        pins: BTreeMap::new(),
+    }
+}
+
+/// Plays a case to its end, and answers how it ended. None: it waits for a person's word on an effect.
+fn play(case: &Case) -> (World, Option<End>) {
+    let mut world = World::new(case.clone());
+    for _ in 0..case.turns * 80 + 200 {
+        world.note_pins();
+        if !world.step() {
+            break;
+        }
+    }
+    let end = match &world.run.stage {
+        Stage::Rest(ended) => Some(ended.end.clone()),
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. }
+            if !owed::waits(&world.run).is_empty() =>
+        {
+            None
+        }
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
+            panic!("the run comes to rest, and is at {} with {} requests", world.run.turn(), world.requests)
+        }
+    };
+    (world, end)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Laws 4, 6 and 7 at every request of any run.
+    #[test]
+    fn law_6_and_7_every_request_fits_and_shows_what_is_pinned_or_the_run_ends_by_name(case in cases()) {
+        let (world, end) = play(&case);
+        let named = matches!(end, None | Some(End::Done(_) | End::ContextExhausted | End::Exhausted(_)))
+            || end == Some(End::Failed(Failure::NoProgress));
+        prop_assert!(named, "{end:?}");
+        // A run whose pinned parts are small beside the window gets to its end.
+        if case.window >= 20_000 && case.density < 330 && case.served > 850 && world.effects < 150 {
+            prop_assert!(matches!(end, None | Some(End::Done(_) | End::Exhausted(_))), "{end:?} after {} requests", world.requests);
+        }
+    }
+}
+
+/// A case that goes through many generations, to be sure that they are.
+fn long() -> Case {
+    Case {
+        seed: 7,
+        window: 24_000,
+        served: 1_000,
+        density: 260,
+        turns: 150,
+        results: 20,
+        trigger: Trigger::Economic,
+        says_limit: true,
+    }
+}
+
+#[test]
+fn a_long_run_goes_through_generations() {
+    let (world, end) = play(&long());
+    assert!(matches!(end, None | Some(End::Done(_))), "{end:?}");
+    assert!(world.generations >= 5, "{} generations", world.generations);
+}
+
+/// Law 6: what was refused as too long is never sent again, and given up after two smaller requests.
+#[test]
+fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
+    let case = Case { served: 20, ..long() };
+    let (world, end) = play(&case);
+    assert_eq!(end, Some(End::ContextExhausted));
+    let refused = world.events.iter().filter(|event| matches!(event, Event::ModelFailed(_))).count();
+    assert!((1..=3).contains(&refused), "{refused} requests were refused");
+    let given_up = world.events.iter().any(|event| match event {
+        Event::ModelFailed(failed) => failed.next == AfterFailure::ContextExhausted,
+        Event::ModelForgone(forgone) => forgone.next == AfterFailure::ContextExhausted,
+        _ => false,
+    });
+    assert!(given_up);
+}

@@ -1,0 +1,193 @@
+//! The context of a run, as core decides it and the driver does it: results made shorter, the window made anew, requests
+//! counted before they leave.
+
+use longrein_core::action::{Action, Ended, Life};
+use longrein_core::context::estimate::Estimator;
+use longrein_core::context::meter::Meter;
+use longrein_core::context::plan::{Plan, Spill, plan};
+use longrein_core::context::render;
+use longrein_core::decide::{self, Command};
+use longrein_core::event::{Counted, Event};
+use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
+use longrein_core::payload::Content;
+use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::snapshot;
+use longrein_ports::{Encoded, NewEvent, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::claimed::Drive;
+use crate::drive::DriveError;
+use crate::edge;
+use crate::jobs::{self, Flight};
+use crate::ports::Ports;
+
+/// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
+/// not.
+const PLANS_MAX: usize = 8;
+/// Events between snapshots: folding so many takes some ten milliseconds.
+const SNAPSHOT_EVERY: u64 = 2_000;
+
+impl Drive<'_> {
+    /// Makes the next model call ready to leave, whatever the window needs first.
+    pub(crate) async fn call(&mut self, attempt: AttemptId, purpose: Purpose) -> Result<bool, DriveError> {
+        for _ in 0..PLANS_MAX {
+            self.measure().await;
+            let Some((_, meter)) = &self.meter else { return Ok(false) };
+            let now = self.ports.clock.now().max(self.run.at);
+            match plan(&self.run, meter, purpose, now) {
+                Plan::Send { counted, reserved } => {
+                    if !self.clean() {
+                        return Ok(self.request(attempt, purpose, counted, reserved));
+                    }
+                }
+                Plan::Spill(spills) => {
+                    for spill in spills {
+                        self.spill(spill).await?;
+                    }
+                }
+                Plan::Rebuild(started) => {
+                    self.command(Command::Rebuild(started));
+                }
+                Plan::Forgo(forgone) => return Ok(self.command(Command::Forgo(forgone))),
+            }
+        }
+        Err(DriveError::Stuck { run: self.run.id.clone() })
+    }
+
+    /// Brings the counts up to date, with what is known of the model.
+    async fn measure(&mut self) {
+        let model = self.run.model.name.clone();
+        if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
+            let Learned { estimator, limit } = learned(self.ports, &model).await;
+            self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
+        }
+        if let Some((_, meter)) = &mut self.meter {
+            meter.measure(&self.run);
+        }
+    }
+
+    /// Keeps what was learned of the model for other runs.
+    pub(crate) async fn remember_model(&self) {
+        let Some((model, meter)) = &self.meter else { return };
+        let limit = self.run.window.served.limit.into_iter().chain(meter.learned).min();
+        let learned = Learned { estimator: meter.estimator.clone(), limit };
+        let bytes = serde_json::to_vec(&learned).expect("numbers serialise");
+        // A cache: it is learned again.
+        let _ = self.ports.cabinet.remember(&key(model, &self.ports.definitions), bytes.into()).await;
+    }
+
+    /// After a batch: a snapshot now and then, and what left the window is made ready to be found.
+    pub(crate) async fn keep(&mut self, events: &[(Seq, NewEvent)]) {
+        let rebuilt = events.iter().any(|(_, new)| matches!(new.event, Event::GenerationStarted(_)));
+        if rebuilt {
+            if !self.hangar.is_flying(&Flight::Index) {
+                self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
+            }
+            self.remember_model().await;
+        }
+        let since = self.head.0.saturating_sub(self.snapshot.0);
+        if since >= SNAPSHOT_EVERY || (rebuilt && since >= SNAPSHOT_EVERY / 4) {
+            self.snapshot = self.head;
+            let body = snapshot::save(&self.run).into();
+            let snapshot = Snapshot { seq: self.head, catalogue: snapshot::catalogue(), body };
+            // A cache: without it the next claim folds more.
+            let _ = self.ports.cabinet.keep_snapshot(&self.run.id, &snapshot).await;
+        }
+    }
+
+    fn request(&mut self, attempt: AttemptId, purpose: Purpose, counted: Counted, reserved: u64) -> bool {
+        let tail = match purpose {
+            Purpose::Work => render::due_tail(&self.run),
+            Purpose::Closing => None,
+        };
+        if let Some((_, meter)) = &mut self.meter {
+            meter.sends(tail.as_deref());
+        }
+        let encoded = self.encode(purpose, reserved);
+        let command = Command::Request {
+            attempt,
+            purpose,
+            digest: encoded.digest.clone(),
+            bytes: encoded.bytes.len() as u64,
+            counted,
+            tail: tail.map(|tail| Digest::of(tail.as_bytes())),
+        };
+        self.outgoing.insert(attempt, encoded);
+        self.command(command)
+    }
+
+    /// Its allowance of output shrinks with what is left of the budget.
+    fn encode(&self, purpose: Purpose, reserved: u64) -> Encoded {
+        let tools = self.ports.definitions.clone();
+        let mut prompt = render::render(&self.run, purpose, tools, reserved);
+        let encoded = self.ports.model.encode(&prompt);
+        let allowance = decide::output_allowance(&self.run, encoded.bytes.len() as u64);
+        if allowance == 0 || allowance >= prompt.max_output {
+            return encoded;
+        }
+        // Its bytes can be used again if nobody holds them.
+        drop(encoded);
+        prompt.max_output = allowance;
+        self.ports.model.encode(&prompt)
+    }
+
+    /// Replaces what is never shown, whatever its size, in the results of the last turn. Answers whether there was any.
+    fn clean(&mut self) -> bool {
+        let fresh: Vec<_> =
+            self.run.fresh.iter().filter_map(|action| Some((action.id, result(action)?.clone()))).collect();
+        let mut any = false;
+        for (action, content) in fresh {
+            if let Some(shown) = self.ports.tools.cleaned(content.shown()) {
+                any |= self.command(Command::Spill { action, shown, total: content.bytes() });
+            }
+        }
+        any
+    }
+
+    async fn spill(&mut self, spill: Spill) -> Result<(), DriveError> {
+        let Some(content) = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(result) else {
+            return Ok(());
+        };
+        let total = content.bytes();
+        let bytes_max = usize::try_from(spill.bytes_max).unwrap_or(usize::MAX);
+        let whole = match edge::load(self.ports, content).await? {
+            Some(payload) => payload,
+            None => content.shown().clone(),
+        };
+        let shown = self.ports.tools.preview(&whole, bytes_max);
+        self.command(Command::Spill { action: spill.action, shown, total });
+        Ok(())
+    }
+}
+
+/// What an action of the last turn brought, if it is shown.
+fn result(action: &Action) -> Option<&Content> {
+    match &action.life {
+        Life::Ended(Ended::Done { result, .. }) => Some(result),
+        Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
+            error.data.as_ref()
+        }
+        Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => None,
+    }
+}
+
+/// What was learned of a model with one list of tools, for other runs.
+#[derive(Default, Serialize, Deserialize)]
+struct Learned {
+    estimator: Estimator,
+    /// Its window, where that was found to be smaller than declared.
+    limit: Option<u64>,
+}
+
+/// Under which key that is kept.
+fn key(model: &ModelName, tools: &[ToolDef]) -> String {
+    let parts = tools.iter().flat_map(|tool| {
+        [tool.name.as_str().as_bytes(), tool.description.as_bytes(), tool.parameters.as_str().as_bytes()]
+    });
+    format!("model {model} {}", Digest::of_parts(parts))
+}
+
+async fn learned(ports: &Ports, model: &ModelName) -> Learned {
+    let kept = ports.cabinet.recollect(&key(model, &ports.definitions)).await.ok().flatten();
+    kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}

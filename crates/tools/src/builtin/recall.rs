@@ -1,0 +1,191 @@
+//! `recall`: what this run has seen and no longer has before it, found by words or read by handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::context::archive::Handle;
+use longrein_core::ids::RunId;
+use longrein_core::outcome::{ToolError, class};
+use longrein_core::payload::Payload;
+use longrein_core::task::{Builtin, EffectClass, Holds, ToolSpec};
+use longrein_ports::{Archive, Found, JournalError, Piece, lines};
+use longrein_workspace::json_bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::RESULT_MAX_BYTES;
+
+/// Places shown for a query: about 1,500 tokens.
+const PLACES_MAX: usize = 5;
+/// As `read_file` shows.
+const LINES_MAX: u64 = 2_000;
+/// A longer query is a text, not a question.
+const QUERY_MAX_CHARS: u64 = 4_000;
+
+#[derive(Deserialize)]
+struct Args {
+    query: Option<String>,
+    handle: Option<String>,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+pub(super) fn spec() -> ToolSpec {
+    let spec = super::spec(
+        Builtin::Recall,
+        EffectClass::Read,
+        "Reads back what happened earlier in this run and is no longer before you: every message, reply, tool call, result \
+         and check is kept whole, however long ago. With `query`, finds the places that fit best: give a few words that stand \
+         there (names, ids, numbers, parts of an error), not a question. With `handle`, reads one piece by its id, such as a7 \
+         (a tool call and its result), u1 (a person's message; u1 is your task), t12 (what you said in turn 12) or c31 (a \
+         check); `from` and `to` choose lines of it. Use it before you repeat a call only to see its result again, and \
+         whenever you are not sure what was said. For files as they are now use read_file. Returns places (handle, tool, \
+         line, excerpt), or the text with from, to and total_lines; left_out says which lines did not fit.",
+        &json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "query": { "type": "string", "minLength": 1, "maxLength": QUERY_MAX_CHARS, "description": "words to look for" },
+                "handle": { "type": "string", "minLength": 1, "description": "a7, e7, u1, t12 or c31" },
+                "from": { "type": "integer", "minimum": 1, "description": "first line, counted from 1; with handle" },
+                "to": { "type": "integer", "minimum": 1, "description": "last line, included; with handle" },
+            },
+        }),
+    );
+    // What was, stays so, whatever is written.
+    ToolSpec { holds: Holds::Run, ..spec }
+}
+
+/// What a call asks for.
+enum Asked {
+    Query(String),
+    Piece { handle: Handle, from: u64, to: Option<u64> },
+}
+
+pub(super) fn check(args: &Value) -> Result<(), ToolError> {
+    asked(Args::deserialize(args)).map(drop)
+}
+
+fn asked(args: Result<Args, serde_json::Error>) -> Result<Asked, ToolError> {
+    let wrong = |message: &str| ToolError::new(class::INVALID_ARGUMENTS, message);
+    let either = "Give `query` to find something, or `handle` to read one piece.";
+    let args = args.map_err(|error| wrong(&format!("The arguments cannot be read: {error}.")).hint(either))?;
+    match (args.query, args.handle) {
+        (Some(_), Some(_)) => Err(wrong("There is a query and a handle.").hint(either)),
+        (None, None) => Err(wrong("There is neither a query nor a handle.").hint(either)),
+        (Some(query), None) if query.trim().is_empty() => Err(wrong("The query is empty.").at("/query").hint(either)),
+        (Some(_), None) if args.from.is_some() || args.to.is_some() => {
+            let hint = "Search first, then read the lines you want with the handle you find.";
+            Err(wrong("Lines go with a handle, not with a query.").at("/from").hint(hint))
+        }
+        (Some(query), None) => Ok(Asked::Query(query)),
+        (None, Some(handle)) => {
+            let handle = handle.trim().parse::<Handle>().map_err(|error| {
+                wrong(&format!("{error}."))
+                    .at("/handle")
+                    .hint("With `query`, you find the handle of what you look for.")
+            })?;
+            let from = args.from.unwrap_or(1);
+            if args.to.is_some_and(|to| to < from) {
+                return Err(wrong("to is smaller than from.").at("/to").hint("Both count from 1."));
+            }
+            Ok(Asked::Piece { handle, from, to: args.to })
+        }
+    }
+}
+
+pub(crate) async fn run(
+    archive: Option<&Arc<dyn Archive>>,
+    run: &RunId,
+    args: &Payload,
+    patience: Duration,
+) -> Result<Value, ToolError> {
+    let Some(archive) = archive else {
+        let message = "There is no archive here to recall from.";
+        return Err(ToolError::new(class::UNAVAILABLE, message).hint("Do without it and say so."));
+    };
+    let asked = asked(args.read::<Args>())?;
+    let answer = async {
+        match &asked {
+            Asked::Query(query) => Ok(places(&archive.find(run, query, PLACES_MAX).await.map_err(unreadable)?)),
+            Asked::Piece { handle, from, to } => {
+                let piece = archive.piece(run, handle).await.map_err(unreadable)?;
+                part(&piece.ok_or_else(|| no_such(*handle))?, *from, *to)
+            }
+        }
+    };
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| {
+        let message = format!("Nothing was found within {} s.", patience.as_secs());
+        Err(ToolError::new(class::TIMEOUT, message).hint("Try once more: what was read so far is not read again."))
+    })
+}
+
+fn unreadable(error: JournalError) -> ToolError {
+    let message = format!("What happened earlier cannot be read now: {error}.");
+    ToolError::new(class::UNAVAILABLE, message).hint("Try again later, or do without it and say so.")
+}
+
+fn no_such(handle: Handle) -> ToolError {
+    let (what, hint) = match handle {
+        Handle::Message(_) => {
+            ("message of a person", "u1 is your task; the others stand beside the messages you were shown.")
+        }
+        Handle::Action(_) => ("action", "Actions count from a1 in the order of your calls, over all turns."),
+        Handle::Reply(_) => ("words of yours", "Turns count from t1; one in which you only called tools has no words."),
+        Handle::Check(_) => ("check", "c and the number of its event; with `query`, you find it by the check's name."),
+    };
+    let message = format!("There is no {handle} in this run: no {what} goes by that handle.");
+    ToolError::new(class::INVALID_ARGUMENTS, message).at("/handle").hint(format!("{hint} `query` finds any piece."))
+}
+
+fn places(found: &[Found]) -> Value {
+    let place = |found: &Found| {
+        json!({
+            "handle": found.handle,
+            "tool": found.what,
+            "at": found.at.to_string(),
+            "line": found.line,
+            "excerpt": found.excerpt,
+        })
+    };
+    let more = match found {
+        [] => "Nothing fits. Try other words, fewer of them, or a part of a name.".to_owned(),
+        [first, ..] => {
+            let from = first.line.saturating_sub(20).max(1);
+            format!("To read on, give a handle and lines around the place: handle {}, from {from}.", first.handle)
+        }
+    };
+    json!({ "places": found.iter().map(place).collect::<Vec<_>>(), "more": more })
+}
+
+fn part(piece: &Piece, from: u64, to: Option<u64>) -> Result<Value, ToolError> {
+    let total_lines = lines(&piece.text).count() as u64;
+    if from > total_lines.max(1) {
+        let message = format!("{} has {total_lines} lines; there is no line {from}.", piece.handle);
+        return Err(ToolError::new(class::INVALID_ARGUMENTS, message).at("/from").hint("Lines are counted from 1."));
+    }
+    let wanted = to.unwrap_or(total_lines).min(total_lines);
+    let (mut text, mut bytes, mut last) = (String::new(), 0, from - 1);
+    for line in lines(&piece.text).skip(usize::try_from(from - 1).unwrap_or(usize::MAX)) {
+        bytes += json_bytes(line);
+        // One always fits: lines are short.
+        if last >= wanted || bytes > RESULT_MAX_BYTES || last - (from - 1) >= LINES_MAX {
+            break;
+        }
+        text.push_str(line);
+        last += 1;
+    }
+    let mut told = json!({
+        "handle": piece.handle,
+        "tool": piece.what,
+        "at": piece.at.to_string(),
+        "from": from,
+        "to": last,
+        "total_lines": total_lines,
+        "text": text,
+    });
+    if last < wanted {
+        told["left_out"] = json!(format!("lines {} to {wanted} did not fit: read on from there", last + 1));
+    }
+    Ok(told)
+}
