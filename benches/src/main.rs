@@ -30,7 +30,7 @@ struct Options {
 }
 
 const USAGE: &str =
-    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library]";
+    "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library]";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
