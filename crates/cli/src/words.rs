@@ -140,7 +140,7 @@ fn rebuilt(started: &GenerationStarted) -> String {
         .collect();
     let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };
     format!(
-        "the context was made anew (generation {}): {why}; {steps}; {} → {} tokens at most",
+        "the context was made anew (generation {}): {why}; {steps}; about {} → {} tokens",
         started.generation, started.before, started.after
     )
 }

@@ -10,10 +10,11 @@ use crate::context::settings::{Limits, REQUEST_BYTES_MAX, Trigger, share};
 use crate::context::window::{self, Fate, Part, RENDERING, Seen};
 use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
-use crate::ids::{ActionId, TurnId};
+use crate::ids::{ActionId, ToolName, TurnId};
 use crate::observe;
 use crate::prompt::{Item, Purpose};
 use crate::run::{Run, Stage};
+use crate::task::{Builtin, ToolBody};
 use crate::time::Timestamp;
 
 /// What is to be done before the next request can leave.
@@ -43,6 +44,8 @@ const RESULT_SHARE: u32 = 20;
 const RESULT_TOKENS: (u64, u64) = (1_000, 8_000);
 const TURN_SHARE: u32 = 40;
 const TURN_TOKENS: (u64, u64) = (2_000, 16_000);
+/// A result of `recall` may take so many times more.
+const RECALL_FACTOR: u64 = 4;
 /// Less is no preview.
 const PREVIEW_TOKENS_MIN: u64 = 60;
 /// Above this the caps are halved.
@@ -153,7 +156,11 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // A window that is small itself can bear less.
     let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
     let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
-    let fresh: Vec<(ActionId, u64, u64)> = run
+    // What was asked back for is worth more room than what came unasked.
+    let recalled = |tool: &ToolName| {
+        run.task.tool(tool).is_some_and(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))
+    };
+    let fresh: Vec<(ActionId, u64, u64, u64)> = run
         .window
         .parts
         .iter()
@@ -163,16 +170,18 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
             (Part::Observation(seen), Item::Observation { text, .. })
                 if run.fresh.iter().any(|action| action.id == seen.action) =>
             {
-                Some((seen.action, tokens, text.len() as u64))
+                let own = if recalled(&seen.tool) { (single * RECALL_FACTOR).min(limits.safe() / 8) } else { single };
+                Some((seen.action, tokens, text.len() as u64, own))
             }
             (_, _) => None,
         })
         .collect();
-    let level = level(fresh.iter().map(|(_, tokens, _)| (*tokens).min(single)), turn).min(single);
+    let level = level(fresh.iter().map(|(_, tokens, _, own)| (*tokens).min(*own)), turn.max(single * RECALL_FACTOR / 2));
     fresh
         .into_iter()
-        .filter(|(_, tokens, _)| *tokens > level)
-        .map(|(action, tokens, bytes)| {
+        .map(|(action, tokens, bytes, own)| (action, tokens, bytes, level.min(own)))
+        .filter(|(_, tokens, _, level)| tokens > level)
+        .map(|(action, tokens, bytes, level)| {
             // Half a token's worth of the envelope is not the preview's.
             let bytes_max = (bytes * level / tokens.max(1)).saturating_sub(ENVELOPE_BYTES).max(PREVIEW_BYTES_MIN);
             Spill { action, bytes_max }
@@ -330,7 +339,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         rendering: RENDERING,
         limit: limits.window,
         reserved: limits.reserved,
-        before: before.upper,
+        before: before.likely,
         after: 0,
         steps: Vec::new(),
     };
@@ -372,7 +381,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
             trial.take(step, &mut started);
         }
     }
-    started.after = trial.after.upper;
+    started.after = trial.after.likely;
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN;
     let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
