@@ -159,7 +159,6 @@ impl Judge {
         if tokens > self.served {
             // Nobody saw it and nobody pays for it.
             found.refused += 1;
-            self.known = self.served;
             return Counted { tokens, cached: 0, fits: false };
         }
         found.sent.push(tokens);
@@ -170,6 +169,11 @@ impl Judge {
             self.everything.tokens = tokens;
         }
         Counted { tokens, cached, fits: true }
+    }
+
+    /// The client was told how much is served.
+    pub(crate) fn told(&mut self) {
+        self.known = self.served;
     }
 
     /// What the cache has of it; remembers it.
@@ -554,6 +558,9 @@ mod tests {
         let longer = reader.read(&body(&"word ".repeat(3_000), "x")).expect("a request");
         assert!(!judge.look(&longer, 1, QUIET).fits);
         assert_eq!((judge.found.over_limit.times, judge.found.refused), (1, 1));
+        assert!(judge.look(&request, 2, QUIET).fits);
+        assert_eq!(judge.found.over_limit.times, 1);
+        judge.told();
         // now it is known, and counts with what is reserved
         assert!(judge.look(&request, 2, QUIET).fits);
         assert_eq!(judge.found.over_limit.times, 2);
