@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longrein_core::action::Action;
 use longrein_core::budget::{Limit, Limits, Usage};
 use longrein_core::check::{Accepted, Judgement, Standing};
 use longrein_core::context::estimate::Estimator;
@@ -16,7 +17,9 @@ use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, 
 use longrein_core::event::{AfterFailure, End, Event, Failure};
 use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, ToolName};
 use longrein_core::input::{Input, InputBody};
-use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served};
+use longrein_core::outcome::{
+    Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served, ToolError, class,
+};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload, head_and_tail};
 use longrein_core::program::Program;
@@ -267,6 +270,9 @@ impl World {
                 Plan::Spill(spills) => {
                     for spill in spills {
                         let max = usize::try_from(spill.bytes_max).expect("it is small");
+                        let data = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data);
+                        let bytes = data.map(|data| data.shown().as_str().len()).unwrap_or_default();
+                        assert!(bytes > max, "{} has something to be shown shorter: {bytes}, {max}", spill.action);
                         let shown =
                             Payload::string(&head_and_tail("the whole was long ".repeat(900).as_str(), max / 2));
                         assert!(self.ask(Command::Spill { action: spill.action, shown, total: 17_100 }));
@@ -366,7 +372,7 @@ impl World {
             let (name, args) = match self.next(12) {
                 0 | 1 => ("note", Payload::of(&self.note()).expect("it is JSON").as_str().to_owned()),
                 2 => {
-                    self.effects += 1;
+                    self.effects += u32::from(many <= 10);
                     ("pay", format!(r#"{{"order":"EFFECT-{}-KEY"}}"#, self.effects))
                 }
                 _ => ("look", format!(r#"{{"page":{}}}"#, self.next(5_000))),
@@ -374,6 +380,10 @@ impl World {
             let args = Payload::parse(args).expect("it is JSON");
             calls.push(RawCall { id: format!("c{index}"), name: name.to_owned(), arguments: args.as_str().to_owned() });
             let readiness = match args.read::<Note>() {
+                // So many that their words alone are too much for a turn.
+                _ if many > 10 && index % 8 > 0 => {
+                    Readiness::Refused(ToolError::new(class::DENIED, "A rule says no to this call, and says why."))
+                }
                 Ok(note) if name == "note" => Readiness::Note(note),
                 Ok(_) | Err(_) => allowed(),
             };

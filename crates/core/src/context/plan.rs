@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::action::Action;
 use crate::context::estimate::Bound;
 use crate::context::meter::Meter;
 use crate::context::render;
@@ -153,17 +154,16 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // A window that is small itself can bear less.
     let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
     let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
-    let fresh: Vec<(ActionId, u64, u64)> = run
+    let fresh: Vec<(&Action, u64, u64)> = run
         .window
         .parts
         .iter()
         .zip(meter.items())
         .zip(run.window.items.iter())
         .filter_map(|((part, tokens), item)| match (part, item.as_ref()) {
-            (Part::Observation(seen), Item::Observation { text, .. })
-                if run.fresh.iter().any(|action| action.id == seen.action) =>
-            {
-                Some((seen.action, tokens, text.len() as u64))
+            (Part::Observation(seen), Item::Observation { text, .. }) => {
+                let action = run.fresh.iter().find(|action| action.id == seen.action)?;
+                Some((action, tokens, text.len() as u64))
             }
             (_, _) => None,
         })
@@ -172,10 +172,12 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     fresh
         .into_iter()
         .filter(|(_, tokens, _)| *tokens > level)
-        .map(|(action, tokens, bytes)| {
+        .filter_map(|(action, tokens, bytes)| {
             // Half a token's worth of the envelope is not the preview's.
             let bytes_max = (bytes * level / tokens.max(1)).saturating_sub(ENVELOPE_BYTES).max(PREVIEW_BYTES_MIN);
-            Spill { action, bytes_max }
+            // An error may be all words, and a preview is not made any shorter than it is.
+            let shown = action.data()?.shown().as_str().len() as u64;
+            (shown > bytes_max).then_some(Spill { action: action.id, bytes_max })
         })
         .collect()
 }
