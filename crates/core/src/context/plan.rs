@@ -365,11 +365,15 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
             break;
         }
     }
+    // What was too long is followed by something shorter, reply included, or by nothing: the block costs something too.
+    let too_long = before.upper + limits.reserved.saturating_mul(2);
+    let is_smaller = |after: Bound| severity == 0 || after.upper + limits.reserved < too_long;
     // What must fit is cut further than anyone would like.
     let last: [Option<RebuildStep>; 3] =
         [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
     for (place, step) in last.into_iter().enumerate() {
-        let wanted = !fits(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        let wanted =
+            !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
@@ -378,7 +382,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN;
     let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
-    (is_wanted && trial.after.upper <= safe).then_some(started)
+    (is_wanted && trial.after.upper <= safe && is_smaller(trial.after)).then_some(started)
 }
 
 /// A copy of the run on which a rebuild is tried.
