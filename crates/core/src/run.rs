@@ -58,7 +58,8 @@ pub struct Run {
     pub fresh: Vec<Action>,
     /// Actions of earlier turns whose outcome is still unknown; the model was told so.
     pub open: BTreeMap<ActionId, Action>,
-    pub evidence: BTreeMap<EvidenceId, Evidence>,
+    /// Shared with copies: there may be thousands.
+    pub evidence: Arc<BTreeMap<EvidenceId, Evidence>>,
     /// Live facts and the evidence that set them.
     pub facts: BTreeMap<FactName, EvidenceId>,
     /// One entry per write epoch: the event that began it. The first began with the run.
@@ -228,7 +229,7 @@ impl Run {
             pending: Vec::new(),
             fresh: Vec::new(),
             open: BTreeMap::new(),
-            evidence: BTreeMap::new(),
+            evidence: Arc::default(),
             facts: BTreeMap::new(),
             seen: BTreeMap::new(),
             epochs: vec![Seq(1)],
@@ -631,7 +632,7 @@ impl Run {
         let task = Arc::clone(&self.task);
         let is_of_workspace =
             |tool: &ToolName| task.tool(tool).is_some_and(|tool| tool.effect == EffectClass::Workspace);
-        self.evidence.retain(|_, evidence| !is_of_workspace(&evidence.tool));
+        Arc::make_mut(&mut self.evidence).retain(|_, evidence| !is_of_workspace(&evidence.tool));
         let evidence = &self.evidence;
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
@@ -1025,7 +1026,7 @@ impl Run {
             holds: tool.holds,
             at: self.at,
         };
-        self.evidence.insert(id.evidence(), evidence);
+        Arc::make_mut(&mut self.evidence).insert(id.evidence(), evidence);
     }
 
     fn end_action(&mut self, id: ActionId, ended: Ended) {
@@ -1250,7 +1251,7 @@ impl Run {
                 }
             })
             .collect();
-        for (id, evidence) in &mut self.evidence {
+        for (id, evidence) in Arc::make_mut(&mut self.evidence) {
             if !shown.contains(&id.action()) {
                 evidence.content = None;
             }

@@ -16,7 +16,7 @@ mod ports;
 mod row;
 mod waiting;
 
-pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
+pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_EVERY, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;

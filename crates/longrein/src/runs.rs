@@ -18,7 +18,7 @@ use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
-    Options, Ports, Stop, WhenAsked, fold,
+    Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
@@ -399,7 +399,12 @@ impl Runs {
     }
 
     fn options(&self, asked: WhenAsked) -> Options {
-        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked }
+        Options {
+            worker: self.worker.clone(),
+            binary: self.binary.clone(),
+            asked,
+            snapshot_every: SNAPSHOT_EVERY,
+        }
     }
 
     fn gate(

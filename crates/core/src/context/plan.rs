@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::action::Action;
 use crate::context::estimate::Bound;
 use crate::context::meter::Meter;
 use crate::context::render;
@@ -10,7 +11,7 @@ use crate::context::settings::{Limits, REQUEST_BYTES_MAX, Trigger, share};
 use crate::context::window::{self, Fate, Part, RENDERING, Seen};
 use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
-use crate::ids::{ActionId, ToolName, TurnId};
+use crate::ids::{ActionId, TurnId};
 use crate::observe;
 use crate::prompt::{Item, Purpose};
 use crate::run::{Run, Stage};
@@ -69,9 +70,11 @@ pub const OVERFLOWS_MAX: u32 = 2;
 const CACHE_KEPT: Duration = Duration::from_secs(300);
 /// Cold, a rebuild pays from this many thousandths of what it would leave.
 const COLD_GROWTH: u64 = 1_300;
-/// What it costs to get lost working set again, in tokens, at first: and at most so much of the window (`context.md` §2.1).
-const REACQUIRE: u64 = 40_000;
-const REACQUIRE_SHARE: u32 = 200;
+/// What it costs to get lost working set again, in turns of the usual cost: agents have been seen to take 28 actions after
+/// a rebuild until the next change (`context.md` §2.5). Until it is measured for this run, no less is assumed.
+const REACQUIRE_TURNS: u64 = 28;
+/// How full the window is on average, in thousandths, for what a turn costs.
+const USUALLY_FULL: u32 = 400;
 /// Newest whole turns that always stay.
 const GROUPS_MIN: usize = 2;
 /// An older result is shortened to so many bytes; after a second refusal by the provider all are.
@@ -145,7 +148,8 @@ fn must(why: RebuildWhy) -> bool {
 
 // ---- spilling at birth ----
 
-/// Results of the last turn that are too large: single ones first, then the largest until the turn fits.
+/// Results of the last turn that are too large: single ones first, then the largest until the turn fits. One that is cut is
+/// cut to half of what it might have taken: who needs more of it asks.
 fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     if run.fresh.is_empty() {
         return Vec::new();
@@ -156,37 +160,52 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // A window that is small itself can bear less.
     let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
     let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
-    // What was asked back for is worth more room than what came unasked.
-    let recalled = |tool: &ToolName| {
-        run.task.tool(tool).is_some_and(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))
-    };
-    let fresh: Vec<(ActionId, u64, u64, u64)> = run
+    let fresh: Vec<Fresh<'_>> = run
         .window
         .parts
         .iter()
         .zip(meter.items())
         .zip(run.window.items.iter())
         .filter_map(|((part, tokens), item)| match (part, item.as_ref()) {
-            (Part::Observation(seen), Item::Observation { text, .. })
-                if run.fresh.iter().any(|action| action.id == seen.action) =>
-            {
-                let own = if recalled(&seen.tool) { (single * RECALL_FACTOR).min(limits.safe() / 8) } else { single };
-                Some((seen.action, tokens, text.len() as u64, own))
+            (Part::Observation(seen), Item::Observation { text, .. }) => {
+                let action = run.fresh.iter().find(|action| action.id == seen.action)?;
+                Some(Fresh { action, tokens, bytes: text.len() as u64 })
             }
             (_, _) => None,
         })
         .collect();
-    let level = level(fresh.iter().map(|(_, tokens, _, own)| (*tokens).min(*own)), turn.max(single * RECALL_FACTOR / 2));
+    let unasked = fresh.iter().filter(|fresh| !is_recalled(run, fresh.action));
+    let level = level(unasked.map(|fresh| fresh.tokens.min(single)), turn);
+    let most = |fresh: &Fresh<'_>| match is_recalled(run, fresh.action) {
+        // What was asked back for is worth more room than what came unasked.
+        true => (single * RECALL_FACTOR).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN)),
+        false if level < single => level,
+        false if fresh.tokens > single => (single / 2).max(PREVIEW_TOKENS_MIN),
+        false => single,
+    };
     fresh
-        .into_iter()
-        .map(|(action, tokens, bytes, own)| (action, tokens, bytes, level.min(own)))
-        .filter(|(_, tokens, _, level)| tokens > level)
-        .map(|(action, tokens, bytes, level)| {
-            // Half a token's worth of the envelope is not the preview's.
-            let bytes_max = (bytes * level / tokens.max(1)).saturating_sub(ENVELOPE_BYTES).max(PREVIEW_BYTES_MIN);
-            Spill { action, bytes_max }
+        .iter()
+        .filter(|fresh| fresh.tokens > most(fresh))
+        .filter_map(|fresh| {
+            // What the envelope takes is not the preview's.
+            let fitting = (fresh.bytes * most(fresh) / fresh.tokens.max(1)).saturating_sub(ENVELOPE_BYTES);
+            let bytes_max = fitting.max(PREVIEW_BYTES_MIN);
+            // An error may be all words, and a preview is not made any shorter than it is.
+            let shown = fresh.action.data()?.shown().as_str().len() as u64;
+            (shown > bytes_max).then_some(Spill { action: fresh.action.id, bytes_max })
         })
         .collect()
+}
+
+/// A result of the last turn, as it stands in the window.
+struct Fresh<'a> {
+    action: &'a Action,
+    tokens: u64,
+    bytes: u64,
+}
+
+fn is_recalled(run: &Run, action: &Action) -> bool {
+    run.task.tool(&action.tool).is_some_and(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))
 }
 
 /// What an observation has beside its data.
@@ -320,8 +339,9 @@ fn economic(run: &Run, meter: &Meter, limits: &Limits, growth: &Growth) -> u64 {
         growth.base
     };
     let rewritten = base.saturating_sub(fixed);
-    let lost = REACQUIRE.min(share(limits.window, REACQUIRE_SHARE));
     let growth = growth.mean.max(1);
+    let turn = (read * share(limits.safe(), USUALLY_FULL) + write * growth) / 1000;
+    let lost = REACQUIRE_TURNS * turn;
     let turns = (2 * ((write - read.min(write)) * rewritten / 1000 + lost) * 1000 / (read * growth)).isqrt();
     base + growth * turns
 }
@@ -356,27 +376,28 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     };
     let recent = groups.recent(share(safe, run.task.context.recent), if severity > 0 { 1 } else { GROUPS_MIN });
     let one = groups.recent(0, 1);
-    let mut ladder: Vec<Box<dyn Fn(&Groups) -> Option<RebuildStep>>> = Vec::new();
-    if severity == 0 {
-        ladder.push(Box::new(|groups| groups.superseded()));
-        ladder.push(Box::new(move |groups| groups.refetchable(recent)));
-    }
-    ladder.push(Box::new(move |groups| groups.paged_out(recent)));
-    if severity == 0 {
-        ladder.push(Box::new(|groups| groups.shortened(GROUPS_MIN, SHORT_BYTES)));
-    }
-    for step in &ladder {
-        if let Some(step) = step(&groups)
-            && trial.take(step, &mut started).likely <= target
-        {
+    let gentle = [
+        groups.superseded(),
+        groups.refetchable(recent),
+        groups.paged_out(recent),
+        groups.shortened(GROUPS_MIN, SHORT_BYTES),
+    ];
+    let strict = [groups.paged_out(recent)];
+    let ladder = if severity == 0 { gentle.as_slice() } else { strict.as_slice() };
+    for step in ladder.iter().flatten() {
+        if trial.take(step.clone(), &mut started).likely <= target {
             break;
         }
     }
+    // What was too long is followed by something shorter, reply included, or by nothing: the block costs something too.
+    let too_long = before.upper + limits.reserved.saturating_mul(2);
+    let is_smaller = |after: Bound| severity == 0 || after.upper + limits.reserved < too_long;
     // What must fit is cut further than anyone would like.
     let last: [Option<RebuildStep>; 3] =
         [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
     for (place, step) in last.into_iter().enumerate() {
-        let wanted = !fits(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        let wanted =
+            !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
@@ -385,7 +406,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN;
     let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
-    (is_wanted && trial.after.upper <= safe).then_some(started)
+    (is_wanted && trial.after.upper <= safe && is_smaller(trial.after)).then_some(started)
 }
 
 /// A copy of the run on which a rebuild is tried.
@@ -404,7 +425,7 @@ impl<'a> Trial<'a> {
 
     fn size(&self, started: &GenerationStarted) -> Bound {
         let mut copy = self.run.clone();
-        window::rebuild(&mut copy, started);
+        window::try_out(&mut copy, started);
         self.meter.of_window(&copy)
     }
 
