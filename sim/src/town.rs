@@ -25,6 +25,7 @@ use longrein_ports::{Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
 use crate::chance::Chance;
 use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
+use crate::scribe::{Pen, Scribe};
 use crate::store::{Door, Store};
 use crate::world::{Hands, World};
 
@@ -65,6 +66,8 @@ pub struct Town {
     pub rules: Arc<Rules>,
     pub bench: Arc<Bench>,
     pub brain: Arc<Brain>,
+    /// Who writes summaries, where a task asks for them.
+    pub scribe: Arc<Scribe>,
     pub layers: Arc<dyn Layers>,
     seed: u64,
     tools: Mutex<Vec<ToolSpec>>,
@@ -97,6 +100,7 @@ impl Town {
         let world = World::new(&store, &rules);
         let town = Arc::new(Self {
             brain: Brain::new(&store),
+            scribe: Scribe::new(&store),
             record,
             store,
             world,
@@ -148,6 +152,7 @@ impl Town {
             archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
+            summariser: Some(Arc::new(Pen { scribe: Arc::clone(&self.scribe), process: Arc::clone(process) })),
             tools: self.layers.tools(process, Arc::new(hands)),
             definitions: definitions.into(),
             gate: self.layers.gate(process, Arc::new(gate)),

@@ -76,7 +76,10 @@ pub enum Command {
     /// A summary that is due is encoded and ready to go.
     AskSummary(AskSummary),
     /// The summary that is due is not made.
-    ForgoSummary { generation: u32, reason: String },
+    ForgoSummary {
+        generation: u32,
+        reason: String,
+    },
     /// A summary came, or will not.
     TakeSummary(TakeSummary),
     /// `proposals` has one entry per call of the reply; `judgement` is there if the reply has no call.

@@ -96,10 +96,11 @@ fn summary(run: &Run) -> Option<Duty> {
     if run.winding.is_some() {
         return None;
     }
-    let awaited = run.summaries.awaited.as_ref().map(|awaited| Duty::AwaitSummary {
-        generation: awaited.stretch.generation,
-        attempt: awaited.attempt,
-    });
+    let awaited = run
+        .summaries
+        .awaited
+        .as_ref()
+        .map(|awaited| Duty::AwaitSummary { generation: awaited.stretch.generation, attempt: awaited.attempt });
     let due = || summary::due(run).map(|due| (due.stretch.generation, due.attempt));
     awaited.or_else(|| due().map(|(generation, attempt)| Duty::Summarise { generation, attempt }))
 }

@@ -153,7 +153,9 @@ impl Drive<'_> {
 
     /// Begins what the committed events have cleared: nothing runs before it is journaled.
     pub(crate) async fn act(&mut self, events: &[(Seq, NewEvent)]) -> Result<(), DriveError> {
-        let starts = |new: &NewEvent| matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_) | Event::SummaryRequested(_));
+        let starts = |new: &NewEvent| {
+            matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_) | Event::SummaryRequested(_))
+        };
         if !events.iter().any(|(_, new)| starts(new)) {
             return Ok(());
         }
@@ -215,9 +217,7 @@ impl Drive<'_> {
                 | Flight::Recover(..)
                 | Flight::Check(..)
                 | Flight::Gather(..)
-                | Flight::Summary(..) => {
-                    self.stopping.is_none() && wanted.contains(&flight)
-                }
+                | Flight::Summary(..) => self.stopping.is_none() && wanted.contains(&flight),
             };
             if !keep {
                 self.hangar.abort(&flight);

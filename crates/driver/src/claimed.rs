@@ -330,7 +330,9 @@ impl<'a> Drive<'a> {
                 Ok(self.command(Command::Suspend { cause: Suspension::Model, detail }))
             }
             Duty::Summarise { .. } => Ok(self.gather()),
-            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => Ok(false),
+            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => {
+                Ok(false)
+            }
         }
     }
 

@@ -58,7 +58,8 @@ impl Drive<'_> {
     async fn measure(&mut self) {
         let model = self.run.model.name.clone();
         if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
-            let Learned { estimator, limit } = Learned::recall(self.ports.cabinet.as_ref(), &model, &self.ports.definitions).await;
+            let Learned { estimator, limit } =
+                Learned::recall(self.ports.cabinet.as_ref(), &model, &self.ports.definitions).await;
             self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
         }
         if let Some((_, meter)) = &mut self.meter {

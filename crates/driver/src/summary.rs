@@ -86,7 +86,8 @@ impl Drive<'_> {
             output: prompt.max_output,
         };
         if self.command(Command::AskSummary(asked)) {
-            self.summary = Some(Asked { generation, model, encoded: Some(encoded), shown, features, estimator, learned });
+            self.summary =
+                Some(Asked { generation, model, encoded: Some(encoded), shown, features, estimator, learned });
         }
     }
 

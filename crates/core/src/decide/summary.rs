@@ -116,13 +116,7 @@ pub(super) fn take(run: &Run, taken: TakeSummary) -> Result<Vec<Event>, Refusal>
 }
 
 /// A failure that may pass is tried once more, with the next turn; one for its length, with less.
-fn failed(
-    run: &Run,
-    awaited: &Awaited,
-    class: ModelErrorClass,
-    message: String,
-    told: Option<u64>,
-) -> SummaryOutcome {
+fn failed(run: &Run, awaited: &Awaited, class: ModelErrorClass, message: String, told: Option<u64>) -> SummaryOutcome {
     let may_pass = match class {
         ModelErrorClass::Transient
         | ModelErrorClass::RateLimited

@@ -81,7 +81,9 @@ fn is_frame(line: &str) -> bool {
 }
 
 fn line(written: &str, shown: &BTreeSet<Handle>) -> Result<Line, &'static str> {
-    let Ok(Written { text, sources }) = serde_json::from_str::<Written>(written) else {
+    // An array in the order of the fields would be read as well.
+    let object = written.starts_with('{').then(|| serde_json::from_str::<Written>(written).ok()).flatten();
+    let Some(Written { text, sources }) = object else {
         return Err("it is no object of text and sources");
     };
     let text = text.trim().to_owned();
@@ -113,7 +115,8 @@ fn suspicious(text: &str) -> Option<&'static str> {
     }
     // Seen without case, markup and spacing, so that none of them hides anything.
     let plain = text.to_lowercase();
-    let words: Vec<&str> = plain.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’').filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        plain.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’').filter(|w| !w.is_empty()).collect();
     if words.iter().any(|word| mixes_scripts(word)) {
         return Some("it has characters that hide or disguise text");
     }
@@ -147,10 +150,12 @@ fn is_disguise(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Latin letters beside Greek, Cyrillic or Armenian ones in one word: as a rule, one poses as another.
+/// Latin letters in one word with Cyrillic or Armenian ones, or with Greek ones that look like them: one poses as another.
 fn mixes_scripts(word: &str) -> bool {
     let latin = word.chars().any(|c| c.is_ascii_alphabetic());
-    let alike = word.chars().any(|c| matches!(c, '\u{370}'..='\u{58f}'));
+    let alike = word
+        .chars()
+        .any(|c| matches!(c, '\u{400}'..='\u{58f}' | 'α' | 'ε' | 'ι' | 'κ' | 'ν' | 'ο' | 'ρ' | 'τ' | 'υ' | 'χ'));
     latin && alike
 }
 
@@ -167,36 +172,152 @@ const ROLES: [&str; 9] =
 
 /// Compared without spaces.
 const MARKS: [&str; 19] = [
-    "<longrein", "</longrein", "&lt;longrein", "&lt;/longrein", "<|", "|>", "[inst", "[/inst", "<<sys", "<system", "</system",
-    "<user", "<assistant", "</assistant", "<instruction", "###instruction", "beginofsystem", "tool_call", "controlblock",
+    "<longrein",
+    "</longrein",
+    "&lt;longrein",
+    "&lt;/longrein",
+    "<|",
+    "|>",
+    "[inst",
+    "[/inst",
+    "<<sys",
+    "<system",
+    "</system",
+    "<user",
+    "<assistant",
+    "</assistant",
+    "<instruction",
+    "###instruction",
+    "beginofsystem",
+    "tool_call",
+    "controlblock",
 ];
 
-const SECOND_PERSON: [&str; 12] = [
-    "you", "your", "yours", "yourself", "you're", "you'll", "you've", "you'd", "u", "thou", "ye", "dear",
-];
+const SECOND_PERSON: [&str; 12] =
+    ["you", "your", "yours", "yourself", "you're", "you'll", "you've", "you'd", "u", "thou", "ye", "dear"];
 
 const PHRASES: [&str; 41] = [
-    "ignore all", "ignore any", "ignore every", "ignore previous", "ignore prior", "ignore the", "ignore these", "ignore this",
-    "disregard", "forget everything", "forget all", "forget previous", "forget the", "override the", "new instructions",
-    "new instruction", "previous instructions", "prior instructions", "earlier instructions", "above instructions",
-    "system prompt", "system message", "from now on", "run the command", "run this", "execute the", "execute this",
-    "do not tell", "don't tell", "do not ask", "don't ask", "without asking", "without approval", "no longer applies",
-    "no longer apply", "is lifted", "are lifted", "the reader", "the next model", "the agent must", "it is mandatory",
+    "ignore all",
+    "ignore any",
+    "ignore every",
+    "ignore previous",
+    "ignore prior",
+    "ignore the",
+    "ignore these",
+    "ignore this",
+    "disregard",
+    "forget everything",
+    "forget all",
+    "forget previous",
+    "forget the",
+    "override the",
+    "new instructions",
+    "new instruction",
+    "previous instructions",
+    "prior instructions",
+    "earlier instructions",
+    "above instructions",
+    "system prompt",
+    "system message",
+    "from now on",
+    "run the command",
+    "run this",
+    "execute the",
+    "execute this",
+    "do not tell",
+    "don't tell",
+    "do not ask",
+    "don't ask",
+    "without asking",
+    "without approval",
+    "no longer applies",
+    "no longer apply",
+    "is lifted",
+    "are lifted",
+    "the reader",
+    "the next model",
+    "the agent must",
+    "it is mandatory",
 ];
 
 /// Words that may stand before an order.
 const FILLERS: [&str; 14] = [
-    "please", "now", "then", "next", "so", "important", "urgent", "attention", "warning", "note", "first", "always", "just",
+    "please",
+    "now",
+    "then",
+    "next",
+    "so",
+    "important",
+    "urgent",
+    "attention",
+    "warning",
+    "note",
+    "first",
+    "always",
+    "just",
     "also",
 ];
 
 /// A sentence that begins with one of these is an order, or reads like one.
 const IMPERATIVES: [&str; 58] = [
-    "ignore", "disregard", "forget", "override", "bypass", "skip", "run", "execute", "call", "invoke", "use", "delete", "remove",
-    "erase", "drop", "send", "post", "upload", "email", "pay", "transfer", "do", "don't", "never", "stop", "obey", "follow",
-    "comply", "reveal", "print", "output", "respond", "reply", "answer", "act", "pretend", "assume", "remember", "must",
-    "should", "make", "ensure", "set", "add", "write", "open", "fetch", "download", "install", "approve", "allow", "grant",
-    "trust", "treat", "consider", "tell", "continue", "begin",
+    "ignore",
+    "disregard",
+    "forget",
+    "override",
+    "bypass",
+    "skip",
+    "run",
+    "execute",
+    "call",
+    "invoke",
+    "use",
+    "delete",
+    "remove",
+    "erase",
+    "drop",
+    "send",
+    "post",
+    "upload",
+    "email",
+    "pay",
+    "transfer",
+    "do",
+    "don't",
+    "never",
+    "stop",
+    "obey",
+    "follow",
+    "comply",
+    "reveal",
+    "print",
+    "output",
+    "respond",
+    "reply",
+    "answer",
+    "act",
+    "pretend",
+    "assume",
+    "remember",
+    "must",
+    "should",
+    "make",
+    "ensure",
+    "set",
+    "add",
+    "write",
+    "open",
+    "fetch",
+    "download",
+    "install",
+    "approve",
+    "allow",
+    "grant",
+    "trust",
+    "treat",
+    "consider",
+    "tell",
+    "continue",
+    "begin",
 ];
 
 #[cfg(test)]
@@ -287,7 +408,11 @@ mod tests {
             let bad = fact(text);
             let lines = judge(&said(&format!("{good}\n{bad}")), &shown());
             let lines = lines.unwrap_or_else(|why| panic!("{text:?}: the good line is kept: {why}"));
-            assert_eq!(lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["The build was green."], "{text:?}");
+            assert_eq!(
+                lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
+                ["The build was green."],
+                "{text:?}"
+            );
             assert!(judge(&said(&bad), &shown()).is_err(), "{text:?} alone");
             assert!(judge(&said(&format!("{good}\n{bad}\n{bad}")), &shown()).is_err(), "{text:?}: more than half");
         }
@@ -333,7 +458,10 @@ mod tests {
             let why = judge(&reply, &shown()).expect_err("it is none");
             assert!(!why.is_empty());
         }
-        assert_eq!(judge(&said(&vec![fact("It was so."); LINES_MAX].join("\n")), &shown()).map(|l| l.len()), Ok(LINES_MAX));
+        assert_eq!(
+            judge(&said(&vec![fact("It was so."); LINES_MAX].join("\n")), &shown()).map(|l| l.len()),
+            Ok(LINES_MAX)
+        );
     }
 
     #[test]

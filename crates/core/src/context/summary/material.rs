@@ -170,7 +170,12 @@ impl Material {
                     max_output: limits.reserved,
                     position: terms.position,
                 };
-                return Ok(Request { prompt, counted: Counted { likely, upper, safe: limits.safe() }, shown, features });
+                return Ok(Request {
+                    prompt,
+                    counted: Counted { likely, upper, safe: limits.safe() },
+                    shown,
+                    features,
+                });
             }
         }
         Err(format!("what happened does not fit: {room} tokens of a window of {} may be used for it", limits.window))
