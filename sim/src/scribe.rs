@@ -1,11 +1,13 @@
-//! Who writes summaries in a simulation: one answer after the other, whatever is asked.
+//! Who writes summaries in a simulation: one answer after the other, whatever is asked. `$SOURCE` in one stands for the
+//! first id it is shown.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use longrein_core::ids::Digest;
+use longrein_core::ids::{Digest, ModelName};
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::prompt::Prompt;
+use longrein_core::task::{ModelSpec, Task};
 use longrein_ports::{BoxFuture, Encoded, Model};
 
 use crate::people::Answer;
@@ -50,6 +52,36 @@ impl Scribe {
     }
 }
 
+/// One line that can be kept.
+pub fn fact(text: &str) -> Answer {
+    Answer::say(&format!(r#"{{"text":"{text}","sources":["$SOURCE"]}}"#))
+}
+
+/// A task whose window is small, and that names a model for summaries.
+pub fn small_window(task: &mut Task) {
+    task.model.context_limit = Some(6_000);
+    task.context.summary = Some(Box::new(ModelSpec::plain(ModelName::new("sim/scribe"), 1_000)));
+}
+
+/// So many turns of many words and a look at something new: a window of [`small_window`] is full after some ten.
+pub fn talk(turns: u32) -> Vec<Answer> {
+    let turn = |number: u32| {
+        let args = format!(r#"{{"page":{number}}}"#);
+        let mut answer = Answer::call(&[("look", &args)]);
+        if let Ok(reply) = &mut answer.reply {
+            reply.text = format!("Page {number} says much. ").repeat(50);
+        }
+        answer
+    };
+    (1..=turns).map(turn).collect()
+}
+
+/// The first id in a request, as [`Pen`] encodes one.
+fn first_id(request: &[u8]) -> &str {
+    let text = std::str::from_utf8(request).unwrap_or_default();
+    text.split(r#"{\"id\":\""#).nth(1).and_then(|rest| rest.split('\\').next()).unwrap_or_default()
+}
+
 /// The summary model as one process calls it.
 pub struct Pen {
     pub scribe: Arc<Scribe>,
@@ -70,7 +102,10 @@ impl Model for Pen {
             if !self.scribe.store.shadow().runs.values().any(|run| run.has_synced_request(&request.digest)) {
                 self.process.record.breach("law_5", "a request for a summary is sent before it is synced".to_owned());
             }
-            let answer = self.scribe.answer();
+            let mut answer = self.scribe.answer();
+            if let Ok(reply) = &mut answer.reply {
+                reply.text = reply.text.replace("$SOURCE", first_id(&request.bytes));
+            }
             tokio::time::sleep(answer.after).await;
             self.process.call("summary").await;
             answer.reply
