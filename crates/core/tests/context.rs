@@ -18,7 +18,7 @@ use longrein_core::context::summary::material::{Material, Terms};
 use longrein_core::decide::{
     AskSummary, Asks, Command, KeyView, Proposal, Readiness, TakeSummary, begin, claimed, decide,
 };
-use longrein_core::event::{AfterFailure, End, Event, Failure, SummaryOutcome};
+use longrein_core::event::{AfterFailure, End, Event, Failure, ModelFailed, ModelReplied, SummaryOutcome};
 use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served};
@@ -668,22 +668,22 @@ fn summaries_fill_the_index_of_the_next_generation() {
         let mut open = 0_i32;
         let mut tokens = 0;
         for event in &world.events {
-            match event {
-                Event::SummaryRequested(requested) => {
-                    open += 1;
-                    asked += 1;
-                    assert!(requested.counted.upper <= requested.counted.safe);
-                }
-                Event::SummaryFinished(finished) => {
-                    tokens += finished.usage.tokens();
-                    open -= i32::from(!matches!(finished.outcome, SummaryOutcome::Forgone { .. }));
-                }
-                Event::RunEnded(_) | Event::RunSuspended(_) => {
-                    assert_eq!(open, 0, "it is settled before the run stops")
-                }
-                Event::ModelReplied(replied) => tokens += replied.usage.tokens(),
-                Event::ModelFailed(failed) => tokens += failed.usage.tokens(),
-                _ => {}
+            if let Event::SummaryRequested(requested) = event {
+                open += 1;
+                asked += 1;
+                assert!(requested.counted.upper <= requested.counted.safe);
+            }
+            if let Event::SummaryFinished(finished) = event {
+                tokens += finished.usage.tokens();
+                open -= i32::from(!matches!(finished.outcome, SummaryOutcome::Forgone { .. }));
+            }
+            if let Event::RunEnded(_) | Event::RunSuspended(_) = event {
+                assert_eq!(open, 0, "it is settled before the run stops");
+            }
+            if let Event::ModelReplied(ModelReplied { usage, .. }) | Event::ModelFailed(ModelFailed { usage, .. }) =
+                event
+            {
+                tokens += usage.tokens();
             }
             assert!((0..=1).contains(&open), "one at a time, each settled once");
         }

@@ -133,8 +133,8 @@ impl Drive<'_> {
     }
 }
 
-fn send(summariser: Arc<dyn Model>, encoded: Encoded) -> impl Future<Output = Landed> + Send + 'static {
-    async move { Landed::Sent(summariser.send(encoded).await) }
+async fn send(summariser: Arc<dyn Model>, encoded: Encoded) -> Landed {
+    Landed::Sent(summariser.send(encoded).await)
 }
 
 fn gather(ports: &Ports, run: RunId, terms: Terms) -> impl Future<Output = Landed> + Send + 'static {
