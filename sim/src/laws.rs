@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
-use longrein_core::event::{Event, How, InputReceived, Received, SettledBy};
+use longrein_core::event::{Event, How, InputReceived, Received, SettledBy, SummaryOutcome};
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::InputBody;
 use longrein_core::outcome::{ModelErrorClass, Outcome};
@@ -348,6 +348,7 @@ fn law_5(town: &Town, shadow: &ShadowRun) {
     let breach = |what: String| town.record.breach("law_5", what);
     let mut run: Option<Run> = None;
     let mut open: BTreeMap<AttemptId, longrein_core::budget::Reservation> = BTreeMap::new();
+    let mut summary: Option<longrein_core::budget::Reservation> = None;
     let mut tokens = 0u64;
     let mut largest = 0u64;
     for (number, new) in shadow.events.iter().enumerate() {
@@ -376,6 +377,34 @@ fn law_5(town: &Town, shadow: &ShadowRun) {
                     breach(format!("{} was requested twice", requested.attempt));
                 }
                 largest = largest.max(requested.reserved.input + requested.reserved.output);
+            }
+            Event::SummaryRequested(requested) => {
+                if summary.replace(requested.reserved).is_some() {
+                    breach(format!("event {seq}: a summary is requested beside another"));
+                }
+                largest = largest.max(requested.reserved.input + requested.reserved.output);
+            }
+            Event::SummaryFinished(finished) => {
+                tokens += finished.usage.tokens();
+                match (&finished.outcome, summary.take()) {
+                    (SummaryOutcome::Forgone { .. }, open) => {
+                        summary = open;
+                        if finished.usage.tokens() > 0 {
+                            breach(format!("event {seq}: a summary costs something that was not asked for"));
+                        }
+                    }
+                    (_, None) => breach(format!("event {seq}: a summary is settled twice")),
+                    (SummaryOutcome::Lost, Some(reserved)) => {
+                        if finished.usage.tokens() < reserved.input + reserved.output {
+                            breach(format!("event {seq}: a lost summary is settled below its reservation"));
+                        }
+                    }
+                    (_, Some(_)) => {}
+                }
+            }
+            Event::RunForked(_) => summary = None,
+            Event::RunEnded(_) | Event::RunSuspended(_) | Event::RunParked(_) if summary.is_some() => {
+                breach(format!("event {seq}: the run stops and leaves a summary unsettled"));
             }
             Event::ModelReplied(replied) => {
                 tokens += replied.usage.tokens();

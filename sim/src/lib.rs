@@ -11,6 +11,7 @@ pub mod laws;
 pub mod people;
 pub mod process;
 pub mod scenario;
+pub mod scribe;
 pub mod store;
 pub mod story;
 pub mod town;

@@ -98,6 +98,7 @@ impl ShadowRun {
     pub fn has_synced_request(&self, digest: &Digest) -> bool {
         self.events.iter().take(self.synced).any(|new| match &new.event {
             Event::ModelRequested(requested) => requested.digest == *digest,
+            Event::SummaryRequested(requested) => requested.digest == *digest,
             _ => false,
         })
     }

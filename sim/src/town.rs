@@ -25,6 +25,7 @@ use longrein_ports::{Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
 use crate::chance::Chance;
 use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
+use crate::scribe::{Pen, Scribe};
 use crate::store::{Door, Store};
 use crate::world::{Hands, World};
 
@@ -65,6 +66,8 @@ pub struct Town {
     pub rules: Arc<Rules>,
     pub bench: Arc<Bench>,
     pub brain: Arc<Brain>,
+    /// Who writes summaries, where a task asks for them.
+    pub scribe: Arc<Scribe>,
     pub layers: Arc<dyn Layers>,
     seed: u64,
     tools: Mutex<Vec<ToolSpec>>,
@@ -81,6 +84,8 @@ pub enum Drove {
 }
 
 /// No drive takes longer in virtual time: model calls give up within an hour, tools and probes within minutes.
+/// Snapshots often enough to matter in a short story.
+const SNAPSHOT_EVERY: u64 = 7;
 const DRIVE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
 struct Silent;
@@ -97,6 +102,7 @@ impl Town {
         let world = World::new(&store, &rules);
         let town = Arc::new(Self {
             brain: Brain::new(&store),
+            scribe: Scribe::new(&store),
             record,
             store,
             world,
@@ -148,6 +154,7 @@ impl Town {
             archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
+            summariser: Some(Arc::new(Pen { scribe: Arc::clone(&self.scribe), process: Arc::clone(process) })),
             tools: self.layers.tools(process, Arc::new(hands)),
             definitions: definitions.into(),
             gate: self.layers.gate(process, Arc::new(gate)),
@@ -165,7 +172,8 @@ impl Town {
             }
             Begin::Existing { changed } => Begin::Existing { changed },
         };
-        let options = Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked };
+        let options =
+            Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let driver = Driver::new(self.ports(process, &tools), options, Arc::new(Silent));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;

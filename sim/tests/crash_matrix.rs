@@ -19,6 +19,7 @@ use longrein_sim::crash::{Crashes, WithCrashes};
 use longrein_sim::laws;
 use longrein_sim::people::{Answer, Say};
 use longrein_sim::process::Breach;
+use longrein_sim::scribe;
 use longrein_sim::story::in_virtual_time;
 use longrein_sim::town::{Drove, Town, check, task};
 use longrein_sim::world::Manner;
@@ -86,6 +87,19 @@ const PLAYS: &[Play] = &[
                 Answer::say("this is what I have"),
                 Answer::call(&[("email", "{}")]),
                 Answer::say("done"),
+            ]);
+        },
+    },
+    Play {
+        name: "what left the window is summed up",
+        task: |task| scribe::small_window(task),
+        stage: |town| {
+            town.brain.script(scribe::talk(30).into_iter().chain([Answer::say("done")]));
+            town.scribe.script([
+                Answer::fail(ModelErrorClass::Transient),
+                scribe::fact("the first part went well"),
+                Answer::say("garbage"),
+                Answer { after: Duration::from_secs(3_000), ..scribe::fact("never heard") },
             ]);
         },
     },

@@ -51,7 +51,7 @@ struct PriceTable {
 }
 
 /// What the files say, laid over each other.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     /// The default model, and where it is written.
     pub(crate) model: Option<(String, String)>,

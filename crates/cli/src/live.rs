@@ -302,6 +302,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ModelReplied
         | EventKind::ModelFailed
         | EventKind::ResultSpilled
+        | EventKind::SummaryRequested
+        | EventKind::SummaryFinished
         // Its call says the same.
         | EventKind::NoteTaken
         | EventKind::ActionProposed

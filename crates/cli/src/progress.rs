@@ -133,6 +133,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::FactVoided
         | EventKind::ModelRequested
         | EventKind::ResultSpilled
+        | EventKind::SummaryRequested
         | EventKind::NoteTaken
         // Said at the end, with the command that goes on.
         | EventKind::RunParked
@@ -147,6 +148,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelSwitched
         | EventKind::ModelForgone
         | EventKind::GenerationStarted
+        | EventKind::SummaryFinished
         | EventKind::ActionRefused
         | EventKind::ActionHeld
         | EventKind::ActionApproved

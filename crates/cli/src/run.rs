@@ -205,8 +205,12 @@ impl Session {
         if let Some(questions) = &questions {
             ask::ask_again(&self.runs, &target, questions).await;
         }
+        let (config, of_models) = (self.config.clone(), environment.clone());
         let around = Surroundings {
             model,
+            summariser: Box::new(move |name| {
+                context::model_config(&config, name, &of_models).map_err(|failure| failure.problem)
+            }),
             environment,
             asked,
             observer: Arc::new(Progress::new(style, questions)),

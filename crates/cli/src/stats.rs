@@ -185,6 +185,10 @@ impl Follow {
                 sums.tokens += e.usage.tokens();
                 sums.micros += e.micros;
             }
+            Event::SummaryFinished(e) => {
+                sums.tokens += e.usage.tokens();
+                sums.micros += e.micros;
+            }
             Event::ActionProposed(e) => {
                 sums.calls += 1;
                 sums.repeats += u64::from(!self.calls.insert((e.tool.clone(), e.digest.clone())));
@@ -218,6 +222,7 @@ impl Follow {
             | Event::ModelForgone(_)
             | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
+            | Event::SummaryRequested(_)
             | Event::NoteTaken(_)
             | Event::ActionHeld(_)
             | Event::ActionApproved(_)

@@ -3,7 +3,7 @@
 use longrein::core::action::Life;
 use longrein::core::event::{
     AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, Settled,
-    SettledBy, Wait, Wants,
+    SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::ids::NoteId;
 use longrein::core::input::Covers;
@@ -145,6 +145,28 @@ fn rebuilt(started: &GenerationStarted) -> String {
     )
 }
 
+/// What came of a summary of turns that had left the window.
+fn summed_up(finished: &SummaryFinished) -> String {
+    let what = match &finished.outcome {
+        SummaryOutcome::Kept { lines } if lines.len() == 1 => "1 line kept for the next control block".to_owned(),
+        SummaryOutcome::Kept { lines } => format!("{} lines kept for the next control block", lines.len()),
+        SummaryOutcome::Refused { reason } => format!("nothing of it is kept: {}", short(reason, 160)),
+        SummaryOutcome::Failed { message, again, .. } => {
+            let next = again.map(|turn| format!("; asked again with {turn}")).unwrap_or_default();
+            format!("failed: {}{next}", short(message.trim_end_matches('.'), 160))
+        }
+        SummaryOutcome::Lost => "given up, and not asked for again".to_owned(),
+        SummaryOutcome::Forgone { reason } => format!("not asked for: {}", short(reason, 160)),
+    };
+    let (input, output) = (finished.usage.tokens() - finished.usage.output, finished.usage.output);
+    let tokens = match finished.settled {
+        Settled::Reported if input + output == 0 => String::new(),
+        Settled::Reported => format!(" ({input} tokens in, {output} out)"),
+        Settled::Estimated => format!(" (no usage reported; counted as {input} in, {output} out at most)"),
+    };
+    format!("summary for generation {}{tokens}: {what}", finished.generation)
+}
+
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
@@ -184,6 +206,10 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         }
         Event::ModelForgone(e) => format!("the next model call is not made: {}", short(&e.reason, 400)),
         Event::GenerationStarted(e) => rebuilt(e),
+        Event::SummaryRequested(e) => {
+            format!("{} is asked to sum up turns {}–{} ({} bytes)", e.model, e.from, e.to, e.bytes)
+        }
+        Event::SummaryFinished(e) => summed_up(e),
         Event::ResultSpilled(e) => {
             format!("{} is shown shorter: {} of {} bytes", named(e.action), e.shown.as_str().len(), e.total)
         }

@@ -17,6 +17,7 @@ mod local;
 mod questions;
 mod shell;
 mod snapshots;
+mod summaries;
 mod support;
 mod terminal;
 mod wire;

@@ -3,6 +3,7 @@
 
 mod ending;
 mod recovery;
+mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,6 +26,8 @@ use crate::run::{Closing, Run, Stage};
 use crate::target::Target;
 use crate::task::{EffectClass, KeyScope};
 use crate::time::Timestamp;
+
+pub use summary::{AskSummary, TakeSummary};
 
 /// Calls one reply may carry (`semantics.md` D10).
 pub const CALLS_MAX: usize = 64;
@@ -70,6 +73,15 @@ pub enum Command {
     Rebuild(Box<GenerationStarted>),
     /// The call that is owed is not made.
     Forgo(ModelForgone),
+    /// A summary that is due is encoded and ready to go.
+    AskSummary(AskSummary),
+    /// The summary that is due is not made.
+    ForgoSummary {
+        generation: u32,
+        reason: String,
+    },
+    /// A summary came, or will not.
+    TakeSummary(TakeSummary),
     /// `proposals` has one entry per call of the reply; `judgement` is there if the reply has no call.
     Reply {
         attempt: AttemptId,
@@ -222,6 +234,9 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             Stage::Ready(_) => Ok(vec![Event::ModelForgone(forgone)]),
             Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => Err(Refusal::Stale),
         },
+        Command::AskSummary(asked) => summary::ask(run, asked),
+        Command::ForgoSummary { generation, reason } => summary::forgo(run, generation, reason),
+        Command::TakeSummary(taken) => summary::take(run, taken),
         Command::Reply { attempt, reply, proposals, judgement, jitter } => {
             reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
         }
@@ -260,12 +275,15 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             None => Err(Refusal::NotDue),
         },
         Command::Conclude => match owed::due_end(run) {
-            Some(end) => Ok(vec![ending::conclude(run, end)]),
+            Some(end) => Ok(summary::given_up(run).into_iter().chain([ending::conclude(run, end)]).collect()),
             None => Err(Refusal::NotDue),
         },
         Command::Park => {
             let waits = owed::waits(run);
-            if waits.is_empty() { Err(Refusal::NotDue) } else { Ok(vec![Event::RunParked(RunParked { waits })]) }
+            if waits.is_empty() {
+                return Err(Refusal::NotDue);
+            }
+            Ok(summary::given_up(run).into_iter().chain([Event::RunParked(RunParked { waits })]).collect())
         }
         Command::Suspend { cause, detail } => suspend(run, cause, detail),
     }
@@ -278,6 +296,7 @@ fn suspend(run: &Run, cause: Suspension, detail: String) -> Result<Vec<Event>, R
         Stage::Acting { .. } => void_facts_if(run, run.actions().any(|action| action.may_run() && writes(action))),
         Stage::Ready(_) | Stage::Verifying { .. } => Vec::new(),
     };
+    events.extend(summary::given_up(run));
     events.push(Event::RunSuspended(RunSuspended { cause, detail }));
     Ok(events)
 }
@@ -294,6 +313,7 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
         }
         Stage::Ready(_) | Stage::Verifying { .. } | Stage::Rest(_) => {}
     }
+    events.extend(summary::given_up(run));
     let died = run.activity == crate::run::Activity::Claimed;
     if died && run.barren_claims + 1 >= BARREN_CLAIMS_MAX && !matches!(run.stage, Stage::Rest(_)) {
         let reason = format!(
@@ -524,12 +544,15 @@ const OUTPUT_MIN: u64 = 16;
 /// What a call of `bytes` may cost at most, or the budget it does not fit into.
 fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
     let input = input_estimate(run, bytes);
+    // What a summary in flight may cost is set aside already.
+    let aside = run.summaries.awaited.as_ref().map(|awaited| awaited.reserved).unwrap_or_default();
     let mut output = run.model.max_output;
     let wanted = output.min(OUTPUT_MIN);
     match run.limits.tokens {
         Limit::Unlimited => {}
         limit @ Limit::At(_) => {
-            output = output.min(limit.left(run.spent.usage.tokens()).saturating_sub(input));
+            let used = run.spent.usage.tokens() + aside.input + aside.output;
+            output = output.min(limit.left(used).saturating_sub(input));
             if output < wanted {
                 return Err(BudgetKind::Tokens);
             }
@@ -540,7 +563,7 @@ fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
     match run.limits.micros {
         Limit::Unlimited => {}
         limit @ Limit::At(_) => {
-            let left = limit.left(run.spent.micros);
+            let left = limit.left(run.spent.micros + aside.micros);
             let for_output = u128::from(left.saturating_sub(cost(0))) * 1_000_000;
             if price.output > 0 {
                 output = output.min(u64::try_from(for_output / u128::from(price.output)).unwrap_or(u64::MAX));

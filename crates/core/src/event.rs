@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
 use crate::context::note::Note;
+use crate::context::summary::Line;
 use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
 };
@@ -83,6 +84,8 @@ events! {
     ModelForgone(ModelForgone) = "model.forgone";
     GenerationStarted(Box<GenerationStarted>) = "generation.started";
     ResultSpilled(ResultSpilled) = "result.spilled";
+    SummaryRequested(SummaryRequested) = "summary.requested";
+    SummaryFinished(SummaryFinished) = "summary.finished";
     NoteTaken(NoteTaken) = "note.taken";
     ActionProposed(ActionProposed) = "action.proposed";
     ActionRefused(ActionRefused) = "action.refused";
@@ -132,6 +135,8 @@ impl EventKind {
             | EventKind::ModelForgone
             | EventKind::GenerationStarted
             | EventKind::ResultSpilled
+            | EventKind::SummaryRequested
+            | EventKind::SummaryFinished
             | EventKind::NoteTaken
             | EventKind::ActionProposed
             | EventKind::ActionRefused
@@ -172,6 +177,7 @@ impl Event {
             | Event::ModelForgone(_)
             | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
+            | Event::SummaryFinished(_)
             | Event::NoteTaken(_)
             | Event::ActionProposed(_)
             | Event::ActionRefused(_)
@@ -189,6 +195,7 @@ impl Event {
             | Event::RunForked(_)
             | Event::InputReceived(_)
             | Event::ModelRequested(_)
+            | Event::SummaryRequested(_)
             | Event::ModelSwitched(_)
             | Event::ActionHeld(_)
             | Event::ActionApproved(_)
@@ -400,6 +407,59 @@ pub enum RebuildStep {
     PagedOut { from: TurnId, to: TurnId, calls: u32, failures: u32, freed: u64 },
     /// Results, by their head and tail of so many bytes.
     Shortened { actions: Vec<ActionId>, bytes: u64, freed: u64 },
+}
+
+/// A model is asked what happened in turns that have left the window: a call beside the run's own, optional in every way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryRequested {
+    /// The generation that began without these turns.
+    pub generation: u32,
+    /// Counted from 1.
+    pub attempt: u32,
+    pub from: TurnId,
+    pub to: TurnId,
+    pub model: crate::ids::ModelName,
+    /// Of the encoded request.
+    pub digest: Digest,
+    /// Length of the encoded request.
+    pub bytes: u64,
+    pub reserved: Reservation,
+    pub counted: Counted,
+}
+
+/// What came of a summary. Settles it, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryFinished {
+    pub generation: u32,
+    pub attempt: u32,
+    pub outcome: SummaryOutcome,
+    pub usage: Usage,
+    pub settled: Settled,
+    pub micros: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryOutcome {
+    /// These lines are for the next control block.
+    Kept { lines: Vec<Line> },
+    /// A reply of which nothing is kept.
+    Refused { reason: String },
+    /// No whole reply.
+    Failed {
+        class: ModelErrorClass,
+        message: String,
+        /// The model's window, as it is counted from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        served: Option<u64>,
+        /// It is asked for again, from this turn on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        again: Option<TurnId>,
+    },
+    /// Nobody waits for it any more: the run stopped, or its process died.
+    Lost,
+    /// It was not asked for: nothing was sent.
+    Forgone { reason: String },
 }
 
 /// A result too large for the window, as the model is shown it for good. The whole is in `action.finished`.

@@ -223,7 +223,7 @@ fn encode(observation: &Observation<'_>) -> String {
     unmarked(serde_json::to_string(observation).expect("an observation has only string keys"))
 }
 
-fn unmarked(text: String) -> String {
+pub(crate) fn unmarked(text: String) -> String {
     if text.contains(MARK) || text.contains("</longrein") {
         text.replace(MARK, "\\u003clongrein").replace("</longrein", "\\u003c/longrein")
     } else {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing};
+use crate::context::summary;
 use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
@@ -44,6 +45,10 @@ pub enum Duty {
     Recover { action: ActionId, attempt: u32, probe: u32, from: Option<Timestamp> },
     /// Run an acceptance check.
     Check { check: CheckName, round: u32 },
+    /// Gather what happened in turns that have left the window, and ask for a summary of it. Beside everything else.
+    Summarise { generation: u32, attempt: u32 },
+    /// A summary was asked for under this claim.
+    AwaitSummary { generation: u32, attempt: u32 },
     /// The run has come to its end: write it.
     Conclude,
     /// The run cannot go on here: write that it is suspended.
@@ -82,7 +87,22 @@ pub fn owed(run: &Run) -> Vec<Duty> {
         }
     }
     duties.extend(time_limit(run).map(|at| Duty::Wake { at }));
+    duties.extend(summary(run));
     duties
+}
+
+/// A summary, last of all: nothing waits for one.
+fn summary(run: &Run) -> Option<Duty> {
+    if run.winding.is_some() {
+        return None;
+    }
+    let awaited = run
+        .summaries
+        .awaited
+        .as_ref()
+        .map(|awaited| Duty::AwaitSummary { generation: awaited.stretch.generation, attempt: awaited.attempt });
+    let due = || summary::due(run).map(|due| (due.stretch.generation, due.attempt));
+    awaited.or_else(|| due().map(|(generation, attempt)| Duty::Summarise { generation, attempt }))
 }
 
 /// The model call that comes next. A retry that waited is owed once its time has come: see [`retry_due`].

@@ -11,6 +11,7 @@ use crate::check::{Accepted, Finding, Verdict};
 use crate::context::block;
 use crate::context::memory::{EffectState, Memory, message_id};
 use crate::context::settings::ASSUMED_LIMIT;
+use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, How,
@@ -52,6 +53,8 @@ pub struct Run {
     pub window: Window,
     /// What it must know whatever it sees.
     pub memory: Memory,
+    /// What a model made of the turns that have left.
+    pub summaries: Summaries,
     /// Shown to the model after the observations of the present turn.
     pub pending: Vec<(Part, Item)>,
     /// The actions of the last turn, until its observations are sent: those may still be made shorter.
@@ -226,6 +229,7 @@ impl Run {
             fence: Fence(0),
             window: Window::new(block::root_rules(&task), observe::user(&task.goal)),
             memory: Memory::default(),
+            summaries: Summaries::default(),
             pending: Vec::new(),
             fresh: Vec::new(),
             open: BTreeMap::new(),
@@ -458,6 +462,14 @@ impl Run {
             }
             Event::GenerationStarted(started) => window::rebuild(self, started),
             Event::ResultSpilled(spilled) => self.spilled(spilled),
+            Event::SummaryRequested(requested) => {
+                self.spent.model_calls += 1;
+                self.summaries.requested(requested);
+            }
+            Event::SummaryFinished(finished) => {
+                self.spend(&finished.usage, finished.micros);
+                self.summaries.finished(finished);
+            }
             Event::NoteTaken(taken) => self.memory.note(taken.action, &taken.note, seq),
             Event::ActionProposed(proposed) => self.proposed(proposed),
             Event::ActionRefused(refused) => {
@@ -637,6 +649,7 @@ impl Run {
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
         self.memory.inherited();
+        self.summaries.drop_duties();
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
         self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
         self.show_pending();
@@ -763,6 +776,9 @@ impl Run {
         self.barren_claims = 0;
         self.spend(&replied.usage, replied.micros);
         let turn = self.turn();
+        if self.task.context.summary.is_some() {
+            self.summaries.turn_began(turn, self.head);
+        }
         let (purpose, bytes, tail) = match &self.stage {
             Stage::Thinking(thinking) => (thinking.purpose, thinking.bytes, thinking.tail),
             Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
@@ -1133,6 +1149,7 @@ impl Run {
         if matches!(ended.end, End::Done(_)) {
             self.memory.answered();
         }
+        self.summaries.drop_duties();
         self.stage = Stage::Rest(Box::new(ended.clone()));
         self.winding = None;
         self.activity = Activity::Idle;

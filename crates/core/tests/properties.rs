@@ -140,6 +140,7 @@ impl Table {
             | Duty::Check { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
+            Duty::Summarise { .. } | Duty::AwaitSummary { .. } => false,
         });
         // What winds down gives its calls up: the driver then reports them.
         let winds_down = self.run.winding.is_some();
@@ -213,6 +214,7 @@ impl Table {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");
             }
+            Duty::Summarise { .. } | Duty::AwaitSummary { .. } => unreachable!("no summary model is named"),
             Duty::Suspend => {
                 self.ask(Command::Suspend { cause: Suspension::Model, detail: "down".to_owned() });
                 assert!(!owed::owed(&self.run).contains(&Duty::Suspend), "a suspension is owed once");

@@ -153,7 +153,9 @@ impl Drive<'_> {
 
     /// Begins what the committed events have cleared: nothing runs before it is journaled.
     pub(crate) async fn act(&mut self, events: &[(Seq, NewEvent)]) -> Result<(), DriveError> {
-        let starts = |new: &NewEvent| matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_));
+        let starts = |new: &NewEvent| {
+            matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_) | Event::SummaryRequested(_))
+        };
         if !events.iter().any(|(_, new)| starts(new)) {
             return Ok(());
         }
@@ -163,6 +165,9 @@ impl Drive<'_> {
                 && let Some(encoded) = self.outgoing.remove(&requested.attempt)
             {
                 self.hangar.launch(Flight::Send(requested.attempt), jobs::send(self.ports, encoded));
+            }
+            if let Event::SummaryRequested(requested) = &new.event {
+                self.send_summary(requested);
             }
             if let Event::ActionStarted(started) = &new.event
                 && let Some(cleared) = self.run.clear(started)
@@ -193,6 +198,8 @@ impl Drive<'_> {
                     wanted.insert(Flight::Recover(*action, *attempt, *probe))
                 }
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
+                Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
+                Duty::AwaitSummary { generation, attempt } => wanted.insert(Flight::Summary(*generation, *attempt)),
                 Duty::Call { .. } | Duty::Start { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
             };
         }
@@ -205,9 +212,12 @@ impl Drive<'_> {
                 }
                 // What runs past its time is heard out; it has a bound of its own.
                 Flight::Overtime(..) => !stop_now,
-                Flight::Send(_) | Flight::Run(..) | Flight::Recover(..) | Flight::Check(..) => {
-                    self.stopping.is_none() && wanted.contains(&flight)
-                }
+                Flight::Send(_)
+                | Flight::Run(..)
+                | Flight::Recover(..)
+                | Flight::Check(..)
+                | Flight::Gather(..)
+                | Flight::Summary(..) => self.stopping.is_none() && wanted.contains(&flight),
             };
             if !keep {
                 self.hangar.abort(&flight);

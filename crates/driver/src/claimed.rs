@@ -27,6 +27,7 @@ use crate::fold::{FoldError, fold_known};
 use crate::jobs::{self, Flight, Hangar, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::ports::Ports;
+use crate::summary::Asked;
 
 /// Duties begun before the batch is appended: a reply brings at most 64 calls, each begun a few times.
 pub(crate) const STEPS_MAX: usize = 1_000;
@@ -60,6 +61,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) hangar: Hangar,
     /// Requests that go out when their event is committed.
     pub(crate) outgoing: BTreeMap<longrein_core::ids::AttemptId, Encoded>,
+    /// The summary that is asked for, or about to be.
+    pub(crate) summary: Option<Asked>,
     pub(crate) inputs: BTreeMap<String, Payload>,
     /// Since when a call waits for another run's key.
     pub(crate) key_waits: BTreeMap<ActionId, Timestamp>,
@@ -145,6 +148,7 @@ impl<'a> Drive<'a> {
             draft,
             hangar: Hangar::new(),
             outgoing: BTreeMap::new(),
+            summary: None,
             inputs,
             key_waits: BTreeMap::new(),
             put_off: false,
@@ -282,7 +286,13 @@ impl<'a> Drive<'a> {
             Duty::Check { check, round } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Check(check.clone(), *round))
             }
-            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::Wake { .. } => false,
+            Duty::Summarise { generation, attempt } => {
+                self.stopping.is_none()
+                    && lease_is_good
+                    && self.ports.summariser.is_some()
+                    && !self.hangar.is_flying(&Flight::Gather(*generation, *attempt))
+            }
+            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => false,
         })
     }
 
@@ -321,7 +331,10 @@ impl<'a> Drive<'a> {
                 };
                 Ok(self.command(Command::Suspend { cause: Suspension::Model, detail }))
             }
-            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::Wake { .. } => Ok(false),
+            Duty::Summarise { .. } => Ok(self.gather()),
+            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => {
+                Ok(false)
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::prompt::{Purpose, ToolDef};
 use longrein_core::snapshot;
-use longrein_ports::{Encoded, NewEvent, Snapshot};
+use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::claimed::Drive;
@@ -55,7 +55,8 @@ impl Drive<'_> {
     async fn measure(&mut self) {
         let model = self.run.model.name.clone();
         if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
-            let Learned { estimator, limit } = learned(self.ports, &model).await;
+            let Learned { estimator, limit } =
+                Learned::recall(self.ports.cabinet.as_ref(), &model, &self.ports.definitions).await;
             self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
         }
         if let Some((_, meter)) = &mut self.meter {
@@ -68,9 +69,7 @@ impl Drive<'_> {
         let Some((model, meter)) = &self.meter else { return };
         let limit = self.run.window.served.limit.into_iter().chain(meter.learned).min();
         let learned = Learned { estimator: meter.estimator.clone(), limit };
-        let bytes = serde_json::to_vec(&learned).expect("numbers serialise");
-        // A cache: it is learned again.
-        let _ = self.ports.cabinet.remember(&key(model, &self.ports.definitions), bytes.into()).await;
+        learned.remember(self.ports, model, &self.ports.definitions).await;
     }
 
     /// After a batch: a snapshot now and then, and what left the window is made ready to be found.
@@ -142,9 +141,7 @@ impl Drive<'_> {
     }
 
     async fn spill(&mut self, spill: Spill) -> Result<(), DriveError> {
-        let Some(content) = self.run.fresh.iter()
-            .find(|action| action.id == spill.action)
-            .and_then(Action::data)
+        let Some(content) = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data)
         else {
             return Ok(());
         };
@@ -162,10 +159,10 @@ impl Drive<'_> {
 
 /// What was learned of a model with one list of tools, for other runs.
 #[derive(Default, Serialize, Deserialize)]
-struct Learned {
-    estimator: Estimator,
+pub(crate) struct Learned {
+    pub(crate) estimator: Estimator,
     /// Its window, where that was found to be smaller than declared.
-    limit: Option<u64>,
+    pub(crate) limit: Option<u64>,
 }
 
 /// Under which key that is kept.
@@ -176,7 +173,15 @@ fn key(model: &ModelName, tools: &[ToolDef]) -> String {
     format!("model {model} {}", Digest::of_parts(parts))
 }
 
-async fn learned(ports: &Ports, model: &ModelName) -> Learned {
-    let kept = ports.cabinet.recollect(&key(model, &ports.definitions)).await.ok().flatten();
-    kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+impl Learned {
+    pub(crate) async fn recall(cabinet: &dyn Cabinet, model: &ModelName, tools: &[ToolDef]) -> Self {
+        let kept = cabinet.recollect(&key(model, tools)).await.ok().flatten();
+        kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    pub(crate) async fn remember(&self, ports: &Ports, model: &ModelName, tools: &[ToolDef]) {
+        let bytes = serde_json::to_vec(self).expect("numbers serialise");
+        // A cache: it is learned again.
+        let _ = ports.cabinet.remember(&key(model, tools), bytes.into()).await;
+    }
 }

@@ -425,6 +425,8 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ModelForgone(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
+        | Event::SummaryRequested(_)
+        | Event::SummaryFinished(_)
         | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)

@@ -15,6 +15,7 @@ use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::ports::Ports;
+use crate::summary::Gathered;
 
 /// The identity of something in flight.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,10 @@ pub(crate) enum Flight {
     Inbox,
     /// Brings the archive's index up to what has left the window.
     Index,
+    /// Gathers what a summary is made from.
+    Gather(u32, u32),
+    /// The call for a summary.
+    Summary(u32, u32),
 }
 
 /// What came of it.
@@ -41,6 +46,8 @@ pub(crate) enum Landed {
     Checked(Verdict, Blobs),
     InboxChanged,
     Indexed,
+    /// What is to be sent for a summary, or why there is nothing.
+    Gathered(Result<Box<Gathered>, String>),
     /// It was given up.
     Aborted,
     /// It panicked.
@@ -85,13 +92,19 @@ impl Hangar {
             | Flight::Recover(..)
             | Flight::Check(..)
             | Flight::Inbox
-            | Flight::Index => None,
+            | Flight::Index
+            | Flight::Gather(..)
+            | Flight::Summary(..) => None,
         })
     }
 
-    /// Anything in flight that touches the world.
+    /// Anything in flight that touches the world, or that the run needs.
     pub(crate) fn is_busy(&self) -> bool {
-        self.flying.keys().any(|flight| !matches!(flight, Flight::Inbox | Flight::Index))
+        self.flying.keys().any(|flight| match flight {
+            Flight::Send(_) | Flight::Run(..) | Flight::Overtime(..) | Flight::Recover(..) | Flight::Check(..) => true,
+            // Nothing waits for a summary.
+            Flight::Inbox | Flight::Index | Flight::Gather(..) | Flight::Summary(..) => false,
+        })
     }
 
     pub(crate) fn abort(&mut self, flight: &Flight) {

@@ -14,6 +14,7 @@ mod jobs;
 mod lease;
 mod ports;
 mod row;
+mod summary;
 mod waiting;
 
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_EVERY, Standing, Stop, WhenAsked};

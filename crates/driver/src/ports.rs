@@ -14,6 +14,8 @@ pub struct Ports {
     /// Kept up to date when turns leave the window.
     pub archive: Arc<dyn Archive>,
     pub model: Arc<dyn Model>,
+    /// Writes summaries of what has left the window. None: none are written here.
+    pub summariser: Option<Arc<dyn Model>>,
     pub tools: Arc<dyn Tools>,
     /// The tools as the model is offered them.
     pub definitions: Arc<[ToolDef]>,

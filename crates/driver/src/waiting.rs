@@ -112,6 +112,8 @@ impl Drive<'_> {
             | Duty::Start { .. }
             | Duty::Recover { .. }
             | Duty::Check { .. }
+            | Duty::Summarise { .. }
+            | Duty::AwaitSummary { .. }
             | Duty::Conclude
             | Duty::Suspend => None,
         });
@@ -174,7 +176,8 @@ impl Drive<'_> {
                         | Landed::Recovered(..)
                         | Landed::Checked(..)
                         | Landed::InboxChanged
-                        | Landed::Indexed => {
+                        | Landed::Indexed
+                        | Landed::Gathered(_) => {
                             "It was ended before it was through: the run is brought to rest.".to_owned()
                         }
                     };
@@ -191,6 +194,8 @@ impl Drive<'_> {
                 self.keep_blobs(blobs);
                 self.command(Command::GiveVerdict { check, round, verdict });
             }
+            (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
+            (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
             // Given up: still owed if it is.
             (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index, _) => {}
         }
@@ -239,7 +244,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Recovered(..)
         | Landed::Checked(..)
         | Landed::InboxChanged
-        | Landed::Indexed => "given up: the run is brought to rest".to_owned(),
+        | Landed::Indexed
+        | Landed::Gathered(_) => "given up: the run is brought to rest".to_owned(),
     };
     let class = match landed {
         Landed::Broken(_) => ModelErrorClass::Transient,
@@ -249,7 +255,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Recovered(..)
         | Landed::Checked(..)
         | Landed::InboxChanged
-        | Landed::Indexed => ModelErrorClass::Lost,
+        | Landed::Indexed
+        | Landed::Gathered(_) => ModelErrorClass::Lost,
     };
     ModelFailure {
         class,

@@ -72,4 +72,4 @@ pub use longrein_policy::near;
 pub use longrein_ports as ports;
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;
-pub use runs::{Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
+pub use runs::{Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};

@@ -105,6 +105,14 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "generation": e.generation, "why": e.why, "limit": e.limit, "reserved": e.reserved, "before": e.before,
             "after": e.after, "steps": e.steps,
         }),
+        Event::SummaryRequested(e) => json!({
+            "generation": e.generation, "attempt": e.attempt, "from": e.from, "to": e.to, "model": e.model,
+            "bytes": e.bytes, "digest": e.digest, "reserved": e.reserved, "counted": e.counted,
+        }),
+        Event::SummaryFinished(e) => json!({
+            "generation": e.generation, "attempt": e.attempt, "outcome": e.outcome, "usage": e.usage,
+            "estimated": e.settled, "usd": usd(e.micros),
+        }),
         Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
         Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),

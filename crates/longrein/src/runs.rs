@@ -50,6 +50,8 @@ pub struct Runs {
 pub struct Surroundings {
     /// How to reach the model.
     pub model: ModelConfig,
+    /// How to reach the model that writes summaries, if the task names one.
+    pub summariser: Reach,
     /// The operator's environment: what tools may be given of it is theirs to name.
     pub environment: BTreeMap<String, String>,
     /// What becomes of a question to a person.
@@ -63,6 +65,9 @@ pub struct Surroundings {
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
+
+/// How to reach a model by its name; or why it cannot be, for people.
+pub type Reach = Box<dyn Fn(&ModelName) -> Result<ModelConfig, String> + Send + Sync>;
 
 /// What to drive.
 pub enum Target {
@@ -365,6 +370,7 @@ impl Runs {
 
     /// Finds every mistake that can be found before a run is claimed.
     pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
+        let is_new = matches!(target, Target::New { .. });
         let (id, begin, task) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
@@ -380,8 +386,14 @@ impl Runs {
                 (id, Begin::Existing { changed }, task)
             }
         };
-        let Surroundings { model, environment, asked, observer, stop, policy, faults } = around;
-        let mut ports = self.ports(&task, &model, &environment, faults, own)?;
+        let Surroundings { model, summariser, environment, asked, observer, stop, policy, faults } = around;
+        let writer = match summariser_of(&task, &summariser) {
+            Ok(writer) => writer,
+            // It is optional, and the task of a run cannot be mended any more.
+            Err(_) if !is_new => None,
+            Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
+        };
+        let mut ports = self.ports(&task, &model, writer, &environment, faults, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &environment)?));
         }
@@ -394,17 +406,13 @@ impl Runs {
     pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
         let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
-        let ports = self.ports_around(&run.task, Arc::new(NoModel), Secrets::new(), &environment, None, None)?;
+        let ports =
+            self.ports_around(&run.task, (Arc::new(NoModel), None), Secrets::new(), &environment, None, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
     fn options(&self, asked: WhenAsked) -> Options {
-        Options {
-            worker: self.worker.clone(),
-            binary: self.binary.clone(),
-            asked,
-            snapshot_every: SNAPSHOT_EVERY,
-        }
+        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked, snapshot_every: SNAPSHOT_EVERY }
     }
 
     fn gate(
@@ -421,25 +429,28 @@ impl Runs {
         &self,
         task: &Task,
         model: &ModelConfig,
+        summariser: Option<(ModelConfig, Arc<dyn Model>)>,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
         own: Own,
     ) -> Result<Ports, RunsError> {
         let Own { model: own_model, host, mut secrets } = own;
-        if let Some(key) = &model.api_key {
+        let of_summariser = summariser.as_ref().and_then(|(config, _)| config.api_key.as_ref());
+        for key in model.api_key.iter().chain(of_summariser) {
             secrets.know("model-api-key", key.reveal());
         }
+        let summariser = summariser.map(|(_, model)| model);
         let model = match own_model {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, model, secrets, environment, faults, Some(host))
+        self.ports_around(task, (model, summariser), secrets, environment, faults, Some(host))
     }
 
     fn ports_around(
         &self,
         task: &Task,
-        model: Arc<dyn Model>,
+        (model, summariser): (Arc<dyn Model>, Option<Arc<dyn Model>>),
         secrets: Secrets,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
@@ -463,11 +474,13 @@ impl Runs {
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {
-            return Ok(Ports { journal, cabinet, archive, model, tools, definitions, gate, checks, clock });
+            return Ok(Ports { journal, cabinet, archive, model, summariser, tools, definitions, gate, checks, clock });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
             model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
+            // Its call has points of its own around what is journaled of it; the model's are the run's.
+            summariser,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults }),
             cabinet,
@@ -477,6 +490,14 @@ impl Runs {
             clock,
         })
     }
+}
+
+/// The model that writes summaries, and how it is reached. None: the task names none.
+fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<(ModelConfig, Arc<dyn Model>)>, String> {
+    let Some(spec) = &task.context.summary else { return Ok(None) };
+    let config = reach(&spec.name)?;
+    let model = longrein_models::connect(spec, &config).map_err(|error| error.to_string())?;
+    Ok(Some((config, model)))
 }
 
 /// Two gates of which the stricter one counts: deny before ask before allow.
@@ -551,10 +572,12 @@ pub fn pin(task: &mut Task) {
 
 fn pins(task: &Task) -> BTreeMap<String, Digest> {
     let mut pins = longrein_tools::pins(task);
-    if let Some(script) = script_path(&task.model.name, &task.folder)
-        && let Ok(bytes) = std::fs::read(&script)
-    {
-        pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
+    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()) {
+        if let Some(script) = script_path(&model.name, &task.folder)
+            && let Ok(bytes) = std::fs::read(&script)
+        {
+            pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
+        }
     }
     for file in &task.rules {
         pins.extend(rulefiles::now(&task.workspace, &file.path).map(|digest| (file.path.clone(), digest)));

@@ -162,6 +162,8 @@ struct Draft {
     answer: Option<AnswerSpec>,
     policy: PolicyRules,
     context: ContextSpec,
+    /// The model that writes summaries.
+    summary: Option<(Place, String)>,
     /// Keys the file has.
     given: BTreeSet<String>,
     /// Where the policy's lists are.
@@ -239,7 +241,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         table.finish()?;
     }
     if let Some(table) = top.section("context")? {
-        draft.context = context(table)?;
+        (draft.context, draft.summary) = context(table)?;
     }
     top.finish()?;
     Ok(draft)
@@ -372,7 +374,7 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
 }
 
 /// How the window is kept. Shares are written as 0.35 and kept in thousandths.
-fn context(mut table: Section) -> Result<ContextSpec, TaskFileError> {
+fn context(mut table: Section) -> Result<(ContextSpec, Option<(Place, String)>), TaskFileError> {
     let mut spec = ContextSpec::default();
     if let Some(node) = table.node("trigger") {
         spec.trigger = match &node.value {
@@ -396,8 +398,10 @@ fn context(mut table: Section) -> Result<ContextSpec, TaskFileError> {
             })?;
         }
     }
+    let place = table.place("summary");
+    let summary = table.text("summary")?.map(|name| (place, name));
     table.finish()?;
-    Ok(spec)
+    Ok((spec, summary))
 }
 
 /// A share above 0 and up to 1, in thousandths.
@@ -420,8 +424,12 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     permission_mode(&draft, options)?;
     let limits = final_limits(&draft.limits, options, &mut sources)?;
     let model = model(&draft, options, &folder, &mut sources)?;
-    if model.price.is_none() && limits.micros != Limit::Unlimited {
-        let name = &model.name;
+    let summary = match &draft.summary {
+        Some((place, name)) => Some(Box::new(spec_of(place.clone(), name, &folder, FILES_FOLDER, options)?)),
+        None => None,
+    };
+    let unpriced = [Some(&model), summary.as_deref()].into_iter().flatten().find(|model| model.price.is_none());
+    if let Some(ModelSpec { name, .. }) = unpriced.filter(|_| limits.micros != Limit::Unlimited) {
         return Err(TaskFileError::Configuration {
             problem: format!(
                 "the budget is in dollars but the price of {name} is not known; add price = {{ input, cached, \
@@ -455,7 +463,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         answer,
         policy,
         rules: Vec::new(),
-        context: draft.context,
+        context: ContextSpec { summary, ..draft.context },
         sources,
         pins: BTreeMap::new(),
     };
@@ -624,18 +632,29 @@ fn model(
                        or set LONGREIN_MODEL";
         return Err(TaskFileError::Configuration { problem: problem.to_owned() });
     };
+    let words = if options.model.is_none() && draft.model.is_some() { FILES_FOLDER } else { "the folder you are in" };
+    spec_of(place, written, base, words, options)
+}
+
+/// What a script's path is relative to, where the task file names it.
+const FILES_FOLDER: &str = "the task file's folder";
+
+/// The model named at this place. `base`: what a script's path is relative to, and in words.
+fn spec_of(
+    place: Place,
+    written: &str,
+    base: &Path,
+    base_in_words: &str,
+    options: &Options,
+) -> Result<ModelSpec, TaskFileError> {
     let settings = options.defaults.models.get(written).copied().unwrap_or_default();
     let (name, price) = match written.split_once('/') {
         Some((SCRIPT, path)) if !path.is_empty() => {
             let file = base.join(path);
             let script = file.canonicalize().map_err(|source| {
-                let base = if options.model.is_none() && draft.model.is_some() {
-                    "the task file's folder"
-                } else {
-                    "the folder you are in"
-                };
+                let file = file.display();
                 let problem =
-                    format!("cannot read {}: {source} (script/FILE: FILE is relative to {base})", file.display());
+                    format!("cannot read {file}: {source} (script/FILE: FILE is relative to {base_in_words})");
                 TaskFileError::Task { place, problem }
             })?;
             let free = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
@@ -645,7 +664,7 @@ fn model(
             let problem = format!("\"{written}\" names no model; for a scripted one write {SCRIPT}/{written}");
             return Err(no_model(place, problem));
         }
-        Some((provider, name)) if !provider.is_empty() && !name.is_empty() => (written.clone(), settings.price),
+        Some((provider, name)) if !provider.is_empty() && !name.is_empty() => (written.to_owned(), settings.price),
         Some(_) | None => {
             let problem = format!("\"{written}\" names no model; write PROVIDER/NAME, for example openai/gpt-5-mini");
             return Err(no_model(place, problem));

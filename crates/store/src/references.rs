@@ -34,6 +34,8 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ModelForgone(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
+        | Event::SummaryRequested(_)
+        | Event::SummaryFinished(_)
         | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)

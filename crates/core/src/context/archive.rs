@@ -161,6 +161,9 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ModelForgone(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
+        // Sources are found, never what was made of them.
+        | Event::SummaryRequested(_)
+        | Event::SummaryFinished(_)
         // The call that wrote it down says the same.
         | Event::NoteTaken(_)
         | Event::ActionHeld(_)

@@ -11,4 +11,5 @@ pub mod note;
 pub mod plan;
 pub mod render;
 pub mod settings;
+pub mod summary;
 pub mod window;

@@ -219,6 +219,10 @@ pub(crate) fn try_out(run: &mut Run, started: &GenerationStarted) {
     for step in &started.steps {
         take(run, step);
     }
+    if run.task.context.summary.is_some() {
+        let (head, turn) = (run.head, run.turn());
+        run.summaries.rebuilt(started, head, turn);
+    }
     let progress = run.memory.progress;
     let window = &mut run.window;
     window.barren = if window.generation > 1 && window.progress == progress { window.barren + 1 } else { 0 };

@@ -295,6 +295,7 @@ impl Longrein {
         let stop = Stop::new();
         let around = Surroundings {
             model: config,
+            summariser: Box::new(|_| Ok(ModelConfig::default())),
             environment: self.inner.environment.clone(),
             asked: self.inner.asked,
             observer: Arc::new(Watcher { head, notice: notice.clone() }),
