@@ -116,16 +116,22 @@ fn note_id(taken: &NoteTaken) -> NoteId {
     NoteId(taken.action.0)
 }
 
-/// A rebuild of the window: why, what each step freed, and what is left.
-fn rebuilt(started: &GenerationStarted) -> String {
-    let why = match started.why {
+/// Why a window is made anew.
+pub(crate) fn why(why: RebuildWhy) -> String {
+    match why {
         RebuildWhy::Economic => "carrying on would cost more".to_owned(),
         RebuildWhy::ColdCache => "the provider's cache is cold anyway".to_owned(),
         RebuildWhy::Watermark => "it was nearly full".to_owned(),
         RebuildWhy::Full => "it was full".to_owned(),
-        RebuildWhy::Overflow(times) => format!("the provider found it too long ({times})"),
+        RebuildWhy::Overflow(1) => "the provider found it too long".to_owned(),
+        RebuildWhy::Overflow(times) => format!("the provider found it too long {times} times in a row"),
         RebuildWhy::Rendering => "this version renders it differently".to_owned(),
-    };
+    }
+}
+
+/// A rebuild of the window: why, what each step freed, and what is left.
+pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
+    let why = why(started.why);
     let steps: Vec<_> = started
         .steps
         .iter()

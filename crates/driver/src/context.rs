@@ -11,15 +11,15 @@ use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::payload::Content;
 use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::run::Run;
 use longrein_core::snapshot;
-use longrein_ports::{Encoded, NewEvent, Snapshot};
+use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
 use crate::jobs::{self, Flight};
-use crate::ports::Ports;
 
 /// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
 /// not.
@@ -58,7 +58,8 @@ impl Drive<'_> {
     async fn measure(&mut self) {
         let model = self.run.model.name.clone();
         if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
-            let Learned { estimator, limit } = learned(self.ports, &model).await;
+            let Learned { estimator, limit } =
+                learned(self.ports.cabinet.as_ref(), &model, &self.ports.definitions).await;
             self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
         }
         if let Some((_, meter)) = &mut self.meter {
@@ -187,7 +188,15 @@ fn key(model: &ModelName, tools: &[ToolDef]) -> String {
     format!("model {model} {}", Digest::of_parts(parts))
 }
 
-async fn learned(ports: &Ports, model: &ModelName) -> Learned {
-    let kept = ports.cabinet.recollect(&key(model, &ports.definitions)).await.ok().flatten();
+async fn learned(cabinet: &dyn Cabinet, model: &ModelName, tools: &[ToolDef]) -> Learned {
+    let kept = cabinet.recollect(&key(model, tools)).await.ok().flatten();
     kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// Counts of a run's next request as a drive would begin with them: with what earlier runs learned of its model.
+pub async fn meter(cabinet: &dyn Cabinet, run: &Run, tools: &[ToolDef]) -> Meter {
+    let Learned { estimator, limit } = learned(cabinet, &run.model.name, tools).await;
+    let mut meter = Meter::new(estimator, limit, &run.system, tools);
+    meter.measure(run);
+    meter
 }

@@ -16,6 +16,7 @@ mod ports;
 mod row;
 mod waiting;
 
+pub use context::meter;
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};

@@ -25,12 +25,7 @@ pub struct Meter {
 
 impl Meter {
     pub fn new(estimator: Estimator, learned: Option<u64>, system: &str, tools: &[ToolDef]) -> Self {
-        let tools = tools.iter().fold(Features::default(), |sum, tool| {
-            sum + Features::of(tool.name.as_str())
-                + Features::of(&tool.description)
-                + Features::of(tool.parameters.as_str())
-                + Features::of_message("")
-        });
+        let tools = tools.iter().fold(Features::default(), |sum, tool| sum + size_of_tool(tool));
         Self {
             estimator,
             learned,
@@ -122,6 +117,11 @@ impl Meter {
         self.estimator.estimate(&self.tools)
     }
 
+    /// Likely tokens of one tool.
+    pub fn tool_tokens(&self, tool: &ToolDef) -> u64 {
+        self.estimator.estimate(&size_of_tool(tool))
+    }
+
     pub fn text_tokens(&self, text: &str) -> u64 {
         self.estimator.estimate(&(Features::of(text) + Features::of_message("")))
     }
@@ -130,6 +130,13 @@ impl Meter {
     pub fn bytes(&self) -> u64 {
         self.system.bytes + self.tools.bytes + self.between(0, self.sizes.len()).bytes
     }
+}
+
+fn size_of_tool(tool: &ToolDef) -> Features {
+    Features::of(tool.name.as_str())
+        + Features::of(&tool.description)
+        + Features::of(tool.parameters.as_str())
+        + Features::of_message("")
 }
 
 fn size_of(item: &Item) -> Features {
