@@ -114,7 +114,7 @@ impl Fill {
         };
         let noun = if budget.turns_left == 1 { "turn" } else { "turns" };
         say!(
-            "           generation {}; made anew at about {}, in {} {noun} by forecast{soon}",
+            "           generation {}; by forecast made anew at about {} tokens, in {} {noun}{soon}",
             budget.generation,
             budget.rebuild_at,
             budget.turns_left
@@ -130,9 +130,7 @@ impl Fill {
         if let Some((from, to)) = run.window.archived.turns {
             let archived = &run.window.archived;
             say!(
-                "           turns {}–{} are archived: {} calls, {} failures; the model can recall them",
-                from.0,
-                to.0,
+                "           turns {from}–{to} are archived: {} calls, {} failures; the model can recall them",
                 archived.calls,
                 archived.failures
             );

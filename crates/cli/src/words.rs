@@ -132,16 +132,30 @@ pub(crate) fn why(why: RebuildWhy) -> String {
 /// A rebuild of the window: why, what each step freed, and what is left.
 pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
     let why = why(started.why);
+    let results = |count: usize| if count == 1 { "1 result".to_owned() } else { format!("{count} results") };
+    let has_freed = |step: &&RebuildStep| match step {
+        RebuildStep::Superseded { freed, .. }
+        | RebuildStep::Refetchable { freed, .. }
+        | RebuildStep::PagedOut { freed, .. }
+        | RebuildStep::Shortened { freed, .. } => *freed > 0,
+    };
     let steps: Vec<_> = started
         .steps
         .iter()
+        .filter(has_freed)
         .map(|step| match step {
-            RebuildStep::Superseded { actions, freed } => format!("{} repeated looks −{freed}", actions.len()),
-            RebuildStep::Refetchable { actions, freed } => format!("{} results by handle −{freed}", actions.len()),
-            RebuildStep::PagedOut { from, to, calls, freed, .. } => {
-                format!("turns {from}–{to} ({calls} calls) archived −{freed}")
+            RebuildStep::Superseded { actions, freed } => {
+                format!("{} replaced by later looks (−{freed})", results(actions.len()))
             }
-            RebuildStep::Shortened { actions, freed, .. } => format!("{} results shortened −{freed}", actions.len()),
+            RebuildStep::Refetchable { actions, freed } => {
+                format!("{} reduced to their ids (−{freed})", results(actions.len()))
+            }
+            RebuildStep::PagedOut { from, to, calls, freed, .. } => {
+                format!("turns {from}–{to} archived, {calls} calls (−{freed})")
+            }
+            RebuildStep::Shortened { actions, freed, .. } => {
+                format!("{} shortened (−{freed})", results(actions.len()))
+            }
         })
         .collect();
     let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };

@@ -19,5 +19,6 @@ mod shell;
 mod snapshots;
 mod support;
 mod terminal;
+mod window;
 mod wire;
 mod workers;

@@ -58,7 +58,7 @@ impl Meter {
         if self.anchor == run.anchor {
             return;
         }
-        if let (Some(before), Some(now)) = (self.anchor, run.anchor)
+        if let (Some(before), Some(now)) = (counted(self.anchor), counted(run.anchor))
             && before.generation == now.generation
             && before.items <= now.items
         {
@@ -85,8 +85,8 @@ impl Meter {
     /// The next request with this tail: on top of what the provider counted last, or all of it by estimate.
     pub fn request(&self, run: &Run, tail: Option<&str>) -> Bound {
         let tail = tail.map_or(Features::default(), |tail| Features::of(tail) + Features::of_message(""));
-        match run.anchor.filter(|anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len())
-        {
+        let fits = |anchor: &Anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len();
+        match counted(run.anchor).filter(fits) {
             Some(anchor) => self.estimator.bound(anchor.tokens, &(self.between(anchor.items, self.sizes.len()) + tail)),
             None => {
                 let all = self.system + self.tools + self.between(0, self.sizes.len()) + tail;
@@ -130,6 +130,11 @@ impl Meter {
     pub fn bytes(&self) -> u64 {
         self.system.bytes + self.tools.bytes + self.between(0, self.sizes.len()).bytes
     }
+}
+
+/// A request of no tokens was not counted, whatever the provider says.
+fn counted(anchor: Option<Anchor>) -> Option<Anchor> {
+    anchor.filter(|anchor| anchor.tokens > 0)
 }
 
 fn size_of_tool(tool: &ToolDef) -> Features {

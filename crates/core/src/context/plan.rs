@@ -635,9 +635,15 @@ pub fn budget(run: &Run, meter: &Meter) -> Budget {
         Trigger::At(part) => share(safe, part.min(WATERMARK)),
         Trigger::Economic => economic(run, meter, &limits, &growth).min(share(safe, WATERMARK)),
     };
-    let turns_to = |tokens: u64| tokens.saturating_sub(bound.upper) / growth.forecast.max(1);
+    let turns_to = |tokens: u64, from: u64| tokens.saturating_sub(from) / growth.forecast.max(1);
+    let used = match run.task.context.trigger {
+        Trigger::At(_) => bound.upper,
+        Trigger::Economic => bound.likely,
+    };
     let too_soon = TURNS_BETWEEN.saturating_sub(run.turn().0.saturating_sub(run.window.since.0));
-    let turns_left = turns_to(rebuild_at).max(u64::from(too_soon)).min(turns_to(share(safe, FULL)));
+    let to_full = turns_to(share(safe, FULL), bound.upper);
+    let wanted = turns_to(rebuild_at, used).min(to_full.saturating_sub(TURNS_LEFT_MIN));
+    let turns_left = wanted.max(u64::from(too_soon)).min(to_full);
     let mark = Mark::of(bound.upper, safe);
     Budget { limits, bound, zones, rebuild_at, turns_left, mark, generation: run.window.generation }
 }
