@@ -106,19 +106,19 @@ impl Fill {
             .collect();
         say!("           {}", zones.join(" · "));
         let soon = match budget.mark {
-            Mark::Below => "",
+            Mark::Below | Mark::Over => "",
             Mark::High => "; above 70 %: results are shown shorter",
             Mark::Rebuild => "; above 80 %: it is made anew as soon as that is worth it",
             Mark::Full => "; above 85 %: it is made anew before anything is sent",
-            Mark::Over => "; too much: it is not sent as it is",
         };
         let noun = if budget.turns_left == 1 { "turn" } else { "turns" };
-        say!(
-            "           generation {}; by forecast made anew at about {} tokens, in {} {noun}{soon}",
-            budget.generation,
-            budget.rebuild_at,
-            budget.turns_left
-        );
+        let (generation, at, left) = (budget.generation, budget.rebuild_at, budget.turns_left);
+        match budget.mark {
+            Mark::Over => say!("           generation {generation}; this is too much, and is not sent as it is"),
+            Mark::Below | Mark::High | Mark::Rebuild | Mark::Full => say!(
+                "           generation {generation}; by forecast made anew at about {at} tokens, in {left} {noun}{soon}"
+            ),
+        }
         if let Some((seq, started)) = &self.rebuilds.last {
             say!(
                 "           last made anew at event {seq}: {}; {} → {} tokens at most",

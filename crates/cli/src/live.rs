@@ -286,7 +286,6 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::ModelSwitched
-        | EventKind::ModelForgone
         | EventKind::GenerationStarted
         | EventKind::ActionApproved
         | EventKind::ActionStarted
@@ -296,7 +295,9 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
         | EventKind::SurroundingsChanged => true,
-        EventKind::RunClaimed
+        // Said at the end.
+        EventKind::ModelForgone
+        | EventKind::RunClaimed
         | EventKind::InputRefused
         | EventKind::ModelRequested
         | EventKind::ModelReplied

@@ -135,6 +135,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ResultSpilled
         | EventKind::NoteTaken
         // Said at the end, with the command that goes on.
+        | EventKind::ModelForgone
         | EventKind::RunParked
         | EventKind::RunSuspended
         | EventKind::RunEnded => false,
@@ -145,7 +146,6 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelReplied
         | EventKind::ModelFailed
         | EventKind::ModelSwitched
-        | EventKind::ModelForgone
         | EventKind::GenerationStarted
         | EventKind::ActionRefused
         | EventKind::ActionHeld

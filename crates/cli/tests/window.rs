@@ -109,6 +109,8 @@ fn many_generations_and_nothing_is_lost() {
     assert_eq!((&show["context"]["window"], &show["context"]["declared"]), (&SMALL.into(), &SMALL.into()));
     assert_eq!(show["context"]["cached_share"], Value::Null);
     assert!(show["context"]["archived"]["calls"].as_u64() > Some(20), "{}", show["context"]);
+    let stats = world.run("runs --stats --json").is(0).last_json();
+    assert_eq!(stats["rebuilds"].as_u64(), Some(rebuilds.len() as u64));
 }
 
 #[test]
@@ -210,7 +212,8 @@ fn what_does_not_fit_ends_in_6_and_goes_on_with_more_room() {
     let full = world.run("run --task task.toml --id r").is(6).says("the tools (about");
     assert_eq!(world.show("r")["state"], "context_exhausted");
     let next = world.run("context r").is(0).stdout;
-    assert!(next.contains("at most"), "{next}");
+    assert!(next.contains("it will not be sent: what must be sent does not fit"), "{next}");
+    assert_eq!(full.stderr.matches("what must be sent does not fit").count(), 1, "said once: {}", full.stderr);
     // The same room is not enough once more; the command that is printed goes on with what is configured now.
     assert!(full.last_line().starts_with("longrein resume r --model script/"), "{}", full.last_line());
     world.typed(full.last_line()).done().is(6);

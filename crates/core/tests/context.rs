@@ -531,6 +531,12 @@ fn a_long_run_goes_through_generations() {
 
 /// Law 6: what was refused as too long is never sent again, and given up after two smaller requests.
 #[test]
+fn a_server_that_counts_nothing_is_not_believed() {
+    let (world, _) = play(&Case { density: 0, ..long() });
+    assert!(world.run.window.generation > 3, "only {} generations", world.run.window.generation);
+}
+
+#[test]
 fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
     let case = Case { served: 20, ..long() };
     let (world, end) = play(&case);

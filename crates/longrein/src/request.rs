@@ -80,7 +80,8 @@ impl Runs {
             Stage::Acting { .. } => Before::Calls,
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => Before::Nothing,
         };
-        if let Stage::Ready(_) = &run.stage {
+        // A run at rest that goes on begins with a request too.
+        if let Stage::Ready(_) | Stage::Rest(_) = &run.stage {
             let now = self.clock().now();
             match plan::plan(&run, &meter, purpose, now) {
                 Plan::Send { .. } => {}
