@@ -166,6 +166,7 @@ impl View {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
             }
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
+            Event::GenerationStarted(started) => said(Tone::Faint, &words::rebuilt_short(started), NOTE_LINES_MAX),
             // Said by what it answers.
             Event::InputReceived(InputReceived { body: Received::Answer(_), .. }) => Vec::new(),
             event => {

@@ -129,6 +129,12 @@ pub(crate) fn why(why: RebuildWhy) -> String {
     }
 }
 
+/// A rebuild of the window in one line of a terminal.
+pub(crate) fn rebuilt_short(started: &GenerationStarted) -> String {
+    let (generation, before, after) = (started.generation, started.before, started.after);
+    format!("context made anew (generation {generation}), {}: {before} → {after} tokens", why(started.why))
+}
+
 /// A rebuild of the window: why, what each step freed, and what is left.
 pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
     let why = why(started.why);

@@ -347,7 +347,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     };
     let recent = groups.recent(share(safe, run.task.context.recent), if severity > 0 { 1 } else { GROUPS_MIN });
     let one = groups.recent(0, 1);
-    let mut ladder: Vec<Box<dyn Fn(&Groups) -> Option<RebuildStep>>> = Vec::new();
+    let mut ladder: Vec<Rung> = Vec::new();
     if severity == 0 {
         ladder.push(Box::new(|groups| groups.superseded()));
         ladder.push(Box::new(move |groups| groups.refetchable(recent)));
@@ -378,6 +378,9 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
     (is_wanted && trial.after.upper <= safe).then_some(started)
 }
+
+/// What a rebuild may do next, if there is anything of it to do.
+type Rung = Box<dyn Fn(&Groups) -> Option<RebuildStep>>;
 
 /// A copy of the run on which a rebuild is tried.
 struct Trial<'a> {
