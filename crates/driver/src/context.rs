@@ -10,6 +10,7 @@ use longrein_core::decide::{self, Command};
 use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -184,4 +185,12 @@ impl Learned {
         // A cache: it is learned again.
         let _ = ports.cabinet.remember(&key(model, tools), bytes.into()).await;
     }
+}
+
+/// Counts of a run's next request as a drive would begin with them: with what earlier runs learned of its model.
+pub async fn meter(cabinet: &dyn Cabinet, run: &Run, tools: &[ToolDef]) -> Meter {
+    let Learned { estimator, limit } = Learned::recall(cabinet, &run.model.name, tools).await;
+    let mut meter = Meter::new(estimator, limit, &run.system, tools);
+    meter.measure(run);
+    meter
 }

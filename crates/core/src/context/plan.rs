@@ -13,7 +13,7 @@ use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
 use crate::ids::{ActionId, TurnId};
 use crate::observe;
-use crate::prompt::{Item, Purpose};
+use crate::prompt::{Item, Purpose, ToolDef};
 use crate::run::{Run, Stage};
 use crate::task::{Builtin, ToolBody};
 use crate::time::Timestamp;
@@ -589,9 +589,34 @@ pub struct Budget {
     /// Likely and upper tokens of the next request.
     pub bound: Bound,
     pub zones: Vec<Zone>,
-    /// Turns until a rebuild is due by forecast.
+    /// Tokens from which on the window is made anew, short of the safety bounds.
+    pub rebuild_at: u64,
+    /// Turns until then by forecast.
     pub turns_left: u64,
+    pub mark: Mark,
     pub generation: u32,
+}
+
+/// Which of the bounds of `context.md` §2.4 a request has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// None.
+    Below,
+    /// Results are shown shorter.
+    High,
+    /// The window is made anew as soon as that is worth it.
+    Rebuild,
+    /// The window is made anew before anything is sent.
+    Full,
+    /// It is not sent.
+    Over,
+}
+
+impl Mark {
+    fn of(upper: u64, safe: u64) -> Self {
+        let marks = [(1000, Mark::Over), (FULL, Mark::Full), (WATERMARK, Mark::Rebuild), (HIGH, Mark::High)];
+        marks.into_iter().find(|(part, _)| upper > share(safe, *part)).map_or(Mark::Below, |(_, mark)| mark)
+    }
 }
 
 /// A part of the request and its likely tokens.
@@ -601,35 +626,80 @@ pub struct Zone {
     pub tokens: u64,
 }
 
+pub const TOOLS: &str = "tools";
+pub const SYSTEM: &str = "system";
+pub const TAIL: &str = "tail";
+
+/// Which zone a part of the window belongs to.
+pub fn zone(part: &Part) -> &'static str {
+    match part {
+        Part::Rules(_) => "rule files",
+        Part::Goal | Part::Message(_) => "goal and messages",
+        Part::Header => "control block",
+        Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => "turns",
+    }
+}
+
 /// The context budget of a run as it stands.
 pub fn budget(run: &Run, meter: &Meter) -> Budget {
     let limits = limits(run, meter);
+    let safe = limits.safe();
     let tail = render::due_tail(run);
     let bound = meter.request(run, tail.as_deref());
-    let mut sums = [0_u64; 4];
-    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
-        let zone = match part {
-            Part::Rules(_) => 0,
-            Part::Goal | Part::Message(_) => 1,
-            Part::Header => 2,
-            Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => 3,
-        };
-        sums[zone] += tokens;
-    }
-    let [rules, messages, block, turns] = sums;
-    let zone = |name, tokens| Zone { name, tokens };
+    let sum = |name: &'static str| {
+        let of_zone = run.window.parts.iter().zip(meter.items()).filter(|(part, _)| zone(part) == name);
+        Zone { name, tokens: of_zone.map(|(_, tokens)| tokens).sum() }
+    };
     let zones = vec![
-        zone("tools", meter.tools_tokens()),
-        zone("system", meter.system_tokens()),
-        zone("rule files", rules),
-        zone("goal and messages", messages),
-        zone("control block", block),
-        zone("turns", turns),
-        zone("tail", tail.map_or(0, |tail| meter.text_tokens(&tail))),
-        zone("reserved for the reply", limits.reserved),
-        zone("margin", limits.margin),
+        Zone { name: TOOLS, tokens: meter.tools_tokens() },
+        Zone { name: SYSTEM, tokens: meter.system_tokens() },
+        sum("rule files"),
+        sum("goal and messages"),
+        sum("control block"),
+        sum("turns"),
+        Zone { name: TAIL, tokens: tail.map_or(0, |tail| meter.text_tokens(&tail)) },
     ];
     let growth = Growth::of(run, meter);
-    let turns_left = share(limits.safe(), WATERMARK).saturating_sub(bound.upper) / growth.forecast.max(1);
-    Budget { limits, bound, zones, turns_left, generation: run.window.generation }
+    let rebuild_at = match run.task.context.trigger {
+        Trigger::At(part) => share(safe, part.min(WATERMARK)),
+        Trigger::Economic => economic(run, meter, &limits, &growth).min(share(safe, WATERMARK)),
+    };
+    let turns_to = |tokens: u64, from: u64| tokens.saturating_sub(from) / growth.forecast.max(1);
+    let used = match run.task.context.trigger {
+        Trigger::At(_) => bound.upper,
+        Trigger::Economic => bound.likely,
+    };
+    let too_soon = TURNS_BETWEEN.saturating_sub(run.turn().0.saturating_sub(run.window.since.0));
+    let to_full = turns_to(share(safe, FULL), bound.upper);
+    let wanted = turns_to(rebuild_at, used).min(to_full.saturating_sub(TURNS_LEFT_MIN));
+    let turns_left = wanted.max(u64::from(too_soon)).min(to_full);
+    let mark = Mark::of(bound.upper, safe);
+    Budget { limits, bound, zones, rebuild_at, turns_left, mark, generation: run.window.generation }
+}
+
+/// What stands in every request whatever is done: tools, system text, rule files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    pub tokens: u64,
+    /// What may be sent.
+    pub safe: u64,
+    /// Its pieces, the largest first.
+    pub pieces: Vec<(String, u64)>,
+}
+
+/// The fixed part of a run's requests, where it takes so much of what may be sent that it is worth a word.
+pub fn heavy(run: &Run, meter: &Meter, tools: &[ToolDef]) -> Option<Fixed> {
+    let safe = limits(run, meter).safe();
+    let mut pieces = vec![("the system text".to_owned(), meter.system_tokens())];
+    pieces.extend(tools.iter().map(|tool| (format!("the tool {}", tool.name), meter.tool_tokens(tool))));
+    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
+        match part {
+            Part::Rules(path) => pieces.push((path.clone(), tokens)),
+            Part::Goal | Part::Message(_) | Part::Header | Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => {
+            }
+        }
+    }
+    let tokens = pieces.iter().map(|(_, tokens)| tokens).sum();
+    pieces.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+    (tokens > share(safe, FIXED_WARN)).then_some(Fixed { tokens, safe, pieces })
 }
