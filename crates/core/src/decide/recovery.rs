@@ -1,6 +1,7 @@
 //! What follows from what a recovery found out about an attempt whose end nobody saw (`semantics.md` D5, D7).
 
-use super::{ATTEMPTS_MAX, PROBES_MAX, Refusal, backoff, finish_events, unknown};
+use super::calls::backoff;
+use super::{ATTEMPTS_MAX, PROBES_MAX, Refusal, finish_events, unknown};
 use crate::action::{Action, Doubt, Life};
 use crate::event::{ActionProbed, ActionRequeued, Event, How, Requeue};
 use crate::ids::ActionId;
