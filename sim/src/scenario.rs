@@ -39,7 +39,6 @@ use longrein_core::ids::{ActionId, FactName, RunId, ToolName};
 use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::prompt::Item;
 use longrein_core::task::{EffectClass, KeyScope, KeySpec, OnUnknown, Task, ToolSpec};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::CrashAt;
@@ -305,7 +304,7 @@ impl Stage {
 
     fn expect(&self, what: &str) -> Result<(), String> {
         let words: Vec<&str> = what.split_whitespace().collect();
-        let sees = |text: &str| self.town.brain.last_sent().iter().any(|item| shown(item).contains(text));
+        let sees = |text: &str| self.town.brain.last_sent().is_some_and(|sent| sent.text().contains(text));
         match words[..] {
             ["model", "sees", ..] => expect(sees(&quoted(what)?), "the model does not see it"),
             ["model", "does", "not", "see", ..] => expect(!sees(&quoted(what)?), "the model sees it"),
@@ -361,12 +360,6 @@ fn expect(holds: bool, otherwise: &str) -> Result<(), String> {
 
 fn same(times: &str, found: u64) -> Result<(), String> {
     expect(times.parse() == Ok(found), &format!("it is {found}"))
-}
-
-fn shown(item: &Item) -> &str {
-    match item {
-        Item::User(text) | Item::Harness(text) | Item::Assistant { text, .. } | Item::Observation { text, .. } => text,
-    }
 }
 
 /// The text between the first and the last quote.

@@ -11,13 +11,13 @@ use longrein_core::event::Suspension;
 use longrein_core::ids::{Digest, ModelName, RunId};
 use longrein_core::input::{Covers, InputBody};
 use longrein_core::run::Stage;
-use longrein_core::task::{ModelSpec, OnUnknown, Task};
+use longrein_core::task::{ModelSpec, OnUnknown, RuleFile, Task};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::{ClaimError, Journal};
 
 use crate::chance::Chance;
 use crate::laws;
-use crate::people::Say;
+use crate::people::{Counts, Say};
 use crate::process::{Breach, Process};
 use crate::store::Weather;
 use crate::town::{Drove, Layers, Town, check, task, toolbox};
@@ -63,6 +63,8 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
             cast.push(RunId::new("r2"));
         }
         stage(&town, &mut chance);
+        // In a third of the stories the window is small, results are large and the model counts.
+        let window = chance.percent(35).then(|| narrow(&town, &mut Chance::new(seed, "window")));
         let over = Arc::new(AtomicBool::new(false));
         let mut parts = Vec::new();
         let is_alone = cast.len() == 1;
@@ -70,7 +72,7 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
             let part = Part {
                 town: Arc::clone(&town),
                 id: id.clone(),
-                task: draw_task(id, &mut chance),
+                task: draw_task(id, &mut chance, window.clone()),
                 chance: Chance::new(seed, &format!("part {id}")),
                 is_alone,
             };
@@ -156,12 +158,44 @@ fn shuffle_rules(town: &Town, chance: &mut Chance) {
     }
 }
 
-fn draw_task(id: &RunId, chance: &mut Chance) -> Task {
+/// A small window: the model every run has, which counts and may take less than it is said to.
+fn narrow(town: &Town, chance: &mut Chance) -> ModelSpec {
+    town.world.returns_much(chance.between(10, 70));
+    let limit = chance.between(2_200, 9_000);
+    let mut model = ModelSpec::plain(ModelName::new("sim/model"), chance.between(50, 600));
+    model.context_limit = Some(limit);
+    // Some do not count, and report whatever they like.
+    if chance.percent(85) {
+        let takes = if chance.percent(50) { limit * chance.between(700, 1_000) / 1_000 } else { limit };
+        town.brain.count(Counts {
+            density: chance.between(180, 300),
+            served: [(model.name.clone(), takes)].into(),
+            says_limit: chance.percent(60),
+        });
+    }
+    model
+}
+
+/// What the rule files of a story say.
+const RULE_FILES: [(&str, &str); 2] =
+    [("AGENTS.md", "Always look before you edit."), ("docs/AGENTS.md", "Write short sentences in the guide.")];
+
+fn draw_task(id: &RunId, chance: &mut Chance, window: Option<ModelSpec>) -> Task {
     let mut task = task(id.as_str());
+    if chance.percent(if window.is_some() { 60 } else { 20 }) {
+        task.constraints.push(format!("Nothing of {id} may leave the town."));
+        for (path, text) in RULE_FILES {
+            let (path, text) = (path.to_owned(), text.to_owned());
+            task.rules.push(RuleFile { path, digest: Digest::of(text.as_bytes()), text });
+        }
+    }
+    let is_narrow = window.is_some();
+    task.model = window.unwrap_or(task.model);
     let mut limit = |low, high, default| {
         if chance.percent(30) { Limit::At(chance.between(low, high)) } else { default }
     };
-    task.limits.turns = limit(0, 12, Limit::At(25));
+    let turns = if is_narrow { 45 } else { 25 };
+    task.limits.turns = limit(0, 12, Limit::At(turns));
     task.limits.model_calls = limit(0, 20, Limit::At(60));
     task.limits.tool_calls = limit(0, 20, Limit::At(100));
     task.limits.tokens = limit(0, 60_000, Limit::Unlimited);
@@ -344,7 +378,9 @@ async fn meddle(town: Arc<Town>, id: RunId, mut chance: Chance, over: Arc<Atomic
                 ..Raise::default()
             })),
             84..86 => {
-                Some(InputBody::SwitchModel(ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000))))
+                let mut model = ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000));
+                model.context_limit = chance.percent(30).then(|| chance.between(1_000, 20_000));
+                Some(InputBody::SwitchModel(model))
             }
             _ => None,
         };
