@@ -339,8 +339,6 @@ struct BrainInner {
     /// What was sent last, by system text (one run, one conversation), and in which generation.
     sent: BTreeMap<String, (u32, Vec<Arc<Item>>)>,
     counts: Option<Counts>,
-    /// Requests that were refused as too long, and by which model.
-    refused: BTreeSet<(ModelName, Digest)>,
     sends: u64,
     last: Option<Arc<Sent>>,
 }
@@ -406,9 +404,6 @@ impl Brain {
             if let Ok(Reply { usage: Some(usage), .. }) = &mut answer.reply {
                 *usage = Usage { input: prompt, output: usage.output.min(sent.max_output), ..Usage::default() };
             }
-        }
-        if answer.reply.as_ref().is_err_and(|failure| failure.class == ModelErrorClass::ContextExhausted) {
-            inner.refused.insert((model.clone(), digest.clone()));
         }
         answer
     }
@@ -479,9 +474,9 @@ impl Model for Line {
                     (*of, *before) = (generation, items.to_vec());
                     inner.last = Some(sent);
                 }
-                if inner.refused.contains(&(model.clone(), request.digest.clone())) {
-                    record.breach("law_6", "what was refused as too long is sent again".to_owned());
-                }
+            }
+            if self.brain.store.shadow().runs.values().any(|run| run.was_too_long(&model, &request.digest)) {
+                record.breach("law_6", "what was refused as too long is sent again".to_owned());
             }
             let answer = self.brain.answer(&model, &request.digest, request.position, request.bytes.len() as u64);
             tokio::time::sleep(answer.after).await;

@@ -11,6 +11,7 @@ use longrein_core::context::archive::Handle;
 use longrein_core::event::{Event, RunStarted};
 use longrein_core::ids::{ActionId, Digest, Fence, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::ModelErrorClass;
 use longrein_core::run::Run;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Committed, Create, Durability, Found, Holder,
@@ -109,6 +110,19 @@ impl ShadowRun {
             }
         }
         found
+    }
+
+    /// Whether this model has refused these bytes as too long, and the journal says so.
+    pub fn was_too_long(&self, model: &ModelName, digest: &Digest) -> bool {
+        let mut is_asked = false;
+        self.events.iter().any(|new| match &new.event {
+            Event::ModelRequested(requested) => {
+                is_asked = requested.digest == *digest && requested.model == *model;
+                false
+            }
+            Event::ModelFailed(failed) => is_asked && failed.class == ModelErrorClass::ContextExhausted,
+            _ => false,
+        })
     }
 
     /// The run as it was after so many events. None: there are not that many.

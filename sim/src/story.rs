@@ -143,6 +143,10 @@ fn stage(town: &Town, chance: &mut Chance) {
         let few = chance.between(1, 4);
         tools = (0..few).map(|_| chance.pick(&tools).clone()).collect();
     }
+    // Some are all about calls whose end nobody saw.
+    if Chance::new(seed, "doubt").percent(8) {
+        tools = ["ship", "refund", "book"].map(str::to_owned).into();
+    }
     town.brain.go_wild(Chance::new(seed, "brain"), tools);
     shuffle_rules(town, chance);
 }
@@ -307,7 +311,9 @@ impl Part {
             if died && self.chance.percent(30) {
                 self.town.lose_power();
             }
-            tokio::time::sleep(self.chance.millis(0, 5_000)).await;
+            // Soon enough, now and then, to meet what is still on the wire.
+            let most = if self.chance.percent(40) { 200 } else { 5_000 };
+            tokio::time::sleep(self.chance.millis(0, most)).await;
         }
         for sleeper in sleepers {
             sleeper.await.expect("a drive does not panic");
