@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use longrein_core::action::Attempt;
 use longrein_core::budget::Usage;
-use longrein_core::context::note::{Note, NoteKind};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::context::note::{Note, NoteKind};
 use longrein_core::ids::{CheckName, Digest, EvidenceId, ModelName, ToolName};
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply, Served};
 use longrein_core::payload::{Content, Payload};
@@ -292,9 +292,10 @@ impl Sent {
                 }
             })
             .sum();
-        let tools = self.tools.iter().map(|tool| {
-            tool.name.as_str().len() + tool.description.len() + tool.parameters.as_str().len() + 12
-        });
+        let tools = self
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str().len() + tool.description.len() + tool.parameters.as_str().len() + 12);
         let bytes = self.system.len() + items + tools.sum::<usize>() + self.tail.as_ref().map_or(0, String::len);
         bytes as u64 * density / 1_000
     }
@@ -452,8 +453,7 @@ impl Model for Line {
         Box::pin(async move {
             self.process.call("send").await;
             let record = &self.process.record;
-            let journaled =
-                self.brain.store.shadow().runs.values().find_map(|run| run.synced_request(&request.digest));
+            let journaled = self.brain.store.shadow().runs.values().find_map(|run| run.synced_request(&request.digest));
             if journaled.is_none() {
                 record.breach("law_5", "a request is sent before it is synced".to_owned());
             }
@@ -548,14 +548,7 @@ fn known_ids(sent: &Sent) -> Vec<String> {
 }
 
 /// Anything a model or its provider may do. One that counts tends to work longer.
-fn wild(
-    chance: &mut Chance,
-    tools: &[String],
-    known: &[String],
-    position: u64,
-    bytes: u64,
-    counts: bool,
-) -> Answer {
+fn wild(chance: &mut Chance, tools: &[String], known: &[String], position: u64, bytes: u64, counts: bool) -> Answer {
     let after = if chance.percent(10) { chance.millis(1_000, 40_000) } else { chance.millis(10, 3_000) };
     let usage = chance.percent(60).then(|| Usage {
         input: bytes / chance.between(3, 6),

@@ -62,9 +62,9 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
         if chance.percent(30) {
             cast.push(RunId::new("r2"));
         }
-        stage(&town, &mut chance);
-        // In a third of the stories the window is small, results are large and the model counts.
-        let window = chance.percent(35).then(|| narrow(&town, &mut Chance::new(seed, "window")));
+        // In a quarter of the stories the window is small, results are large and the model counts.
+        let window = chance.percent(25).then(|| narrow(&town, &mut Chance::new(seed, "window")));
+        let is_doubtful = stage(&town, &mut chance, window.is_some());
         let over = Arc::new(AtomicBool::new(false));
         let mut parts = Vec::new();
         let is_alone = cast.len() == 1;
@@ -75,6 +75,7 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
                 task: draw_task(id, &mut chance, window.clone()),
                 chance: Chance::new(seed, &format!("part {id}")),
                 is_alone,
+                is_doubtful,
             };
             parts.push(tokio::spawn(part.play()));
             let people = Chance::new(seed, &format!("people {id}"));
@@ -121,8 +122,9 @@ pub fn report(seed: u64, town: &Town) -> Report {
     }
 }
 
-/// Sets the scene: how bad the store, the tools, the checks and the model are, and what the rules say.
-fn stage(town: &Town, chance: &mut Chance) {
+/// Sets the scene: how bad the store, the tools, the checks and the model are, and what the rules say. Answers whether
+/// workers die while effects are on the wire.
+fn stage(town: &Town, chance: &mut Chance, is_narrow: bool) -> bool {
     let seed = chance.number();
     let mut rarely = |max| if chance.percent(50) { 0 } else { chance.between(1, max) };
     let weather = Weather {
@@ -143,12 +145,18 @@ fn stage(town: &Town, chance: &mut Chance) {
         let few = chance.between(1, 4);
         tools = (0..few).map(|_| chance.pick(&tools).clone()).collect();
     }
-    // Some are all about calls whose end nobody saw.
-    if Chance::new(seed, "doubt").percent(8) {
+    // Some are all about calls whose end nobody saw: sent at once, long on the wire, and the worker dies meanwhile.
+    let is_doubtful = Chance::new(seed, "doubt").percent(8);
+    if is_doubtful {
         tools = ["ship", "refund", "book"].map(str::to_owned).into();
+        town.world.is_slow_to_land();
+    }
+    if is_narrow {
+        tools.extend(["look", "look", "list", "note", "note"].map(str::to_owned));
     }
     town.brain.go_wild(Chance::new(seed, "brain"), tools);
     shuffle_rules(town, chance);
+    is_doubtful
 }
 
 fn shuffle_rules(town: &Town, chance: &mut Chance) {
@@ -164,8 +172,8 @@ fn shuffle_rules(town: &Town, chance: &mut Chance) {
 
 /// A small window: the model every run has, which counts and may take less than it is said to.
 fn narrow(town: &Town, chance: &mut Chance) -> ModelSpec {
-    town.world.returns_much(chance.between(10, 70));
-    let limit = chance.between(2_200, 9_000);
+    town.world.returns_much(chance.between(30, 90));
+    let limit = chance.between(1_400, 5_000);
     let mut model = ModelSpec::plain(ModelName::new("sim/model"), chance.between(50, 600));
     model.context_limit = Some(limit);
     // Some do not count, and report whatever they like.
@@ -196,7 +204,8 @@ fn draw_task(id: &RunId, chance: &mut Chance, window: Option<ModelSpec>) -> Task
     let is_narrow = window.is_some();
     task.model = window.unwrap_or(task.model);
     let mut limit = |low, high, default| {
-        if chance.percent(30) { Limit::At(chance.between(low, high)) } else { default }
+        let percent = if is_narrow { 6 } else { 30 };
+        if chance.percent(percent) { Limit::At(chance.between(low, high)) } else { default }
     };
     let turns = if is_narrow { 45 } else { 25 };
     task.limits.turns = limit(0, 12, Limit::At(turns));
@@ -227,6 +236,8 @@ struct Part {
     task: Task,
     chance: Chance,
     is_alone: bool,
+    /// Its workers die soon and are followed at once.
+    is_doubtful: bool,
 }
 
 /// How a worker ends this time.
@@ -242,6 +253,9 @@ enum Plan {
 impl Part {
     fn plan(&mut self) -> Plan {
         let chance = &mut self.chance;
+        if self.is_doubtful && chance.percent(60) {
+            return Plan::DieAfter(chance.millis(500, 6_000));
+        }
         match chance.below(100) {
             0..25 => Plan::Undisturbed,
             25..60 => Plan::DieAtCall(if chance.percent(50) { chance.between(1, 120) } else { chance.between(1, 900) }),
@@ -311,8 +325,7 @@ impl Part {
             if died && self.chance.percent(30) {
                 self.town.lose_power();
             }
-            // Soon enough, now and then, to meet what is still on the wire.
-            let most = if self.chance.percent(40) { 200 } else { 5_000 };
+            let most = if self.is_doubtful { 100 } else { 5_000 };
             tokio::time::sleep(self.chance.millis(0, most)).await;
         }
         for sleeper in sleepers {

@@ -191,12 +191,8 @@ impl Town {
             }
             Begin::Existing { changed } => Begin::Existing { changed },
         };
-        let options = Options {
-            worker: process.worker.clone(),
-            binary: "sim".to_owned(),
-            asked,
-            snapshot_every: SNAPSHOT_EVERY,
-        };
+        let options =
+            Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
         let watching = Watching { store: Arc::clone(&self.store), batches: AtomicU32::new(0) };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let driver = Driver::new(self.ports(process, &tools), options, Arc::new(watching));

@@ -140,6 +140,7 @@ struct Inner {
     survive: u64,
     /// Reads that return much, in percent.
     large: u64,
+    slow_to_land: bool,
     changed: BTreeSet<ToolName>,
     forgetful: bool,
 }
@@ -192,6 +193,11 @@ impl World {
     /// What the next probes of a tool answer, instead of the truth.
     pub fn script_probes(&self, tool: &str, answers: impl IntoIterator<Item = ProbeAnswer>) {
         self.inner().probes.insert(ToolName::new(tool), answers.into_iter().collect());
+    }
+
+    /// From now on effects are sent at once and take long to land.
+    pub fn is_slow_to_land(&self) {
+        self.inner().slow_to_land = true;
     }
 
     /// So many reads in a hundred return much.
@@ -302,7 +308,12 @@ impl World {
         }
         match &mut inner.chance {
             Some(chance) => {
-                let manner = Manner::draw(spec, chance);
+                let mut manner = Manner::draw(spec, chance);
+                if inner.slow_to_land && manner.sends.is_some() {
+                    let sends = chance.millis(1, 200);
+                    (manner.sends, manner.wire) = (Some(sends), chance.millis(1_000, 1_800));
+                    manner.ends = sends + manner.wire + chance.millis(1, 500);
+                }
                 let is_large = spec.effect == EffectClass::Read && chance.percent(inner.large);
                 let bytes = if is_large { chance.between(200, 12_000) } else { 0 };
                 Manner { bytes: usize::try_from(bytes).unwrap_or(0), ..manner }
@@ -388,7 +399,7 @@ impl World {
             let ends_itself = match manner.says {
                 // Somebody kills it at its timeout, if not its worker.
                 Says::Hangs => {
-                    tokio::time::sleep(timeout).await;
+                    tokio::time::sleep(timeout.saturating_sub(manner.sends.unwrap_or_default())).await;
                     false
                 }
                 Says::Done | Says::Fails | Says::NotDone => {

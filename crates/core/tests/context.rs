@@ -277,7 +277,8 @@ impl World {
                 Plan::Spill(spills) => {
                     for spill in spills {
                         let max = usize::try_from(spill.bytes_max).expect("it is small");
-                        let data = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data);
+                        let data =
+                            self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data);
                         let bytes = data.map(|data| data.shown().as_str().len()).unwrap_or_default();
                         assert!(bytes > max, "{} has something to be shown shorter: {bytes}, {max}", spill.action);
                         let shown =
@@ -343,7 +344,11 @@ impl World {
         if tokens + prompt.max_output > takes {
             self.overflows_in_a_row += 1;
             let asked = tokens + prompt.max_output;
-            assert!(self.refused.is_none_or(|before| asked < before), "{asked} tokens follow a refusal of {:?}", self.refused);
+            assert!(
+                self.refused.is_none_or(|before| asked < before),
+                "{asked} tokens follow a refusal of {:?}",
+                self.refused
+            );
             self.refused = Some(asked);
             assert!(self.overflows_in_a_row <= 3, "given up after two smaller requests");
             let served = Served { limit: self.case.says_limit.then_some(takes), ..Served::default() };

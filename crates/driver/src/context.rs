@@ -142,9 +142,7 @@ impl Drive<'_> {
     }
 
     async fn spill(&mut self, spill: Spill) -> Result<(), DriveError> {
-        let Some(content) = self.run.fresh.iter()
-            .find(|action| action.id == spill.action)
-            .and_then(Action::data)
+        let Some(content) = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data)
         else {
             return Ok(());
         };

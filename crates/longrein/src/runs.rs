@@ -399,12 +399,7 @@ impl Runs {
     }
 
     fn options(&self, asked: WhenAsked) -> Options {
-        Options {
-            worker: self.worker.clone(),
-            binary: self.binary.clone(),
-            asked,
-            snapshot_every: SNAPSHOT_EVERY,
-        }
+        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked, snapshot_every: SNAPSHOT_EVERY }
     }
 
     fn gate(

@@ -181,13 +181,7 @@ fn left(tail: Option<&String>) -> Option<&str> {
 
 impl Past {
     /// What is asked once more after a death is asked in the same words; after a refusal it is smaller.
-    fn resent(
-        &self,
-        requested: &ModelRequested,
-        sent: &Sent,
-        density: u64,
-        breach: &impl Fn(&'static str, String),
-    ) {
+    fn resent(&self, requested: &ModelRequested, sent: &Sent, density: u64, breach: &impl Fn(&'static str, String)) {
         let Some(last) = &self.last else { return };
         if last.turn != requested.attempt.turn || last.model != requested.model {
             return;

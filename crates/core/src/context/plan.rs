@@ -372,8 +372,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let last: [Option<RebuildStep>; 3] =
         [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
     for (place, step) in last.into_iter().enumerate() {
-        let wanted =
-            !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        let wanted = !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
