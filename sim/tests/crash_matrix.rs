@@ -155,8 +155,8 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                             }
                             // The other model, which everybody gets, has room.
                             End::ContextExhausted => {}
-                            other => {
-                                end = Some(other);
+                            ended @ (End::Done(_) | End::Failed(_) | End::Cancelled) => {
+                                end = Some(ended);
                                 break;
                             }
                         }

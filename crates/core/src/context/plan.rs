@@ -321,6 +321,9 @@ fn economic(run: &Run, meter: &Meter, limits: &Limits, growth: &Growth) -> u64 {
 
 // ---- how ----
 
+/// What one step would take out, if anything.
+type Rung = Box<dyn Fn(&Groups) -> Option<RebuildStep>>;
+
 /// The first rebuild along the ladder that reaches the target; the one that frees most if none does. None: it would free
 /// next to nothing, or still not fit.
 fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: Bound) -> Option<GenerationStarted> {
@@ -349,7 +352,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     };
     let recent = groups.recent(share(safe, run.task.context.recent), if severity > 0 { 1 } else { GROUPS_MIN });
     let one = groups.recent(0, 1);
-    let mut ladder: Vec<Box<dyn Fn(&Groups) -> Option<RebuildStep>>> = Vec::new();
+    let mut ladder: Vec<Rung> = Vec::new();
     if severity == 0 {
         ladder.push(Box::new(|groups| groups.superseded()));
         ladder.push(Box::new(move |groups| groups.refetchable(recent)));
