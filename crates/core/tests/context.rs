@@ -735,15 +735,10 @@ fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
         assert_eq!(end, Some(End::ContextExhausted));
         let refused = world.events.iter().filter(|event| matches!(event, Event::ModelFailed(_))).count();
         assert!((1..=3).contains(&refused), "{refused} requests were refused");
+        let is_exhausted = |next: &AfterFailure| *next == AfterFailure::ContextExhausted;
         let given_up = world.events.iter().any(|event| {
-            let next = if let Event::ModelFailed(failed) = event {
-                Some(failed.next)
-            } else if let Event::ModelForgone(forgone) = event {
-                Some(forgone.next)
-            } else {
-                None
-            };
-            next == Some(AfterFailure::ContextExhausted)
+            matches!(event, Event::ModelFailed(failed) if is_exhausted(&failed.next))
+                || matches!(event, Event::ModelForgone(forgone) if is_exhausted(&forgone.next))
         });
         assert!(given_up);
     }

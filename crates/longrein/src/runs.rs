@@ -509,8 +509,11 @@ impl Runs {
     }
 }
 
+/// A model, and how it is reached.
+type Connected = (ModelConfig, Arc<dyn Model>);
+
 /// The model that writes summaries, and how it is reached. None: the task names none.
-fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<(ModelConfig, Arc<dyn Model>)>, String> {
+fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Connected>, String> {
     let Some(spec) = &task.context.summary else { return Ok(None) };
     let config = reach(&spec.name)?;
     let model = longrein_models::connect(spec, &config).map_err(|error| error.to_string())?;
