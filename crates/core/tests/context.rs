@@ -692,6 +692,20 @@ fn summaries_fill_the_index_of_the_next_generation() {
     assert!(asked >= 10 && shown >= 2, "{asked} asked for, {shown} shown at the end");
 }
 
+/// Limits are each model's own: what a small window could not hold is shown to a large one.
+#[test]
+fn a_summary_is_bounded_by_its_own_model() {
+    let largest = |summaries: u64| {
+        let (world, _) = play(&Case { window: 8_000, results: 100, turns: 60, summaries: Some(summaries), ..long() });
+        let upper = |event: &Event| {
+            if let Event::SummaryRequested(requested) = event { Some(requested.counted.upper) } else { None }
+        };
+        world.events.iter().filter_map(upper).max().expect("some were asked for")
+    };
+    let (small, large) = (largest(4_000), largest(64_000));
+    assert!(small <= 4_000 && large > 8_000, "{small} and {large}");
+}
+
 /// Law 6: what was refused as too long is never sent again, and given up after two smaller requests.
 #[test]
 fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
