@@ -273,31 +273,47 @@ fn what_is_kept_is_shown_in_the_next_generation() {
     });
 }
 
-/// No summary is asked for where less than a tenth of a budget would be left.
-#[test]
-fn a_small_budget_is_the_runs_own() {
+/// What was used or set aside when the first summary was asked for, and how many were, under this limit of tokens.
+fn asked_under(limit: Limit) -> (u64, usize) {
     in_virtual_time(async {
         let (town, id, mut task) = town();
-        task.limits.model_calls = Limit::At(18);
+        task.limits.tokens = limit;
         town.scribe.script([fact("it went well")]);
         town.brain.script(scribe::talk(16).into_iter().chain([Answer::say("done")]));
-        task.limits.tokens = Limit::At(47_000);
         let begin = Begin::New { task: Box::new(task), blobs: Vec::new() };
         let drove = drive(&town, &id, begin, Stop::new()).await;
         assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
-        let run = town.store.run(&id).expect("it was started");
-        let spared = 47_000 / 10;
         let events = events(&town, &id);
         let Some(Event::RunStarted(started)) = events.first().map(|new| &new.event) else { panic!("a run starts") };
-        let mut folded = Run::new(started, events[0].at);
+        let mut run = Run::new(started, events[0].at);
+        let mut first = 0;
         for (new, seq) in events.iter().zip(1..).skip(1) {
             if let Event::SummaryRequested(requested) = &new.event {
-                let used = folded.spent.usage.tokens() + requested.reserved.input + requested.reserved.output;
-                assert!(used + spared <= 47_000, "{used} of 47,000");
+                let aside = match &run.stage {
+                    Stage::Thinking(thinking) => thinking.reserved.input + thinking.reserved.output,
+                    Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => 0,
+                };
+                let used = run.spent.usage.tokens() + aside;
+                if first == 0 {
+                    first = used;
+                }
+                if let Limit::At(limit) = limit {
+                    let all = used + requested.reserved.input + requested.reserved.output;
+                    assert!(all + limit / 10 <= limit, "{all} of {limit} are used or set aside");
+                }
             }
-            folded.apply(Seq(seq), new.at, &new.event);
+            run.apply(Seq(seq), new.at, &new.event);
         }
-        assert_eq!(folded.spent, run.spent);
         sound(&town, &id).await;
-    });
+        (first, requests(&town, &id).len())
+    })
+}
+
+/// No summary is asked for where less than a tenth of a budget would be left; with little more, a smaller one.
+#[test]
+fn a_small_budget_is_the_runs_own() {
+    let (used, asked) = asked_under(Limit::Unlimited);
+    assert!(used > 0 && asked > 0);
+    assert_eq!(asked_under(Limit::At(used * 10 / 9)).1, 0, "{used} were used by then");
+    assert!(asked_under(Limit::At((used + 3_500) * 10 / 9)).1 > 0, "{used} were used by then");
 }
