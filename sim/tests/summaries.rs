@@ -13,6 +13,7 @@ use longrein_core::prompt::Item;
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::Task;
 use longrein_driver::{Begin, Standing, Stop, WhenAsked};
+use longrein_ports::NewEvent;
 use longrein_sim::laws;
 use longrein_sim::people::{Answer, Say};
 use longrein_sim::scribe::{self, fact};
@@ -29,19 +30,20 @@ fn town() -> (Arc<Town>, RunId, Task) {
     (town, RunId::new("r1"), task)
 }
 
-fn summaries(town: &Town, id: &RunId) -> Vec<SummaryFinished> {
-    let shadow = town.store.shadow();
-    let events = &shadow.runs.get(id).expect("it was started").events;
-    events
-        .iter()
-        .filter_map(|new| if let Event::SummaryFinished(e) = &new.event { Some(e.clone()) } else { None })
-        .collect()
+fn events(town: &Town, id: &RunId) -> Vec<NewEvent> {
+    town.store.shadow().runs.get(id).expect("it was started").events.clone()
 }
 
-fn requests(town: &Town, id: &RunId) -> usize {
-    let shadow = town.store.shadow();
-    let events = &shadow.runs.get(id).expect("it was started").events;
-    events.iter().filter(|new| matches!(new.event, Event::SummaryRequested(_))).count()
+fn summaries(town: &Town, id: &RunId) -> Vec<SummaryFinished> {
+    let finished = |new: NewEvent| if let Event::SummaryFinished(finished) = new.event { Some(finished) } else { None };
+    events(town, id).into_iter().filter_map(finished).collect()
+}
+
+/// The generations whose summaries were asked for.
+fn requests(town: &Town, id: &RunId) -> Vec<u32> {
+    let asked =
+        |new: NewEvent| if let Event::SummaryRequested(asked) = new.event { Some(asked.generation) } else { None };
+    events(town, id).into_iter().filter_map(asked).collect()
 }
 
 async fn drive(town: &Town, id: &RunId, begin: Begin, stop: Stop) -> Drove {
@@ -94,7 +96,7 @@ fn left_in_flight(set: impl FnOnce(&Town, &mut Task), tell: Option<InputBody>, s
         meddling.abort();
         let Drove::Back(Ok(driven)) = drove else { panic!("{drove:?}\n{}", town.record.trace().join("\n")) };
         assert!(town.record.elapsed() < NEVER / 2, "nothing waits for it");
-        assert_eq!(requests(&town, &id), 1);
+        assert_eq!(requests(&town, &id).len(), 1);
         assert_lost(&summaries(&town, &id));
         sound(&town, &id).await;
         driven.standing
@@ -182,18 +184,15 @@ fn a_summary_whose_process_died_is_settled_and_not_done_again() {
             if loses_power {
                 town.lose_power();
             }
-            assert_eq!((requests(&town, &id), summaries(&town, &id).len()), (1, 0), "it was sent, so it is synced");
+            assert_eq!(
+                (requests(&town, &id).len(), summaries(&town, &id).len()),
+                (1, 0),
+                "it was sent, so it is synced"
+            );
             let begin = Begin::Existing { changed: Vec::new() };
             let drove = drive(&town, &id, begin, Stop::new()).await;
             assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
-            let shadow = town.store.shadow();
-            let asked =
-                shadow.runs.get(&id).expect("it was started").events.iter().filter_map(|new| match &new.event {
-                    Event::SummaryRequested(requested) => Some(requested.generation),
-                    _ => None,
-                });
-            let asked: Vec<_> = asked.collect();
-            drop(shadow);
+            let asked = requests(&town, &id);
             assert_eq!(asked.iter().filter(|generation| **generation == asked[0]).count(), 1, "it is not done again");
             assert_lost(&summaries(&town, &id)[..1]);
             sound(&town, &id).await;
@@ -228,7 +227,7 @@ fn a_summary_that_was_only_owed_is_found_again() {
         assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
         let finished = summaries(&town, &id);
         assert!(
-            finished.iter().any(|one| matches!(one.outcome, SummaryOutcome::Kept { .. })) || before > 0,
+            finished.iter().any(|one| matches!(one.outcome, SummaryOutcome::Kept { .. })) || !before.is_empty(),
             "{finished:?}"
         );
         sound(&town, &id).await;
@@ -263,7 +262,7 @@ fn what_is_kept_is_shown_in_the_next_generation() {
             .collect();
         assert!(words.starts_with(&[("failed", 1), ("kept", 2), ("refused", 1), ("refused", 1)]), "{words:?}");
         let sent = town.brain.last_sent();
-        let header = sent.iter().find_map(|item| match item.as_ref() {
+        let header = sent.iter().flat_map(|sent| sent.items.iter()).find_map(|item| match item.as_ref() {
             Item::Harness(text) if text.contains("Control block of generation") => Some(text.clone()),
             Item::Harness(_) | Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } => None,
         });
@@ -274,33 +273,47 @@ fn what_is_kept_is_shown_in_the_next_generation() {
     });
 }
 
-/// No summary is asked for where less than a tenth of a budget would be left.
-#[test]
-fn a_small_budget_is_the_runs_own() {
+/// What was used or set aside when the first summary was asked for, and how many were, under this limit of tokens.
+fn asked_under(limit: Limit) -> (u64, usize) {
     in_virtual_time(async {
         let (town, id, mut task) = town();
-        task.limits.model_calls = Limit::At(18);
+        task.limits.tokens = limit;
         town.scribe.script([fact("it went well")]);
         town.brain.script(scribe::talk(16).into_iter().chain([Answer::say("done")]));
-        task.limits.tokens = Limit::At(47_000);
         let begin = Begin::New { task: Box::new(task), blobs: Vec::new() };
         let drove = drive(&town, &id, begin, Stop::new()).await;
         assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
-        let run = town.store.run(&id).expect("it was started");
-        let spared = 47_000 / 10;
-        let shadow = town.store.shadow();
-        let events = &shadow.runs.get(&id).expect("it was started").events;
+        let events = events(&town, &id);
         let Some(Event::RunStarted(started)) = events.first().map(|new| &new.event) else { panic!("a run starts") };
-        let mut folded = Run::new(started, events[0].at);
+        let mut run = Run::new(started, events[0].at);
+        let mut first = 0;
         for (new, seq) in events.iter().zip(1..).skip(1) {
             if let Event::SummaryRequested(requested) = &new.event {
-                let used = folded.spent.usage.tokens() + requested.reserved.input + requested.reserved.output;
-                assert!(used + spared <= 47_000, "{used} of 47,000");
+                let aside = match &run.stage {
+                    Stage::Thinking(thinking) => thinking.reserved.input + thinking.reserved.output,
+                    Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => 0,
+                };
+                let used = run.spent.usage.tokens() + aside;
+                if first == 0 {
+                    first = used;
+                }
+                if let Limit::At(limit) = limit {
+                    let all = used + requested.reserved.input + requested.reserved.output;
+                    assert!(all + limit / 10 <= limit, "{all} of {limit} are used or set aside");
+                }
             }
-            folded.apply(Seq(seq), new.at, &new.event);
+            run.apply(Seq(seq), new.at, &new.event);
         }
-        drop(shadow);
-        assert_eq!(folded.spent, run.spent);
         sound(&town, &id).await;
-    });
+        (first, requests(&town, &id).len())
+    })
+}
+
+/// No summary is asked for where less than a tenth of a budget would be left; with little more, a smaller one.
+#[test]
+fn a_small_budget_is_the_runs_own() {
+    let (used, asked) = asked_under(Limit::Unlimited);
+    assert!(used > 0 && asked > 0);
+    assert_eq!(asked_under(Limit::At(used * 10 / 9)).1, 0, "{used} were used by then");
+    assert!(asked_under(Limit::At((used + 3_500) * 10 / 9)).1 > 0, "{used} were used by then");
 }

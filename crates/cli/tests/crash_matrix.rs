@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::server::{Play, Server, calls, status, text};
 use crate::support::task::{configure, task, tool, wire_task};
-use crate::support::{World, of_type, times};
+use crate::support::{World, times};
 
 /// Deaths that are played at the same time: most of each is waiting.
 const AT_ONCE: usize = 4;
@@ -32,7 +32,7 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || long(death) {
+                    if shop(death) || trouble(death) || window(death) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -209,38 +209,74 @@ fn trouble(death: &str) -> bool {
     fired
 }
 
-// ---- the long way: a window that has to be made anew ----
+// ---- the window: it is made anew, what left it is summed up, and in the end it is too small ----
 
-/// First nothing fits; with more room, results are spilled, a note is taken and the window is made anew.
-fn long(death: &str) -> bool {
+fn window(death: &str) -> bool {
     let world = World::new();
-    let room = |tokens: u64| {
-        let model = "[models.\"script/replies.toml\"]";
-        configure(&world, &format!("{model}\ncontext_limit = {tokens}\nmax_output = 200\n"));
+    configure(&world, "[models.\"script/replies.toml\"]\ncontext_limit = 12000\nmax_output = 1000\n");
+    let more = [
+        "builtins = [\"note\"]\n[context]\nsummary = \"script/summary.toml\"\n".to_owned(),
+        tool(
+            "look",
+            "read",
+            "cat > /dev/null; echo '{\"page\":\"read\"}'",
+            "[tools.parameters]\ntype = \"object\"\n[tools.parameters.properties.page]\ntype = \"integer\"\n",
+        ),
+        tool("flood", "read", "cat > /dev/null; seq -f 'line %g of much' 2000", ""),
+        tool("deploy", "external", "echo deployed", ""),
+    ];
+    let words = "This page is about horses, and how they are driven from behind. ".repeat(18);
+    let turn = |number: u32| {
+        let call = match number {
+            2 => "name = \"note\", args = { kind = \"constraint\", text = \"Never touch the ledger.\" }".to_owned(),
+            3 => "name = \"flood\", args = {}".to_owned(),
+            12 => "name = \"deploy\", args = {}".to_owned(),
+            page => format!("name = \"look\", args = {{ page = {page} }}"),
+        };
+        // What it reports is what fills the window.
+        let input = 2500 + 900 * ((number - 1) % 8);
+        format!(
+            "[[reply]]\ntext = \"Page {number}. {words}\"\ncalls = [{{ {call} }}]\nusage = {{ input = {input}, output = 300 }}\n"
+        )
     };
-    room(400);
-    let page = tool("page", "read", "cat >/dev/null; seq -s ' and so on, ' 1 400", PAGE_PARAMETERS);
-    let reply = |tool: &str, args: &str| format!("[[reply]]\ncalls = [{{ name = \"{tool}\", args = {args} }}]\n");
-    let mut replies = reply("note", "{ kind = \"constraint\", text = \"Leave the vault alone.\" }");
-    for number in 1..=14 {
-        replies.push_str(&reply("page", &format!("{{ n = {number} }}")));
-    }
-    replies.push_str("[[reply]]\nwhen = \"Leave the vault alone.\"\ntext = \"done\"\n");
-    task(&world, &format!("builtins = [\"note\", \"recall\"]\n{page}"), &replies);
-    let fired = drive(&world, &Server::playing([]), death, "", |status| {
-        assert_eq!(status, 6, "{death}");
-        room(6_000);
-        Some("resume r --model script/replies.toml".to_owned())
+    task(&world, &more.concat(), &(1..=12).map(turn).collect::<String>());
+    world.write("other.toml", &"[[reply]]\ntext = \"done\"\n".repeat(20));
+    world.write("summary.toml", &"[[reply]]\ntext = '{\"text\":\"It went well.\",\"sources\":[\"t1\"]}'\n".repeat(5));
+    let server = Server::playing([status(500, "nobody asks here")]);
+    let mut sent = false;
+    let fired = drive(&world, &server, death, "--on-ask wait", |status| match status {
+        3 => {
+            if !std::mem::replace(&mut sent, true) {
+                world.run(&format!("send r '{}'", "Keep all of this in mind. ".repeat(1_600))).is(0);
+                world.run("approve r a12").is(0);
+            } else {
+                // A death between its start and its end: nobody else can know.
+                world.run("settle r a12 --as done").is(0);
+            }
+            Some("resume r --on-ask wait".to_owned())
+        }
+        6 => Some("resume r --on-ask wait --model script/other.toml".to_owned()),
+        _ => None,
     });
-    let log = world.log("r");
-    assert_eq!(of_type(&log, "note.taken").len(), 1, "{death}: one note, taken once");
-    assert!(!of_type(&log, "generation.started").is_empty(), "{death}: {}", world.run("show r").stdout);
-    assert_eq!(of_type(&log, "action.finished").len(), 15, "{death}");
+    let shown = world.show("r");
+    assert_eq!((&shown["state"], &shown["answer"]), (&"done".into(), &"done".into()), "{death}");
+    // Asked for at most once for each rebuild, since nothing failed, and settled once, whatever died.
+    let mut open = BTreeSet::new();
+    for line in world.log("r") {
+        let generation = line["generation"].as_u64();
+        match line["type"].as_str() {
+            Some("summary.requested") => assert!(open.insert(generation), "{death}: {line}"),
+            Some("summary.finished") if !line["outcome"]["forgone"].is_object() => {
+                assert!(open.contains(&generation), "{death}: {line}");
+            }
+            Some(_) | None => {}
+        }
+    }
+    let finished = world.log("r").iter().filter(|line| line["type"] == "summary.finished").count();
+    assert_eq!(finished, open.len(), "{death}: each is settled once");
     world.verify("r");
     fired
 }
-
-const PAGE_PARAMETERS: &str = "[tools.parameters]\ntype = \"object\"\nproperties = { n = { type = \"integer\" } }\n";
 
 /// Drives the run `r` to its end, dying once on the way if it comes to that. `go_on`: the command that follows a status.
 fn drive(

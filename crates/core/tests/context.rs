@@ -719,14 +719,28 @@ fn summaries_fill_the_index_of_the_next_generation() {
     assert!(asked >= 10 && shown >= 2, "{asked} asked for, {shown} shown at the end");
 }
 
-/// Law 6: what was refused as too long is never sent again, is followed by something smaller or by nothing, and given up
-/// after two smaller requests. A short reply has little to give.
 #[test]
 fn a_server_that_counts_nothing_is_not_believed() {
     let (world, _) = play(&Case { density: 0, ..long() });
     assert!(world.run.window.generation > 3, "only {} generations", world.run.window.generation);
 }
 
+/// Limits are each model's own: what a small window could not hold is shown to a large one.
+#[test]
+fn a_summary_is_bounded_by_its_own_model() {
+    let largest = |summaries: u64| {
+        let (world, _) = play(&Case { window: 8_000, results: 100, turns: 60, summaries: Some(summaries), ..long() });
+        let upper = |event: &Event| {
+            if let Event::SummaryRequested(requested) = event { Some(requested.counted.upper) } else { None }
+        };
+        world.events.iter().filter_map(upper).max().expect("some were asked for")
+    };
+    let (small, large) = (largest(4_000), largest(64_000));
+    assert!(small <= 4_000 && large > 8_000, "{small} and {large}");
+}
+
+/// Law 6: what was refused as too long is never sent again, is followed by something smaller or by nothing, and given up
+/// after two smaller requests. A short reply has little to give.
 #[test]
 fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
     for (output, says_limit) in [(1_000, true), (1_000, false), (20, false)] {

@@ -93,6 +93,18 @@ pub(crate) struct Own {
     pub(crate) secrets: Secrets,
 }
 
+/// The models of one drive.
+struct Connected {
+    model: Arc<dyn Model>,
+    summariser: Option<Arc<dyn Model>>,
+}
+
+/// The model that writes summaries, and how it is reached.
+struct Summariser {
+    config: ModelConfig,
+    model: Arc<dyn Model>,
+}
+
 /// A drive that can begin.
 pub(crate) struct Prepared {
     driver: Driver,
@@ -423,8 +435,14 @@ impl Runs {
     pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
         let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
-        let ports =
-            self.ports_around(&run.task, (Arc::new(NoModel), None), Secrets::new(), &environment, None, None)?;
+        let ports = self.ports_around(
+            &run.task,
+            Connected { model: Arc::new(NoModel), summariser: None },
+            Secrets::new(),
+            &environment,
+            None,
+            None,
+        )?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
@@ -446,28 +464,28 @@ impl Runs {
         &self,
         task: &Task,
         model: &ModelConfig,
-        summariser: Option<(ModelConfig, Arc<dyn Model>)>,
+        summariser: Option<Summariser>,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
         own: Own,
     ) -> Result<Ports, RunsError> {
         let Own { model: own_model, host, mut secrets } = own;
-        let of_summariser = summariser.as_ref().and_then(|(config, _)| config.api_key.as_ref());
+        let of_summariser = summariser.as_ref().and_then(|summariser| summariser.config.api_key.as_ref());
         for key in model.api_key.iter().chain(of_summariser) {
             secrets.know("model-api-key", key.reveal());
         }
-        let summariser = summariser.map(|(_, model)| model);
+        let summariser = summariser.map(|summariser| summariser.model);
         let model = match own_model {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, (model, summariser), secrets, environment, faults, Some(host))
+        self.ports_around(task, Connected { model, summariser }, secrets, environment, faults, Some(host))
     }
 
     fn ports_around(
         &self,
         task: &Task,
-        (model, summariser): (Arc<dyn Model>, Option<Arc<dyn Model>>),
+        Connected { model, summariser }: Connected,
         secrets: Secrets,
         environment: &BTreeMap<String, String>,
         faults: Option<Arc<dyn Faults>>,
@@ -509,15 +527,12 @@ impl Runs {
     }
 }
 
-/// A model, and how it is reached.
-type Connected = (ModelConfig, Arc<dyn Model>);
-
-/// The model that writes summaries, and how it is reached. None: the task names none.
-fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Connected>, String> {
+/// The model that writes summaries. None: the task names none.
+fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summariser>, String> {
     let Some(spec) = &task.context.summary else { return Ok(None) };
     let config = reach(&spec.name)?;
     let model = longrein_models::connect(spec, &config).map_err(|error| error.to_string())?;
-    Ok(Some((config, model)))
+    Ok(Some(Summariser { config, model }))
 }
 
 /// Two gates of which the stricter one counts: deny before ask before allow.

@@ -27,10 +27,11 @@ pub struct Terms {
     pub model: ModelSpec,
     system: Arc<str>,
     spare: Spare,
-    /// By what this run knows.
+    /// By what this run knows of the model.
     limits: Limits,
-    /// The same for what an earlier run learned.
+    /// Of the window, in thousandths.
     margin: u32,
+    /// How many summaries of this run were answered before.
     position: u64,
 }
 
