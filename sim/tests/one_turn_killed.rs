@@ -362,6 +362,7 @@ fn k_all_settled_is_the_next_call_with_observations_in_call_order() {
             .brain
             .last_sent()
             .iter()
+            .flat_map(|sent| sent.items.iter())
             .filter_map(|item| match item.as_ref() {
                 Item::Observation { action, .. } => Some(action.0),
                 Item::User(_) | Item::Assistant { .. } | Item::Harness(_) => None,
