@@ -146,7 +146,7 @@ fn stage(town: &Town, chance: &mut Chance, is_narrow: bool) -> bool {
         tools = (0..few).map(|_| chance.pick(&tools).clone()).collect();
     }
     // Some are all about calls whose end nobody saw: sent at once, long on the wire, and the worker dies meanwhile.
-    let is_doubtful = Chance::new(seed, "doubt").percent(8);
+    let is_doubtful = Chance::new(seed, "doubt").percent(20);
     if is_doubtful {
         tools = ["ship", "refund", "book"].map(str::to_owned).into();
         town.world.is_slow_to_land();
