@@ -1,5 +1,6 @@
 //! The bare clients: the loop alone, as a good engineer would write it in an afternoon. All keep the conversation as the
-//! bytes of a request that grows, run the same command each turn, and sync once a turn, before the request goes out.
+//! bytes of a request that grows, run the same command each turn with the call's arguments on its standard input, and sync
+//! once a turn, before the request goes out.
 //!
 //! *same* is the one that promises are about: the usual libraries (tokio, reqwest, SQLite), and it appends what Longrein
 //! appends: as many records and bytes, the reply before the command runs, the result before the next request. *usual*
@@ -14,6 +15,7 @@ use std::process::Stdio;
 
 use anyhow::Context;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
 use crate::conversation;
 
@@ -213,10 +215,20 @@ async fn usual(port: u16, folder: PathBuf, records: Records) -> anyhow::Result<(
             Records::Conversation => {}
             Records::LikeLongrein { .. } => log.append_unsynced(&[&record, &record, &record])?,
         }
-        let [program, argument] = conversation::COMMAND;
-        let command = tokio::process::Command::new(program).arg(argument).stdin(Stdio::null()).output().await?;
+        let words = conversation::command(&reply.name);
+        let mut command = tokio::process::Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = command.stdin.take() {
+            // A program that does not read it may be gone by now.
+            let _ = stdin.write_all(reply.arguments.as_bytes()).await;
+        }
+        let output = command.wait_with_output().await?;
         from = body.push(&reply.message());
-        body.push(&reply.observation(turn, &command.stdout)?);
+        body.push(&reply.observation(turn, &output.stdout)?);
     }
     Ok(())
 }
@@ -248,10 +260,19 @@ fn least(port: u16, folder: PathBuf) -> anyhow::Result<()> {
         if reply.name.is_empty() {
             return Ok(());
         }
-        let [program, argument] = conversation::COMMAND;
-        let command = std::process::Command::new(program).arg(argument).stdin(Stdio::null()).output()?;
+        let words = conversation::command(&reply.name);
+        let mut command = std::process::Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = command.stdin.take() {
+            let _ = stdin.write_all(reply.arguments.as_bytes());
+        }
+        let output = command.wait_with_output()?;
         from = body.push(&reply.message());
-        body.push(&reply.observation(turn, &command.stdout)?);
+        body.push(&reply.observation(turn, &output.stdout)?);
     }
     Ok(())
 }

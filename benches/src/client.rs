@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::bail;
 use tempfile::TempDir;
@@ -16,6 +17,9 @@ pub(crate) enum Who<'a> {
     Longrein(&'a Path),
     Bare(Kind),
 }
+
+/// A little more than what Longrein takes for a moment.
+const AGE: Duration = Duration::from_millis(2_100);
 
 /// A folder with the task, the tool's file and the store.
 pub(crate) struct Place {
@@ -32,6 +36,13 @@ impl Place {
         std::fs::write(place.workspace().join(conversation::FILE), conversation::result())?;
         std::fs::write(place.workspace().join("task.toml"), conversation::task(turns))?;
         Ok(place)
+    }
+
+    /// Once its files are no longer of this very moment: until then Longrein reads a pinned file at every call, because a
+    /// file's times do not tell two writes of one moment apart.
+    pub(crate) fn aged(self) -> Self {
+        std::thread::sleep(AGE);
+        self
     }
 
     fn workspace(&self) -> PathBuf {

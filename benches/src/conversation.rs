@@ -6,15 +6,22 @@ const RESULT_BYTES: usize = 160;
 /// The file the tool prints.
 pub(crate) const FILE: &str = "reading.json";
 
-/// The tool that reads, and the one that writes.
+/// The tool that reads, the one that writes, and the one that reads through a shell.
 pub(crate) const READ: &str = "reading";
 pub(crate) const WRITE: &str = "note_down";
+pub(crate) const SHELL: &str = "shell_reading";
 
 /// What the model says last.
 pub(crate) const ANSWER: &str = "All readings are in order.";
 
-/// The command of the tool: as cheap as a program can be.
-pub(crate) const COMMAND: [&str; 2] = ["/bin/cat", FILE];
+/// The command of a tool: as cheap as a program can be, or as cheap as a shell can be. Both print the same.
+pub(crate) fn command(tool: &str) -> Vec<String> {
+    if tool == SHELL {
+        vec!["sh".to_owned(), "-c".to_owned(), format!("echo '{}'", result().trim_end())]
+    } else {
+        vec!["/bin/cat".to_owned(), FILE.to_owned()]
+    }
+}
 
 /// A JSON object, one line.
 pub(crate) fn result() -> String {
@@ -49,7 +56,16 @@ allow = ["{WRITE}"]
 [[tools]]
 name = "{READ}"
 description = "The reading of one minute."
-command = ["{program}", "{FILE}"]
+command = {reads}
+effect = "read"
+[tools.parameters]
+type = "object"
+properties = {{ window = {{ type = "string" }} }}
+
+[[tools]]
+name = "{SHELL}"
+description = "The reading of one minute, by a shell."
+command = {shell_reads}
 effect = "read"
 [tools.parameters]
 type = "object"
@@ -58,13 +74,20 @@ properties = {{ window = {{ type = "string" }} }}
 [[tools]]
 name = "{WRITE}"
 description = "Notes one minute down."
-command = ["{program}", "{FILE}"]
+command = {writes}
 effect = "workspace"
 [tools.parameters]
 type = "object"
 properties = {{ window = {{ type = "string" }} }}
 "#,
         calls = 8 * limit,
-        program = COMMAND[0],
+        reads = words(READ),
+        shell_reads = words(SHELL),
+        writes = words(WRITE),
     )
+}
+
+/// A tool's command as a TOML list: JSON's escapes are TOML's too.
+fn words(tool: &str) -> String {
+    serde_json::json!(command(tool)).to_string()
 }

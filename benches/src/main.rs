@@ -33,7 +33,7 @@ struct Options {
     context: context::Options,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|syncs|waiting|library|recall|context]; longrein-bench ";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -13,6 +13,15 @@ pub(crate) fn cpu(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(total))
 }
 
+/// CPU time of the children that a process has collected, to 10 ms: of the commands it ran, with all of theirs.
+pub(crate) fn children(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything: count from its end. cutime and cstime are fields 16 and 17, in ticks of 10 ms.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks: u64 = rest.split_whitespace().skip(13).take(2).map_while(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 10))
+}
+
 /// Memory and wake-ups of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Status {

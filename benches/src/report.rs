@@ -19,6 +19,9 @@ pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>
     if wanted("turns") {
         cost(binary, turns, repeat)?;
     }
+    if wanted("shell") {
+        shell(binary, turns, repeat)?;
+    }
     if wanted("syncs") {
         count_syncs(binary)?;
     }
@@ -36,7 +39,11 @@ pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>
 
 /// Turns with one call of the read tool.
 fn reads(turns: u64, sample_every: u64) -> Script {
-    Script { turns, tool: conversation::READ, calls: 1, sample_every, delay: Duration::ZERO }
+    calls_of(conversation::READ, turns, sample_every)
+}
+
+fn calls_of(tool: &'static str, turns: u64, sample_every: u64) -> Script {
+    Script { turns, tool, calls: 1, sample_every, delay: Duration::ZERO }
 }
 
 // ---- beginning ----
@@ -81,7 +88,9 @@ fn spread(mut times: Vec<Duration>) -> String {
 struct Cost {
     /// Own CPU per turn, in microseconds.
     per_turn: f64,
-    /// The same over each tenth of the run.
+    /// That of its commands, all their processes together.
+    commands: f64,
+    /// Own CPU over each tenth of the run.
     tenths: Vec<f64>,
     last: Sample,
     /// Growth of resident memory over the second half, in bytes per turn.
@@ -98,6 +107,7 @@ impl Cost {
         let grown = last.status.resident_kib as f64 - half.status.resident_kib as f64;
         Ok(Self {
             per_turn: per_turn(first, last),
+            commands: (last.children - first.children).as_secs_f64() * 1e6 / (last.turns - first.turns).max(1) as f64,
             tenths: samples.windows(2).map(|pair| per_turn(&pair[0], &pair[1])).collect(),
             last: *last,
             memory_per_turn: grown * 1024.0 / (last.turns - half.turns).max(1) as f64,
@@ -116,7 +126,7 @@ fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
     let mut stored = Stored::default();
     // In turn, so that a busy spell of the machine hits all of them.
     for _ in 0..repeat {
-        let place = Place::new(turns)?;
+        let place = Place::new(turns)?.aged();
         ours.push(Cost::of(&client::run(Who::Longrein(binary), &place, reads(turns, turns / 10))?)?);
         stored = Stored::of(&place.store())?;
         for ((_, kind), costs) in BARE.iter().zip(&mut bare) {
@@ -183,6 +193,33 @@ impl Stored {
             .query_row("SELECT total(length(bytes)) FROM blobs", [], |row| row.get(0).map(|sum: f64| sum as i64))?;
         Ok(Self { events, bytes: bodies + blobs, files })
     }
+}
+
+// ---- a shell ----
+
+/// Turns whose tool is a line of shell, with all that the shell itself costs.
+fn shell(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
+    let turns = (turns / 10).max(1) * 10;
+    let script = || calls_of(conversation::SHELL, turns, turns / 10);
+    let mut ours = Vec::new();
+    let mut bare = Vec::new();
+    for _ in 0..repeat {
+        let place = Place::new(turns)?.aged();
+        ours.push(Cost::of(&client::run(Who::Longrein(binary), &place, script())?)?);
+        let stored = Stored::of(&place.store())?;
+        let mut place = Place::new(turns)?;
+        place.record_bytes = stored.bytes.cast_unsigned() / turns;
+        bare.push(Cost::of(&client::run(Who::Bare(Kind::Same), &place, script())?)?);
+    }
+    println!("\nCPU of {turns} turns with `sh -c`, the shell included, median of {repeat} (least)");
+    for (name, promised, costs) in [("longrein", "at most 1.6", &ours), (BARE[0].0, "", &bare)] {
+        let all = |cost: &Cost| (cost.per_turn + cost.commands) / 1e3;
+        let least = costs.iter().map(all).fold(f64::INFINITY, f64::min);
+        let shell = median(costs.iter().map(|cost| cost.commands / 1e3));
+        let found = format!("{:.2} ms ({least:.2}), of that the shell {shell:.2}", median(costs.iter().map(all)));
+        line(name, promised, &found);
+    }
+    Ok(())
 }
 
 // ---- syncs ----

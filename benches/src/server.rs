@@ -31,6 +31,8 @@ pub(crate) struct Sample {
     /// Turns that are over.
     pub(crate) turns: u64,
     pub(crate) cpu: Duration,
+    /// CPU time of the commands it ran.
+    pub(crate) children: Duration,
     pub(crate) status: process::Status,
     /// Bytes of the request's body.
     pub(crate) bytes: u64,
@@ -100,7 +102,8 @@ fn serve(
             let pid = pid.lock().unwrap_or_else(PoisonError::into_inner);
             let pid = told.wait_while(pid, |pid| pid.is_none()).unwrap_or_else(PoisonError::into_inner).unwrap_or(0);
             let cpu = process::cpu(pid).unwrap_or_default();
-            let sample = Sample { turns: *replied, cpu, status: process::status(pid), bytes, at };
+            let children = process::children(pid).unwrap_or_default();
+            let sample = Sample { turns: *replied, cpu, children, status: process::status(pid), bytes, at };
             // Nobody asks for samples in some measurements.
             let _ = samples.send(sample);
         }

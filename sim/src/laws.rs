@@ -1,6 +1,8 @@
 //! The laws, checked against what really happened: the journal's events, the shadow's word on what was durable, and the
 //! world's count of effects. Run after every simulated run.
 
+mod context;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
@@ -31,6 +33,7 @@ pub async fn check(town: &Town, id: &RunId) {
     law_3(town, id, &shadow);
     law_4(town, id, &shadow);
     law_5(town, &shadow);
+    context::check(town, id, &shadow);
     law_10(town, &shadow);
 }
 

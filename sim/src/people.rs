@@ -9,10 +9,11 @@ use bytes::Bytes;
 use longrein_core::action::Attempt;
 use longrein_core::budget::Usage;
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
-use longrein_core::ids::{CheckName, Digest, EvidenceId, ToolName};
-use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
+use longrein_core::context::note::{Note, NoteKind};
+use longrein_core::ids::{CheckName, Digest, EvidenceId, ModelName, ToolName};
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply, Served};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::prompt::{Item, Prompt};
+use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_core::ruling::Ruling;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model};
@@ -232,6 +233,95 @@ impl Answer {
         };
         Self { after: Duration::from_millis(100), reply: Err(failure) }
     }
+
+    /// The request is too long, and this is what the server says of its limits.
+    pub fn too_long(served: Option<Served>) -> Self {
+        let mut answer = Self::fail(ModelErrorClass::ContextExhausted);
+        if let Err(failure) = &mut answer.reply {
+            failure.served = served;
+        }
+        answer
+    }
+}
+
+/// How the model's tokens are counted in truth, and how many it takes.
+#[derive(Debug, Clone)]
+pub struct Counts {
+    /// Tokens of a thousand bytes.
+    pub density: u64,
+    /// What it takes, request and reply together, where that is less than its name promises.
+    pub served: BTreeMap<ModelName, u64>,
+    /// It says how much it takes when it refuses.
+    pub says_limit: bool,
+}
+
+/// A request as it was encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub system: String,
+    pub items: Arc<Vec<Arc<Item>>>,
+    pub tail: Option<String>,
+    pub tools: Arc<[ToolDef]>,
+    pub max_output: u64,
+    /// The last words of a budget.
+    pub is_closing: bool,
+}
+
+impl Sent {
+    fn of(prompt: &Prompt) -> Self {
+        Self {
+            system: prompt.system.to_string(),
+            items: Arc::clone(&prompt.items),
+            tail: prompt.tail.clone(),
+            tools: Arc::clone(&prompt.tools),
+            max_output: prompt.max_output,
+            is_closing: prompt.answer == AnswerForm::Remark,
+        }
+    }
+
+    /// Its tokens by a tokenizer of so many tokens in a thousand bytes.
+    pub fn tokens(&self, density: u64) -> u64 {
+        let items: usize = self
+            .items
+            .iter()
+            .map(|item| match item.as_ref() {
+                Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
+                Item::Assistant { text, calls } => {
+                    let calls = calls.iter().map(|call| call.name.len() + call.arguments.len() + 16);
+                    text.len() + 12 + calls.sum::<usize>()
+                }
+            })
+            .sum();
+        let tools = self
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str().len() + tool.description.len() + tool.parameters.as_str().len() + 12);
+        let bytes = self.system.len() + items + tools.sum::<usize>() + self.tail.as_ref().map_or(0, String::len);
+        bytes as u64 * density / 1_000
+    }
+
+    /// Everything the model reads, in order.
+    pub fn text(&self) -> String {
+        let mut text = self.system.clone();
+        for item in self.items.iter() {
+            text.push('\n');
+            match item.as_ref() {
+                Item::User(words) | Item::Harness(words) | Item::Observation { text: words, .. } => {
+                    text.push_str(words);
+                }
+                Item::Assistant { text: words, calls } => {
+                    text.push_str(words);
+                    for call in calls {
+                        text.push('\n');
+                        text.push_str(&call.arguments);
+                    }
+                }
+            }
+        }
+        text.push('\n');
+        text.push_str(self.tail.as_deref().unwrap_or_default());
+        text
+    }
 }
 
 /// The model behind all processes, and what it was ever sent.
@@ -240,20 +330,18 @@ pub struct Brain {
     inner: Mutex<BrainInner>,
 }
 
-/// What a request says, and its system text.
-type Conversation = (Arc<Vec<Arc<Item>>>, String);
-
 #[derive(Default)]
 struct BrainInner {
     /// By position in the conversation, then by how often that position was asked; the last ones stay.
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
     wild: Option<(Chance, Vec<String>)>,
-    prompts: BTreeMap<Digest, Conversation>,
-    /// The longest conversation sent so far, by system text: one run, one conversation.
-    sent: BTreeMap<String, Vec<Arc<Item>>>,
+    prompts: BTreeMap<Digest, Arc<Sent>>,
+    /// What was sent last, by system text (one run, one conversation), and in which generation.
+    sent: BTreeMap<String, (u32, Vec<Arc<Item>>)>,
+    counts: Option<Counts>,
     sends: u64,
-    last: Vec<Arc<Item>>,
+    last: Option<Arc<Sent>>,
 }
 
 impl Brain {
@@ -284,17 +372,50 @@ impl Brain {
     pub fn sends(&self) -> u64 {
         self.inner().sends
     }
-    /// The conversation as it was last sent.
-    pub fn last_sent(&self) -> Vec<Arc<Item>> {
+    /// The request that was sent last.
+    pub fn last_sent(&self) -> Option<Arc<Sent>> {
         self.inner().last.clone()
     }
+    /// The request with that digest, as it was encoded.
+    pub fn request(&self, digest: &Digest) -> Option<Arc<Sent>> {
+        self.inner().prompts.get(digest).cloned()
+    }
+    /// From now on it counts: reports what it counted, and refuses what is too long.
+    pub fn count(&self, counts: Counts) {
+        self.inner().counts = Some(counts);
+    }
+    pub fn counts(&self) -> Option<Counts> {
+        self.inner().counts.clone()
+    }
 
-    fn answer(&self, position: u64, bytes: u64) -> Answer {
+    /// What comes back for a request: a refusal if it is too long, else as it is scripted or left to chance.
+    fn answer(&self, model: &ModelName, digest: &Digest, position: u64, bytes: u64) -> Answer {
+        let sent = self.request(digest);
         let mut guard = self.inner();
         let inner = &mut *guard;
         inner.sends += 1;
+        let mut answer = inner.next(position, bytes, sent.as_deref());
+        if let (Some(counts), Some(sent)) = (&inner.counts, &sent) {
+            let prompt = sent.tokens(counts.density);
+            let takes = counts.served.get(model).copied().unwrap_or(u64::MAX);
+            if prompt + sent.max_output > takes {
+                let served = Served { limit: Some(takes), prompt: Some(prompt), ..Served::default() };
+                answer = Answer { after: answer.after, ..Answer::too_long(counts.says_limit.then_some(served)) };
+            }
+            if let Ok(Reply { usage: Some(usage), .. }) = &mut answer.reply {
+                *usage = Usage { input: prompt, output: usage.output.min(sent.max_output), ..Usage::default() };
+            }
+        }
+        answer
+    }
+}
+
+impl BrainInner {
+    fn next(&mut self, position: u64, bytes: u64, sent: Option<&Sent>) -> Answer {
+        let inner = self;
         if let Some((chance, tools)) = &mut inner.wild {
-            return wild(chance, tools, position, bytes);
+            let known = sent.map(known_ids).unwrap_or_default();
+            return wild(chance, tools, &known, position, bytes, inner.counts.is_some());
         }
         let asked = inner.asked.entry(position).or_default();
         let nth = *asked;
@@ -320,10 +441,11 @@ impl Model for Line {
         if let Err(what) = pairing(&prompt.items) {
             self.process.record.breach("law_4", what);
         }
-        let text = format!("{}\n{:?}\n{:?}\n{}", prompt.system, prompt.items, prompt.tail, prompt.max_output);
+        let tools: Vec<_> = prompt.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let Prompt { system, items, tail, max_output, .. } = prompt;
+        let text = format!("{system}\n{}\n{items:?}\n{tail:?}\n{max_output}", tools.join(" "));
         let digest = Digest::of(text.as_bytes());
-        let known = (prompt.items.clone(), prompt.system.to_string());
-        self.brain.inner().prompts.insert(digest.clone(), known);
+        self.brain.inner().prompts.insert(digest.clone(), Arc::new(Sent::of(prompt)));
         Encoded { bytes: Bytes::from(text), digest, position: prompt.position, answer: prompt.answer.clone() }
     }
 
@@ -331,28 +453,32 @@ impl Model for Line {
         Box::pin(async move {
             self.process.call("send").await;
             let record = &self.process.record;
-            let is_journaled =
-                self.brain.store.shadow().runs.values().any(|run| run.has_synced_request(&request.digest));
-            if !is_journaled {
+            let journaled = self.brain.store.shadow().runs.values().find_map(|run| run.synced_request(&request.digest));
+            if journaled.is_none() {
                 record.breach("law_5", "a request is sent before it is synced".to_owned());
             }
+            let (model, generation) = journaled.unwrap_or_else(|| (ModelName::new("none"), 0));
             {
                 let mut guard = self.brain.inner();
                 let inner = &mut *guard;
-                if let Some((items, system)) = inner.prompts.get(&request.digest) {
-                    let before = inner.sent.entry(system.clone()).or_default();
-                    let is_longer = before.len() <= items.len() && before.iter().zip(items.iter()).all(|(a, b)| a == b);
-                    if !is_longer {
+                if let Some(sent) = inner.prompts.get(&request.digest).cloned() {
+                    let (of, before) = inner.sent.entry(sent.system.clone()).or_default();
+                    let (items, same) = (&sent.items, before.iter().zip(sent.items.iter()).all(|(a, b)| a == b));
+                    // Between generations everything may change.
+                    if *of == generation && !(before.len() <= items.len() && same) {
                         record.breach(
                             "law_4",
                             "what was sent before is not the beginning of what is sent now".to_owned(),
                         );
                     }
-                    *before = items.to_vec();
-                    inner.last = items.to_vec();
+                    (*of, *before) = (generation, items.to_vec());
+                    inner.last = Some(sent);
                 }
             }
-            let answer = self.brain.answer(request.position, request.bytes.len() as u64);
+            if self.brain.store.shadow().runs.values().any(|run| run.was_too_long(&model, &request.digest)) {
+                record.breach("law_6", "what was refused as too long is sent again".to_owned());
+            }
+            let answer = self.brain.answer(&model, &request.digest, request.position, request.bytes.len() as u64);
             tokio::time::sleep(answer.after).await;
             let word = match &answer.reply {
                 Ok(reply) => {
@@ -406,8 +532,23 @@ pub fn pairing(items: &[Arc<Item>]) -> Result<(), String> {
     }
 }
 
-/// Anything a model or its provider may do.
-fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Answer {
+/// Ids of messages and notes that stand in a request.
+fn known_ids(sent: &Sent) -> Vec<String> {
+    let mut ids = Vec::new();
+    for item in sent.items.iter() {
+        let (text, from, to) = match item.as_ref() {
+            Item::User(text) => (text, "<longrein id=\"", '"'),
+            Item::Observation { text, .. } => (text, "\"data\":{\"id\":\"", '"'),
+            Item::Harness(_) | Item::Assistant { .. } => continue,
+        };
+        let rest = text.split_once(from).and_then(|(_, rest)| rest.split_once(to));
+        ids.extend(rest.map(|(id, _)| id.to_owned()));
+    }
+    ids
+}
+
+/// Anything a model or its provider may do. One that counts tends to work longer.
+fn wild(chance: &mut Chance, tools: &[String], known: &[String], position: u64, bytes: u64, counts: bool) -> Answer {
     let after = if chance.percent(10) { chance.millis(1_000, 40_000) } else { chance.millis(10, 3_000) };
     let usage = chance.percent(60).then(|| Usage {
         input: bytes / chance.between(3, 6),
@@ -416,7 +557,7 @@ fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Ans
         ..Usage::default()
     });
     let mut reply = Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None };
-    let ending = 10 + position.min(12) * 3;
+    let ending = if counts { 2 + position.min(20) } else { 10 + position.min(12) * 3 };
     let failed = |class, after| Answer { after, ..Answer::fail(class) };
     match chance.below(100) {
         0..6 => {
@@ -437,7 +578,17 @@ fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Ans
                 ModelErrorClass::ContentRefused,
                 ModelErrorClass::ContextExhausted,
             ];
-            return failed(*chance.pick(&rare), after);
+            let mut answer = failed(*chance.pick(&rare), after);
+            if let Err(failure) = &mut answer.reply
+                && failure.class == ModelErrorClass::ContextExhausted
+                && chance.percent(50)
+            {
+                // Whatever it says of itself.
+                let mut say = |high| chance.percent(40).then(|| chance.between(1, high));
+                let (limit, output, bytes) = (say(20_000), say(1_000), say(60_000));
+                failure.served = Some(Served { limit, prompt: None, output, bytes });
+            }
+            return answer;
         }
         7 => reply.finish = Finish::Length,
         8 => reply.finish = Finish::Other("odd".to_owned()),
@@ -454,13 +605,13 @@ fn wild(chance: &mut Chance, tools: &[String], position: u64, bytes: u64) -> Ans
             reply.finish = if chance.percent(90) { Finish::ToolCalls } else { Finish::Stop };
             reply.text = if chance.percent(30) { "let me see".to_owned() } else { String::new() };
             let count = if chance.percent(5) { chance.between(8, 30) } else { chance.between(1, 6) };
-            reply.calls = (0..count).map(|_| wild_call(chance, tools)).collect();
+            reply.calls = (0..count).map(|_| wild_call(chance, tools, known)).collect();
         }
     }
     Answer { after, reply: Ok(reply) }
 }
 
-fn wild_call(chance: &mut Chance, tools: &[String]) -> RawCall {
+fn wild_call(chance: &mut Chance, tools: &[String], known: &[String]) -> RawCall {
     let id = match chance.below(10) {
         0 => String::new(),
         1 => "same".to_owned(),
@@ -478,7 +629,30 @@ fn wild_call(chance: &mut Chance, tools: &[String]) -> RawCall {
         2 => String::new(),
         3 => "{\"bad\":true}".to_owned(),
         4 | 5 => format!("{{\"evidence\":\"e{}\"}}", chance.between(1, 12)),
+        _ if name == "note" => wild_note(chance, known),
+        6 => format!("{{\"order\":{},\"path\":\"docs/guide.md\"}}", chance.between(1, 3)),
         _ => format!("{{\"order\":{},\"note\":{}}}", chance.between(1, 3), chance.between(1, 2)),
     };
     RawCall { id, name, arguments }
+}
+
+/// A note of any kind, about this and that, with ids that may be anything.
+fn wild_note(chance: &mut Chance, known: &[String]) -> String {
+    let kind = NoteKind::ALL[usize::try_from(chance.below(NoteKind::ALL.len() as u64)).unwrap_or(0)];
+    let mut id = || match chance.below(4) {
+        0 | 1 if !known.is_empty() => chance.pick(known).clone(),
+        2 => format!("{}{}", chance.pick(&["a", "e", "u", "n", "c", "t"]), chance.between(1, 30)),
+        _ => (*chance.pick(&["", "n0", "u99999999999", "x1", "n1"])).to_owned(),
+    };
+    let (first, second, replaced) = (id(), id(), id());
+    let cites = match chance.below(3) {
+        0 => Vec::new(),
+        1 => vec![first],
+        _ => vec![first, second],
+    };
+    let replaces = (kind == NoteKind::Close || chance.percent(15)).then_some(replaced);
+    let words = "which is to be kept in mind ".repeat(usize::try_from(chance.below(4)).unwrap_or(0));
+    let text = format!("{} {} {words}", kind.as_str(), chance.number());
+    let note = Note { kind, text, replaces, cites };
+    serde_json::to_string(&note).expect("a note has only string keys")
 }

@@ -4,20 +4,26 @@
 //! line asks what came of it (`human`, `expect`). Replies of the model are taken in the order of the file.
 //!
 //! ```text
-//! tools:   NAME ask                                   one that asks a person
+//! tools:   NAME ask | NAME note                       one that asks a person, one that keeps notes
 //! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
 //!          [depends=NAME] [max=N]                      one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
 //! limits:  turns=N model_calls=N tool_calls=N tokens=N time_ms=N
 //! user:    the goal
-//! tool:    NAME done|fails|lands-and-fails|not-done|hangs|slow …   how its attempts go, one after the other
+//! window:  N [output=N]                               tokens the model takes, and the most of them in a reply
+//! served:  N                                          tokens it takes in truth; from now on they are counted
+//! constraint: words                                   that hold for the whole task
+//! rules:   PATH "words"                               a rule file of the workspace
+//! tool:    NAME done|fails|lands-and-fails|not-done|hangs|slow|large:BYTES …   how its attempts go, one after the other
 //! probe:   NAME pending|yes|no …                      what its next reconcile commands say, instead of the truth
 //! model:   "words"                                    a reply without calls
 //! model:   NAME {json}; NAME {json}                   a reply with calls
 //! model:   fails transient|rate_limited|overloaded|quota|bad_request|context|refused   a call without a reply
+//! model:   fails context limit=N                      too long, and the server says how much it takes
 //! model:   cut | empty                                a reply that cannot be used
 //! human:   approve a1 [always] | deny a1 "why" | settle a1 done|not-done | message "words" | cancel | raise turns=N …
+//! human:   switch NAME [window=N]                     another model goes on
 //! human:   after 150ms message "words" | …            not now: while the run goes on
 //! crash:   POINT[:N]                                  the process dies there (the names of --crash-at)
 //! power:   lost                                       what was not synced is gone
@@ -26,6 +32,8 @@
 //! expect:  done | exhausted NAME | failed NAME | cancelled | context_exhausted | suspended | crashed
 //! expect:  waiting a1 a2                              nothing can move without a person
 //! expect:  model sees "words" | model does not see "words"
+//! expect:  reason "words"                             why the last model call was not made
+//! expect:  rebuilt N                                  so many generations have followed the first
 //! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
 //! ```
 
@@ -34,21 +42,20 @@ use std::time::Duration;
 
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
-use longrein_core::event::{End, Wait};
-use longrein_core::ids::{ActionId, FactName, RunId, ToolName};
+use longrein_core::event::{End, Event, Wait};
+use longrein_core::ids::{ActionId, Digest, FactName, ModelName, RunId, ToolName};
 use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
-use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply};
+use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::prompt::Item;
-use longrein_core::task::{EffectClass, KeyScope, KeySpec, OnUnknown, Task, ToolSpec};
+use longrein_core::task::{EffectClass, KeyScope, KeySpec, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::CrashAt;
 
 use crate::crash::{Crashes, WithCrashes};
 use crate::laws;
-use crate::people::{Answer, Say};
+use crate::people::{Answer, Counts, Say};
 use crate::story::in_virtual_time;
-use crate::town::{Drove, Town, asking, check, task, tool};
+use crate::town::{Drove, Town, asking, check, noting, task, tool};
 use crate::world::{Manner, receipt};
 
 /// One line of a file.
@@ -145,6 +152,30 @@ impl Stage {
             "tools" | "model" => Ok(()),
             "user" => {
                 self.task.goal.clone_from(&line.rest);
+                Ok(())
+            }
+            "window" => {
+                let [limit, more @ ..] = &words[..] else { return Err("wants a number of tokens".to_owned()) };
+                self.task.model.context_limit = Some(number(limit)?);
+                if let Some(output) = option(more, "output")? {
+                    self.task.model.max_output = output;
+                }
+                Ok(())
+            }
+            "served" => {
+                let served = [(self.task.model.name.clone(), number(&line.rest)?)].into();
+                self.town.brain.count(Counts { density: 250, served, says_limit: false });
+                Ok(())
+            }
+            "constraint" => {
+                self.task.constraints.push(line.rest.clone());
+                Ok(())
+            }
+            "rules" => {
+                let [path, ..] = words[..] else { return Err("wants a path".to_owned()) };
+                let text = quoted(&line.rest)?;
+                let digest = Digest::of(text.as_bytes());
+                self.task.rules.push(RuleFile { path: path.to_owned(), text, digest });
                 Ok(())
             }
             "gate" => {
@@ -274,6 +305,12 @@ impl Stage {
         match words.first().copied() {
             Some("message") => Ok(InputBody::Message(quoted(what)?)),
             Some("cancel") => Ok(InputBody::Cancel),
+            Some("switch") => {
+                let name = words.get(1).ok_or("wants a model")?;
+                let mut model = ModelSpec::plain(ModelName::new(*name), 200);
+                model.context_limit = option(&words[2..], "window")?;
+                Ok(InputBody::SwitchModel(model))
+            }
             Some("raise") => Ok(InputBody::Raise(raise(&words[1..])?)),
             Some("approve" | "deny") => {
                 let run = self.town.store.run(&self.id).ok_or("there is no run yet")?;
@@ -305,16 +342,33 @@ impl Stage {
 
     fn expect(&self, what: &str) -> Result<(), String> {
         let words: Vec<&str> = what.split_whitespace().collect();
-        let sees = |text: &str| self.town.brain.last_sent().iter().any(|item| shown(item).contains(text));
+        let sees = |text: &str| self.town.brain.last_sent().is_some_and(|sent| sent.text().contains(text));
         match words[..] {
             ["model", "sees", ..] => expect(sees(&quoted(what)?), "the model does not see it"),
             ["model", "does", "not", "see", ..] => expect(!sees(&quoted(what)?), "the model sees it"),
             ["model", "was", "asked", times] => same(times, self.town.brain.sends()),
+            ["reason", ..] => {
+                let words = quoted(what)?;
+                let reason = self.last_event(|event| match event {
+                    Event::ModelForgone(forgone) => Some(forgone.reason.clone()),
+                    _ => None,
+                });
+                expect(reason.as_ref().is_some_and(|reason| reason.contains(&words)), &format!("{reason:?}"))
+            }
+            ["rebuilt", times] => {
+                let generation = self.town.store.run(&self.id).map_or(1, |run| run.window.generation);
+                same(times, u64::from(generation) - 1)
+            }
             [tool, "happened", times] => same(times, self.town.world.happened_by_tool(tool) as u64),
             [tool, "ran", times] => same(times, self.town.world.attempts_of(tool) as u64),
             ["crashed"] => expect(matches!(self.last, Last::Crashed), &format!("{:?}", self.last)),
             _ => self.expect_standing(&words, what),
         }
+    }
+
+    fn last_event<T>(&self, pick: impl Fn(&Event) -> Option<T>) -> Option<T> {
+        let shadow = self.town.store.shadow();
+        shadow.runs.get(&self.id)?.events.iter().rev().find_map(|new| pick(&new.event))
     }
 
     fn expect_standing(&self, words: &[&str], what: &str) -> Result<(), String> {
@@ -363,12 +417,6 @@ fn same(times: &str, found: u64) -> Result<(), String> {
     expect(times.parse() == Ok(found), &format!("it is {found}"))
 }
 
-fn shown(item: &Item) -> &str {
-    match item {
-        Item::User(text) | Item::Harness(text) | Item::Assistant { text, .. } | Item::Observation { text, .. } => text,
-    }
-}
-
 /// The text between the first and the last quote.
 fn quoted(text: &str) -> Result<String, String> {
     let (_, rest) = text.split_once('"').ok_or("wants words in quotes")?;
@@ -385,6 +433,16 @@ fn span(text: &str) -> Result<Duration, String> {
         "h" => Ok(Duration::from_secs(number * 3600)),
         other => Err(format!("{other} is no unit of time")),
     }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}
+
+/// The number behind `name=`, if it is there.
+fn option(words: &[&str], name: &str) -> Result<Option<u64>, String> {
+    let found = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found.map(number).transpose()
 }
 
 fn raise(words: &[&str]) -> Result<Raise, String> {
@@ -412,7 +470,10 @@ fn manner(word: &str) -> Result<Manner, String> {
         "not-done" => Ok(Manner::not_done()),
         "hangs" => Ok(Manner::hangs(false)),
         "slow" => Ok(Manner::slow(5_000, 10_000)),
-        other => Err(format!("a tool cannot end {other}")),
+        other => match other.strip_prefix("large:") {
+            Some(bytes) => Ok(Manner::large(usize::try_from(number(bytes)?).map_err(|error| error.to_string())?)),
+            None => Err(format!("a tool cannot end {other}")),
+        },
     }
 }
 
@@ -425,6 +486,7 @@ fn spec(rest: &str) -> Result<ToolSpec, String> {
         "workspace" => EffectClass::Workspace,
         "external" => EffectClass::External,
         "ask" => return Ok(asking(name)),
+        "note" => return Ok(noting(name)),
         other => return Err(format!("no class {other}")),
     };
     let mut spec = tool(name, effect);
@@ -450,6 +512,10 @@ fn answer(rest: &str) -> Result<(Answer, bool), String> {
         return Ok((Answer::say(&quoted(rest)?), true));
     }
     if let Some(class) = rest.strip_prefix("fails ") {
+        if let Some(limit) = class.trim().strip_prefix("context limit=") {
+            let served = Served { limit: Some(number(limit)?), ..Served::default() };
+            return Ok((Answer::too_long(Some(served)), false));
+        }
         let class = match class.trim() {
             "transient" => ModelErrorClass::Transient,
             "rate_limited" => ModelErrorClass::RateLimited,

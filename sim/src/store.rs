@@ -9,14 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use longrein_core::context::archive::Handle;
 use longrein_core::event::{Event, RunStarted};
-use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq};
+use longrein_core::ids::{ActionId, Digest, Fence, InputId, ModelName, RunId, Seq};
 use longrein_core::input::{Input, InputBody};
+use longrein_core::outcome::ModelErrorClass;
 use longrein_core::run::Run;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Committed, Create, Durability, Found, Holder,
     Journal, JournalError, KeyId, KeyRow, NewEvent, Piece, Posted, Recorded, RunRow, Snapshot, VerifyReport, Worker,
 };
 use longrein_store::MemoryJournal;
+use serde_json::Value;
 
 use crate::chance::Chance;
 use crate::process::{MachineClock, Process, Record};
@@ -101,6 +103,41 @@ impl ShadowRun {
             Event::SummaryRequested(requested) => requested.digest == *digest,
             _ => false,
         })
+    }
+
+    /// The last synced request with these bytes: to which model it goes, and in which generation.
+    pub fn synced_request(&self, digest: &Digest) -> Option<(ModelName, u32)> {
+        let mut generation = 1;
+        let mut found = None;
+        for new in self.events.iter().take(self.synced) {
+            match &new.event {
+                Event::GenerationStarted(started) => generation = started.generation,
+                Event::ModelRequested(requested) if requested.digest == *digest => {
+                    found = Some((requested.model.clone(), generation));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Whether this model has refused these bytes as too long, and the journal says so.
+    pub fn was_too_long(&self, model: &ModelName, digest: &Digest) -> bool {
+        let mut is_asked = false;
+        self.events.iter().any(|new| match &new.event {
+            Event::ModelRequested(requested) => {
+                is_asked = requested.digest == *digest && requested.model == *model;
+                false
+            }
+            Event::ModelFailed(failed) => is_asked && failed.class == ModelErrorClass::ContextExhausted,
+            _ => false,
+        })
+    }
+
+    /// The run as it was after so many events. None: there are not that many.
+    pub fn fold_to(&self, head: Seq) -> Option<Run> {
+        let events = self.events.get(..usize::try_from(head.0).ok()?)?;
+        Self { events: events.to_vec(), ..Self::default() }.fold()
     }
 }
 
@@ -493,15 +530,35 @@ impl Archive for Door {
     }
 }
 
-/// What may be lost is lost here whenever a request is, and answered for all the same.
+/// One that must not be used: cut off, of another version whose fold came to something else, or of another event.
+fn spoiled(snapshot: &Snapshot) -> Snapshot {
+    let Snapshot { seq, catalogue, body } = snapshot.clone();
+    match seq.0 % 3 {
+        0 => Snapshot { seq, catalogue, body: body.slice(..body.len() / 2) },
+        1 => {
+            let mut state: Value = serde_json::from_slice(&body).unwrap_or_default();
+            state["failed_calls"] = Value::from(4_242);
+            Snapshot { seq, catalogue: format!("{catalogue}.other"), body: state.to_string().into() }
+        }
+        _ => {
+            let mut state: Value = serde_json::from_slice(&body).unwrap_or_default();
+            state["head"] = Value::from(1);
+            Snapshot { seq, catalogue, body: state.to_string().into() }
+        }
+    }
+}
+
+/// What may be lost is lost here whenever a request is, and answered for all the same; what may be spoiled is spoiled.
 impl Cabinet for Door {
     fn keep_snapshot<'a>(&'a self, run: &'a RunId, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<(), JournalError>> {
         Box::pin(async move {
             self.look(&format!("keep snapshot {}", snapshot.seq)).await;
-            match self.store.draw().answer {
-                Answer::NeverArrived => Ok(()),
-                Answer::Plain | Answer::Lost | Answer::Twice => self.store.memory().keep_snapshot(run, snapshot).await,
-            }
+            let kept = match self.store.draw().answer {
+                Answer::NeverArrived => return Ok(()),
+                Answer::Lost => spoiled(snapshot),
+                Answer::Plain | Answer::Twice => snapshot.clone(),
+            };
+            self.store.memory().keep_snapshot(run, &kept).await
         })
     }
 

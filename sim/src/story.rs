@@ -11,13 +11,13 @@ use longrein_core::event::Suspension;
 use longrein_core::ids::{Digest, ModelName, RunId};
 use longrein_core::input::{Covers, InputBody};
 use longrein_core::run::Stage;
-use longrein_core::task::{ModelSpec, OnUnknown, Task};
+use longrein_core::task::{ModelSpec, OnUnknown, RuleFile, Task};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::{ClaimError, Journal};
 
 use crate::chance::Chance;
 use crate::laws;
-use crate::people::Say;
+use crate::people::{Counts, Say};
 use crate::process::{Breach, Process};
 use crate::store::Weather;
 use crate::town::{Drove, Layers, Town, check, task, toolbox};
@@ -62,7 +62,9 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
         if chance.percent(30) {
             cast.push(RunId::new("r2"));
         }
-        stage(&town, &mut chance);
+        // In a quarter of the stories the window is small, results are large and the model counts.
+        let window = chance.percent(25).then(|| narrow(&town, &mut Chance::new(seed, "window")));
+        let is_doubtful = stage(&town, &mut chance, window.is_some());
         let over = Arc::new(AtomicBool::new(false));
         let mut parts = Vec::new();
         let is_alone = cast.len() == 1;
@@ -70,9 +72,10 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
             let part = Part {
                 town: Arc::clone(&town),
                 id: id.clone(),
-                task: draw_task(id, &mut chance),
+                task: draw_task(id, &mut chance, window.clone()),
                 chance: Chance::new(seed, &format!("part {id}")),
                 is_alone,
+                is_doubtful,
             };
             parts.push(tokio::spawn(part.play()));
             let people = Chance::new(seed, &format!("people {id}"));
@@ -119,8 +122,9 @@ pub fn report(seed: u64, town: &Town) -> Report {
     }
 }
 
-/// Sets the scene: how bad the store, the tools, the checks and the model are, and what the rules say.
-fn stage(town: &Town, chance: &mut Chance) {
+/// Sets the scene: how bad the store, the tools, the checks and the model are, and what the rules say. Answers whether
+/// workers die while effects are on the wire.
+fn stage(town: &Town, chance: &mut Chance, is_narrow: bool) -> bool {
     let seed = chance.number();
     let mut rarely = |max| if chance.percent(50) { 0 } else { chance.between(1, max) };
     let weather = Weather {
@@ -141,8 +145,18 @@ fn stage(town: &Town, chance: &mut Chance) {
         let few = chance.between(1, 4);
         tools = (0..few).map(|_| chance.pick(&tools).clone()).collect();
     }
+    // Some are all about calls whose end nobody saw: sent at once, long on the wire, and the worker dies meanwhile.
+    let is_doubtful = Chance::new(seed, "doubt").percent(8);
+    if is_doubtful {
+        tools = ["ship", "refund", "book"].map(str::to_owned).into();
+        town.world.is_slow_to_land();
+    }
+    if is_narrow {
+        tools.extend(["look", "look", "list", "note", "note"].map(str::to_owned));
+    }
     town.brain.go_wild(Chance::new(seed, "brain"), tools);
     shuffle_rules(town, chance);
+    is_doubtful
 }
 
 fn shuffle_rules(town: &Town, chance: &mut Chance) {
@@ -156,12 +170,45 @@ fn shuffle_rules(town: &Town, chance: &mut Chance) {
     }
 }
 
-fn draw_task(id: &RunId, chance: &mut Chance) -> Task {
+/// A small window: the model every run has, which counts and may take less than it is said to.
+fn narrow(town: &Town, chance: &mut Chance) -> ModelSpec {
+    town.world.returns_much(chance.between(30, 90));
+    let limit = chance.between(1_400, 5_000);
+    let mut model = ModelSpec::plain(ModelName::new("sim/model"), chance.between(50, 600));
+    model.context_limit = Some(limit);
+    // Some do not count, and report whatever they like.
+    if chance.percent(85) {
+        let takes = if chance.percent(50) { limit * chance.between(700, 1_000) / 1_000 } else { limit };
+        town.brain.count(Counts {
+            density: chance.between(180, 300),
+            served: [(model.name.clone(), takes)].into(),
+            says_limit: chance.percent(60),
+        });
+    }
+    model
+}
+
+/// What the rule files of a story say.
+const RULE_FILES: [(&str, &str); 2] =
+    [("AGENTS.md", "Always look before you edit."), ("docs/AGENTS.md", "Write short sentences in the guide.")];
+
+fn draw_task(id: &RunId, chance: &mut Chance, window: Option<ModelSpec>) -> Task {
     let mut task = task(id.as_str());
+    if chance.percent(if window.is_some() { 60 } else { 20 }) {
+        task.constraints.push(format!("Nothing of {id} may leave the town."));
+        for (path, text) in RULE_FILES {
+            let (path, text) = (path.to_owned(), text.to_owned());
+            task.rules.push(RuleFile { path, digest: Digest::of(text.as_bytes()), text });
+        }
+    }
+    let is_narrow = window.is_some();
+    task.model = window.unwrap_or(task.model);
     let mut limit = |low, high, default| {
-        if chance.percent(30) { Limit::At(chance.between(low, high)) } else { default }
+        let percent = if is_narrow { 6 } else { 30 };
+        if chance.percent(percent) { Limit::At(chance.between(low, high)) } else { default }
     };
-    task.limits.turns = limit(0, 12, Limit::At(25));
+    let turns = if is_narrow { 45 } else { 25 };
+    task.limits.turns = limit(0, 12, Limit::At(turns));
     task.limits.model_calls = limit(0, 20, Limit::At(60));
     task.limits.tool_calls = limit(0, 20, Limit::At(100));
     task.limits.tokens = limit(0, 60_000, Limit::Unlimited);
@@ -189,6 +236,8 @@ struct Part {
     task: Task,
     chance: Chance,
     is_alone: bool,
+    /// Its workers die soon and are followed at once.
+    is_doubtful: bool,
 }
 
 /// How a worker ends this time.
@@ -204,6 +253,9 @@ enum Plan {
 impl Part {
     fn plan(&mut self) -> Plan {
         let chance = &mut self.chance;
+        if self.is_doubtful && chance.percent(60) {
+            return Plan::DieAfter(chance.millis(500, 6_000));
+        }
         match chance.below(100) {
             0..25 => Plan::Undisturbed,
             25..60 => Plan::DieAtCall(if chance.percent(50) { chance.between(1, 120) } else { chance.between(1, 900) }),
@@ -273,7 +325,8 @@ impl Part {
             if died && self.chance.percent(30) {
                 self.town.lose_power();
             }
-            tokio::time::sleep(self.chance.millis(0, 5_000)).await;
+            let most = if self.is_doubtful { 100 } else { 5_000 };
+            tokio::time::sleep(self.chance.millis(0, most)).await;
         }
         for sleeper in sleepers {
             sleeper.await.expect("a drive does not panic");
@@ -344,7 +397,9 @@ async fn meddle(town: Arc<Town>, id: RunId, mut chance: Chance, over: Arc<Atomic
                 ..Raise::default()
             })),
             84..86 => {
-                Some(InputBody::SwitchModel(ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000))))
+                let mut model = ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000));
+                model.context_limit = chance.percent(30).then(|| chance.between(1_000, 20_000));
+                Some(InputBody::SwitchModel(model))
             }
             _ => None,
         };

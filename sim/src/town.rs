@@ -2,6 +2,7 @@
 //! driver meets.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use longrein_core::task::{
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
-use longrein_ports::{Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
+use longrein_ports::{Cabinet, Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
 
 use crate::chance::Chance;
 use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
@@ -44,6 +45,9 @@ pub trait Layers: Send + Sync {
         inner
     }
     fn checks(&self, _: &Arc<Process>, inner: Arc<dyn Checks>) -> Arc<dyn Checks> {
+        inner
+    }
+    fn cabinet(&self, _: &Arc<Process>, inner: Arc<dyn Cabinet>) -> Arc<dyn Cabinet> {
         inner
     }
     fn clock(&self, _: &Arc<Process>, inner: Arc<dyn Clock>) -> Arc<dyn Clock> {
@@ -86,9 +90,31 @@ pub enum Drove {
 /// No drive takes longer in virtual time: model calls give up within an hour, tools and probes within minutes.
 const DRIVE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-struct Silent;
-impl Observer for Silent {
-    fn committed(&self, _: &Run, _: &[(Seq, NewEvent)]) {}
+/// Events between snapshots here: a story has a few hundred.
+const SNAPSHOT_EVERY: u64 = 12;
+/// The state of a drive is compared with the journal's at its first batches, and then at one in so many.
+const COMPARED_AT_FIRST: u32 = 2;
+const COMPARED_EVERY: u32 = 25;
+
+/// Sees that a drive knows exactly what the journal adds up to, whatever it began from.
+struct Watching {
+    store: Arc<Store>,
+    batches: AtomicU32,
+}
+
+impl Observer for Watching {
+    fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
+        let nth = self.batches.fetch_add(1, Ordering::Relaxed);
+        if nth >= COMPARED_AT_FIRST && !nth.is_multiple_of(COMPARED_EVERY) {
+            return;
+        }
+        let Some((head, _)) = events.last() else { return };
+        let folded = self.store.shadow().runs.get(&run.id).and_then(|shadow| shadow.fold_to(*head));
+        // A process that slept may hear of its batch when a loss of power has taken it back.
+        if folded.is_some_and(|folded| folded != *run) {
+            self.store.record.breach("law_1", format!("{}: at event {head} a drive knows another state", run.id));
+        }
+    }
 }
 
 impl Town {
@@ -148,7 +174,7 @@ impl Town {
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
         Ports {
-            cabinet: door.clone(),
+            cabinet: self.layers.cabinet(process, door.clone()),
             archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
@@ -170,9 +196,11 @@ impl Town {
             }
             Begin::Existing { changed } => Begin::Existing { changed },
         };
-        let options = Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked };
+        let options =
+            Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
+        let watching = Watching { store: Arc::clone(&self.store), batches: AtomicU32::new(0) };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let driver = Driver::new(self.ports(process, &tools), options, Arc::new(Silent));
+        let driver = Driver::new(self.ports(process, &tools), options, Arc::new(watching));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
         let drove = match lived {
             None => {
@@ -312,12 +340,18 @@ pub fn toolbox() -> Vec<ToolSpec> {
         ToolSpec { requires: facts("seen"), max_calls: Some(3), ..tool("publish", External) },
         ToolSpec { depends_on: vec![ToolName::new("edit")], ..tool("release", External) },
         asking("ask"),
+        noting("note"),
     ]
 }
 
 /// A tool that asks a person.
 pub fn asking(name: &str) -> ToolSpec {
     ToolSpec { body: ToolBody::Builtin(Builtin::Ask), holds: Holds::Run, ..tool(name, EffectClass::Read) }
+}
+
+/// A tool that keeps notes.
+pub fn noting(name: &str) -> ToolSpec {
+    ToolSpec { body: ToolBody::Builtin(Builtin::Note), holds: Holds::Run, ..tool(name, EffectClass::Read) }
 }
 
 /// A tool with everything at its default.

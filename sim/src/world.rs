@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longrein_core::action::{Action, Attempt, Cleared};
+use longrein_core::context::note::Note;
 use longrein_core::event::Event;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::input::Covers;
@@ -34,6 +35,8 @@ pub struct Manner {
     /// When the child ends; after its own effect has landed where it says done.
     pub ends: Duration,
     pub says: Says,
+    /// Bytes of what it returns beside its receipt.
+    pub bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +53,16 @@ pub enum Says {
 impl Manner {
     pub fn done() -> Self {
         let ms = Duration::from_millis;
-        Self { sends: Some(ms(20)), wire: ms(10), ends: ms(50), says: Says::Done }
+        Self { sends: Some(ms(20)), wire: ms(10), ends: ms(50), says: Says::Done, bytes: 0 }
+    }
+    /// Returns so much.
+    pub fn large(bytes: usize) -> Self {
+        Self { bytes, ..Self::done() }
     }
     /// Sends after a while and takes its time afterwards.
     pub fn slow(sends_ms: u64, ends_ms: u64) -> Self {
         let ms = Duration::from_millis;
-        Self { sends: Some(ms(sends_ms)), wire: ms(10), ends: ms(ends_ms), says: Says::Done }
+        Self { sends: Some(ms(sends_ms)), ends: ms(ends_ms), ..Self::done() }
     }
     pub fn fails(sends: bool) -> Self {
         Self { sends: sends.then(|| Duration::from_millis(20)), says: Says::Fails, ..Self::done() }
@@ -82,7 +89,7 @@ impl Manner {
             (EffectClass::External, 72..90) => (chance.percent(50), Says::Fails),
             (EffectClass::External, _) => (chance.percent(50), Says::Hangs),
         };
-        Self { sends: sent.then_some(sends), wire, ends, says }
+        Self { sends: sent.then_some(sends), wire, ends, says, bytes: 0 }
     }
 }
 
@@ -131,6 +138,9 @@ struct Inner {
     probing: Probing,
     /// Children outlive a worker that dies, in percent.
     survive: u64,
+    /// Reads that return much, in percent.
+    large: u64,
+    slow_to_land: bool,
     changed: BTreeSet<ToolName>,
     forgetful: bool,
 }
@@ -183,6 +193,16 @@ impl World {
     /// What the next probes of a tool answer, instead of the truth.
     pub fn script_probes(&self, tool: &str, answers: impl IntoIterator<Item = ProbeAnswer>) {
         self.inner().probes.insert(ToolName::new(tool), answers.into_iter().collect());
+    }
+
+    /// From now on effects are sent at once and take long to land.
+    pub fn is_slow_to_land(&self) {
+        self.inner().slow_to_land = true;
+    }
+
+    /// So many reads in a hundred return much.
+    pub fn returns_much(&self, percent: u64) {
+        self.inner().large = percent;
     }
 
     pub fn children_survive(&self, percent: u64) {
@@ -287,7 +307,17 @@ impl World {
             return manner.clone();
         }
         match &mut inner.chance {
-            Some(chance) => Manner::draw(spec, chance),
+            Some(chance) => {
+                let mut manner = Manner::draw(spec, chance);
+                if inner.slow_to_land && manner.sends.is_some() {
+                    let sends = chance.millis(1, 200);
+                    (manner.sends, manner.wire) = (Some(sends), chance.millis(1_000, 1_800));
+                    manner.ends = sends + manner.wire + chance.millis(1, 500);
+                }
+                let is_large = spec.effect == EffectClass::Read && chance.percent(inner.large);
+                let bytes = if is_large { chance.between(200, 12_000) } else { 0 };
+                Manner { bytes: usize::try_from(bytes).unwrap_or(0), ..manner }
+            }
             None => Manner::done(),
         }
     }
@@ -369,7 +399,7 @@ impl World {
             let ends_itself = match manner.says {
                 // Somebody kills it at its timeout, if not its worker.
                 Says::Hangs => {
-                    tokio::time::sleep(timeout).await;
+                    tokio::time::sleep(timeout.saturating_sub(manner.sends.unwrap_or_default())).await;
                     false
                 }
                 Says::Done | Says::Fails | Says::NotDone => {
@@ -510,6 +540,11 @@ impl Tools for Hands {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    fn note(&self, args: &Payload) -> Result<Note, ToolError> {
+        self.process.glance();
+        args.read().map_err(|error| ToolError::new(class::INVALID_ARGUMENTS, format!("no note: {error}")))
+    }
+
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.process.glance();
         let is_changed = self.world.inner().changed.contains(tool);
@@ -529,7 +564,7 @@ impl Tools for Hands {
             self.process.pass().await;
             drop(leash);
             let outcome = match end {
-                Ok(Ok(())) => outcome(spec.effect, attempt.action, manner.says),
+                Ok(Ok(())) => outcome(spec.effect, attempt.action, &manner),
                 // Killed by somebody else, or out of its time.
                 Ok(Err(_)) => cut(spec.effect, "ended by signal 9"),
                 Err(_) => cut(spec.effect, "ran out of its time"),
@@ -605,8 +640,12 @@ impl Tools for Hands {
     }
 }
 
-fn outcome(effect: EffectClass, action: ActionId, says: Says) -> Outcome {
-    match (says, effect) {
+fn outcome(effect: EffectClass, action: ActionId, manner: &Manner) -> Outcome {
+    match (manner.says, effect) {
+        (Says::Done, EffectClass::Read) if manner.bytes > 0 => {
+            let much = format!("what {action} found, line after line; ").repeat(manner.bytes / 32 + 1);
+            Outcome::Done(Content::Inline(Payload::string(&much)))
+        }
         (Says::Done, _) => Outcome::Done(Content::Inline(receipt(action))),
         (Says::NotDone, EffectClass::External) => {
             Outcome::NotDone(ToolError::new(class::EXIT, "it did not take effect"))

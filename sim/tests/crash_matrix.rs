@@ -10,7 +10,7 @@ use longrein_core::check::Finding;
 use longrein_core::event::{End, Wait};
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
 use longrein_core::input::{Approve, Covers, Door, InputBody};
-use longrein_core::outcome::{ModelErrorClass, ProbeAnswer};
+use longrein_core::outcome::{ModelErrorClass, ProbeAnswer, Served};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, Task};
 use longrein_driver::{Begin, Standing, Stop, WhenAsked};
@@ -103,6 +103,35 @@ const PLAYS: &[Play] = &[
             ]);
         },
     },
+    Play {
+        name: "a small window",
+        task: |task| {
+            task.tools.retain(|tool| ["look", "note", "pay"].contains(&tool.name.as_str()));
+            task.model.max_output = 100;
+            task.model.context_limit = Some(3_000);
+        },
+        stage: |town| {
+            let looks = Answer::call(&[("look", r#"{"n":1}"#), ("look", r#"{"n":2}"#)]);
+            let limit = Served { limit: Some(2_600), ..Served::default() };
+            town.brain.script_attempts([
+                vec![Answer::call(&[
+                    ("note", r#"{"kind":"open_loop","text":"ask Bob"}"#),
+                    ("pay", "{}"),
+                    ("look", r#"{"n":0}"#),
+                ])],
+                vec![Answer::too_long(None), Answer::too_long(Some(limit)), looks.clone()],
+                vec![looks],
+                vec![Answer::call(&[("note", r#"{"kind":"close","text":"Bob said yes","id":"n1"}"#)])],
+                vec![Answer::say("done")],
+            ]);
+            town.world.script("look", [Manner::large(6_000)]);
+        },
+    },
+    Play {
+        name: "no window at all, then another model",
+        task: |task| task.model.context_limit = Some(200),
+        stage: |town| town.brain.script([Answer::call(&[("look", "{}")]), Answer::say("done")]),
+    },
 ];
 
 struct Played {
@@ -133,12 +162,18 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                 Drove::Back(Err(_)) => tokio::time::sleep(Duration::from_secs(5)).await,
                 Drove::Back(Ok(driven)) => match driven.standing {
                     Standing::Rested(rest) => {
-                        if !matches!(rest.end, End::Exhausted(_)) {
-                            end = Some(rest.end);
-                            break;
+                        match rest.end {
+                            End::Exhausted(_) => {
+                                let raise = Raise { tool_calls: 5, ..Raise::default() };
+                                town.store.post(&id, "raise", InputBody::Raise(raise)).await;
+                            }
+                            // The other model, which everybody gets, has room.
+                            End::ContextExhausted => {}
+                            ended @ (End::Done(_) | End::Failed(_) | End::Cancelled) => {
+                                end = Some(ended);
+                                break;
+                            }
                         }
-                        let raise = Raise { tool_calls: 5, ..Raise::default() };
-                        town.store.post(&id, "raise", InputBody::Raise(raise)).await;
                     }
                     Standing::Parked(waits) => {
                         for wait in waits {

@@ -2,34 +2,47 @@
 //! protection away, outside the driver, and stories from seeds must find it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared, Life};
 use longrein_core::budget::Usage;
+use longrein_core::context::note::Note;
 use longrein_core::event::Event;
 use longrein_core::ids::{ActionId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
-use longrein_core::outcome::{ModelErrorClass, ToolError};
+use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply, ToolError};
+use longrein_core::prompt::{Item, Prompt};
 use longrein_core::task::Task;
 use longrein_ports::{
-    AppendError, Batch, BatchId, BoxFuture, Claim, Committed, Durability, Gate, GateCall, Handed, Journal, KeyRow,
-    Probed, Ran, Reaped, Ruling, Tools, ValidArgs,
+    AppendError, Batch, BatchId, BoxFuture, Cabinet, Claim, Committed, Durability, Encoded, Gate, GateCall, Handed,
+    Journal, JournalError, KeyRow, Model, Probed, Ran, Reaped, Ruling, Snapshot, Tools, ValidArgs,
 };
-use longrein_sim::process::Process;
+use longrein_sim::process::{Breach, Process};
 use longrein_sim::store::Store;
 use longrein_sim::story::play;
 use longrein_sim::town::{Layers, Town};
 use longrein_sim::twist::{Twist, Twisted};
+
+/// What the law says that compares a drive's state with the journal's.
+const OTHER_STATE: &str = "a drive knows another state";
 
 /// The most stories a removed protection may survive.
 const SEEDS: u64 = 500;
 
 #[track_caller]
 fn is_found(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
+    // Whoever rewrites a batch makes another state: that shows with any of them, and is a case of its own.
+    is_found_as(what, |breach| !breach.what.contains(OTHER_STATE), layers);
+}
+
+/// Found as a breach of this law, whatever else breaks.
+#[track_caller]
+fn is_found_as(what: &str, is_it: impl Fn(&Breach) -> bool, layers: impl Fn() -> Arc<dyn Layers>) {
     for seed in 0..SEEDS {
         let report = play(seed, layers());
-        if let Some(breach) = report.breaches.first() {
+        if let Some(breach) = report.breaches.iter().find(|breach| is_it(breach)) {
             eprintln!("{what}: found by seed {seed}: {}: {}", breach.law, breach.what);
             return;
         }
@@ -294,7 +307,8 @@ struct Remembers {
 
 impl Gate for Remembers {
     fn rule(&self, call: &GateCall<'_>) -> Ruling {
-        let mut rulings = self.rulings.lock().expect("nobody panics here");
+        // A process may die while it is asked.
+        let mut rulings = self.rulings.lock().unwrap_or_else(PoisonError::into_inner);
         rulings.entry(call.tool.name.clone()).or_insert_with(|| self.inner.rule(call)).clone()
     }
 }
@@ -352,6 +366,9 @@ impl Tools for Loose {
             }),
         }
     }
+    fn note(&self, args: &longrein_core::payload::Payload) -> Result<Note, ToolError> {
+        self.inner.note(args)
+    }
     fn probe<'a>(&'a self, task: &'a Task, attempt: Attempt, handed: Handed) -> BoxFuture<'a, Probed> {
         self.inner.probe(task, attempt, handed)
     }
@@ -406,4 +423,159 @@ impl Layers for KeyPerAttempt {
 #[test]
 fn an_idempotency_key_for_each_attempt() {
     is_found("idempotency keys", || Arc::new(KeyPerAttempt));
+}
+
+// ---- the context's protections ----
+
+/// Changes every request on its way to the model; what is journaled is what is sent.
+struct Retold {
+    inner: Arc<dyn Model>,
+    process: Arc<Process>,
+    change: fn(&mut Prompt, u32),
+}
+
+impl Model for Retold {
+    fn encode(&self, prompt: &Prompt) -> Encoded {
+        let mut prompt = prompt.clone();
+        (self.change)(&mut prompt, self.process.worker.pid);
+        self.inner.encode(&prompt)
+    }
+    fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        self.inner.send(request)
+    }
+}
+
+struct Retells(fn(&mut Prompt, u32));
+
+impl Layers for Retells {
+    fn model(&self, process: &Arc<Process>, inner: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(Retold { inner, process: Arc::clone(process), change: self.0 })
+    }
+}
+
+fn hide(prompt: &mut Prompt, words: &str) {
+    let is_shown = |item: &Arc<Item>| match item.as_ref() {
+        Item::User(text) | Item::Harness(text) => !text.contains(words),
+        Item::Assistant { .. } | Item::Observation { .. } => true,
+    };
+    prompt.items = Arc::new(prompt.items.iter().filter(|item| is_shown(item)).cloned().collect());
+}
+
+#[test]
+fn a_message_that_is_not_shown() {
+    let is_it = |breach: &Breach| breach.law == "law_7" && breach.what.contains("a message is not shown");
+    is_found_as("messages", is_it, || Arc::new(Retells(|prompt, _| hide(prompt, "<longrein id="))));
+}
+
+#[test]
+fn a_control_block_that_is_left_out() {
+    let is_it = |breach: &Breach| breach.law == "law_7" && breach.what.contains("is not shown as that");
+    is_found_as("effects", is_it, || Arc::new(Retells(|prompt, _| hide(prompt, "Control block of generation"))));
+}
+
+#[test]
+fn a_note_that_only_the_journal_keeps() {
+    let is_it = |breach: &Breach| breach.law == "law_7" && breach.what.contains("the note n");
+    is_found_as("notes", is_it, || {
+        Arc::new(Retells(|prompt, _| {
+            hide(prompt, "Control block of generation");
+            prompt.tail = None;
+        }))
+    });
+}
+
+#[test]
+fn a_rule_file_that_is_forgotten() {
+    let is_it = |breach: &Breach| breach.law == "law_7" && breach.what.contains("docs/AGENTS.md is not shown");
+    is_found_as("rule files", is_it, || Arc::new(Retells(|prompt, _| hide(prompt, "What docs/AGENTS.md"))));
+}
+
+#[test]
+fn a_request_that_grows_after_it_was_admitted() {
+    let is_it = |breach: &Breach| breach.law == "law_6" && breach.what.contains("of output in a window of");
+    is_found_as("admission", is_it, || {
+        Arc::new(Retells(|prompt, _| prompt.tail.get_or_insert_default().push_str(&"and so on ".repeat(1_000))))
+    });
+}
+
+#[test]
+fn a_request_that_is_another_after_a_death() {
+    let is_it = |breach: &Breach| breach.law == "law_7" && breach.what.contains("after a death");
+    is_found_as("the same words", is_it, || {
+        Arc::new(Retells(|prompt, pid| prompt.tail.get_or_insert_default().push_str(&format!("asked by {pid}"))))
+    });
+}
+
+/// What was refused as too long is sent in place of what follows it.
+#[derive(Default)]
+struct Insists(Arc<Mutex<Option<Encoded>>>);
+
+struct Stubborn {
+    inner: Arc<dyn Model>,
+    refused: Arc<Mutex<Option<Encoded>>>,
+}
+
+impl Model for Stubborn {
+    fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.inner.encode(prompt)
+    }
+    fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            let before = self.refused.lock().expect("nobody panics here").take();
+            let request = before.unwrap_or(request);
+            let answer = self.inner.send(request.clone()).await;
+            if answer.as_ref().is_err_and(|failure| failure.class == ModelErrorClass::ContextExhausted) {
+                *self.refused.lock().expect("nobody panics here") = Some(request);
+            }
+            answer
+        })
+    }
+}
+
+impl Layers for Insists {
+    fn model(&self, _: &Arc<Process>, inner: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(Stubborn { inner, refused: Arc::clone(&self.0) })
+    }
+}
+
+#[test]
+fn a_refused_request_that_is_sent_again() {
+    let is_it = |breach: &Breach| breach.law == "law_6" && breach.what.contains("sent again");
+    is_found_as("refusals", is_it, || Arc::new(Insists::default()));
+}
+
+/// Snapshots of other versions pass for this one's.
+struct AnyVersionWillDo;
+
+struct Relabelled(Arc<dyn Cabinet>);
+
+impl Cabinet for Relabelled {
+    fn keep_snapshot<'a>(&'a self, run: &'a RunId, snapshot: &'a Snapshot) -> BoxFuture<'a, Result<(), JournalError>> {
+        self.0.keep_snapshot(run, snapshot)
+    }
+    fn snapshots<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Snapshot>, JournalError>> {
+        Box::pin(async move {
+            let snapshots = self.0.snapshots(run).await?;
+            let ours = longrein_core::snapshot::catalogue();
+            Ok(snapshots.into_iter().map(|kept| Snapshot { catalogue: ours.clone(), ..kept }).collect())
+        })
+    }
+    fn remember<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<(), JournalError>> {
+        self.0.remember(key, value)
+    }
+    fn recollect<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, JournalError>> {
+        self.0.recollect(key)
+    }
+}
+
+impl Layers for AnyVersionWillDo {
+    fn cabinet(&self, _: &Arc<Process>, inner: Arc<dyn Cabinet>) -> Arc<dyn Cabinet> {
+        Arc::new(Relabelled(inner))
+    }
+}
+
+#[test]
+fn a_snapshot_of_another_version_that_is_believed() {
+    let is_it = |breach: &Breach| breach.law == "law_1" && breach.what.contains(OTHER_STATE);
+    is_found_as("catalogues", is_it, || Arc::new(AnyVersionWillDo));
 }

@@ -110,6 +110,8 @@ enum Answer {
 pub(crate) struct Manners {
     /// The window that the client was told.
     pub(crate) declared: u64,
+    /// The window there is.
+    pub(crate) served: u64,
     pub(crate) wording: Wording,
     pub(crate) chaos: BTreeSet<Chaos>,
     pub(crate) summariser: Summariser,
@@ -117,8 +119,7 @@ pub(crate) struct Manners {
 
 impl Agent {
     pub(crate) fn new(plan: Arc<Plan>, reader: Reader, operator: Arc<Operator>, manners: Manners) -> Self {
-        let Manners { declared, wording, chaos, summariser } = manners;
-        let served = if chaos.contains(&Chaos::Limit) { declared * 9 / 10 } else { declared };
+        let Manners { declared, served, wording, chaos, summariser } = manners;
         Self {
             judge: Judge::new(Arc::clone(&plan), declared, served),
             plan,
@@ -170,6 +171,9 @@ impl Agent {
         }
         let counted = self.judge.look(&request, self.turn, arrival);
         if !counted.fits {
+            if self.wording.names_the_limit() {
+                self.judge.told();
+            }
             return Ok(Answer::Send(self.wording.too_long(counted.tokens, self.served)));
         }
         self.learn_ids(&request);

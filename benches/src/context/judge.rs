@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longrein_core::context::estimate::{Estimator, Features};
+
 use super::plan::{Needle, Plan, What};
 use super::request::{Request, Role, Segment, shared};
 
@@ -20,6 +22,7 @@ pub(crate) struct Judge {
     before: Option<(u64, Vec<Arc<Segment>>)>,
     watching: Watching,
     everything: Everything,
+    estimator: Estimator,
     pub(crate) found: Findings,
 }
 
@@ -64,6 +67,9 @@ pub(crate) struct Findings {
     pub(crate) gaps: Vec<Duration>,
     pub(crate) gaps_of_rebuilds: Vec<Duration>,
     pub(crate) gaps_of_recalls: Vec<Duration>,
+    /// How far the estimator of core was off, in tokens, and how often a request was above its bound.
+    pub(crate) off: Vec<u64>,
+    pub(crate) bound_missed: u64,
     /// Requests after a kill, and those of them that are not the one that was lost.
     pub(crate) resent: u64,
     pub(crate) resent_otherwise: Tally,
@@ -133,6 +139,7 @@ impl Judge {
             before: None,
             watching: Watching::default(),
             everything: Everything::default(),
+            estimator: Estimator::new(),
             found: Findings::default(),
         }
     }
@@ -152,7 +159,6 @@ impl Judge {
         if tokens > self.served {
             // Nobody saw it and nobody pays for it.
             found.refused += 1;
-            self.known = self.served;
             return Counted { tokens, cached: 0, fits: false };
         }
         found.sent.push(tokens);
@@ -163,6 +169,11 @@ impl Judge {
             self.everything.tokens = tokens;
         }
         Counted { tokens, cached, fits: true }
+    }
+
+    /// The client was told how much is served.
+    pub(crate) fn told(&mut self) {
+        self.known = self.served;
     }
 
     /// What the cache has of it; remembers it.
@@ -176,6 +187,13 @@ impl Judge {
         found.hits += cached;
         let mut cut_back = false;
         if let Some((tokens_before, before)) = &self.before {
+            let estimated = Estimated::of(&self.estimator, *tokens_before, before, &request.segments);
+            if let Some(Estimated { anchored, added }) = estimated {
+                let bound = self.estimator.bound(anchored, &added);
+                found.off.push(bound.likely.abs_diff(tokens));
+                found.bound_missed += u64::from(bound.upper < tokens);
+                self.estimator.learn(&added, tokens.saturating_sub(anchored));
+            }
             let kept = shared(before, &request.segments);
             found.invalidated += tokens_before.saturating_sub(kept);
             found.breaks += u64::from(2 * kept < *tokens_before);
@@ -292,6 +310,27 @@ impl Judge {
     }
 }
 
+/// What a caller of the estimator knows before a request is answered.
+struct Estimated {
+    /// Tokens of what was there before.
+    anchored: u64,
+    added: Features,
+}
+
+impl Estimated {
+    /// None: more was taken out than a last word that changes from request to request.
+    fn of(estimator: &Estimator, tokens_before: u64, before: &[Arc<Segment>], now: &[Arc<Segment>]) -> Option<Self> {
+        let same = before.iter().zip(now).take_while(|(before, now)| Arc::ptr_eq(before, now)).count();
+        if before.len() - same > 1 {
+            return None;
+        }
+        let features = |segments: &[Arc<Segment>]| segments.iter().map(|segment| segment.features).sum();
+        let taken_out: Features = features(&before[same..]);
+        let anchored = tokens_before.saturating_sub(estimator.estimate(&taken_out));
+        Some(Self { anchored, added: features(&now[same..]) })
+    }
+}
+
 impl Watching {
     fn of(segments: &[Arc<Segment>], watched: usize) -> Self {
         let mut watching =
@@ -401,6 +440,7 @@ mod tests {
         Arc::new(Segment {
             raw: "x".into(),
             tokens: 1,
+            features: Features::default(),
             role,
             calls: calls.iter().map(|id| (*id).to_owned()).collect(),
             answers: answers.map(str::to_owned),
@@ -518,6 +558,9 @@ mod tests {
         let longer = reader.read(&body(&"word ".repeat(3_000), "x")).expect("a request");
         assert!(!judge.look(&longer, 1, QUIET).fits);
         assert_eq!((judge.found.over_limit.times, judge.found.refused), (1, 1));
+        assert!(judge.look(&request, 2, QUIET).fits);
+        assert_eq!(judge.found.over_limit.times, 1);
+        judge.told();
         // now it is known, and counts with what is reserved
         assert!(judge.look(&request, 2, QUIET).fits);
         assert_eq!(judge.found.over_limit.times, 2);

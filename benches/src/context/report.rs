@@ -1,12 +1,11 @@
 //! The table: what was found, what is wanted, and which of it must hold exactly.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use longrein_core::context::estimate::Features;
 
 use super::Ended;
-use super::agent::{Agent, Chaos};
+use super::agent::Agent;
 use super::judge::{Findings, PROFILES, Retention, Tally};
 use super::operator::Builtins;
 use super::plan::Plan;
@@ -31,10 +30,10 @@ enum Verdict {
 }
 
 /// Prints everything; answers how much of what must hold exactly does not.
-pub(crate) fn print(agent: &Agent, plan: &Plan, ended: &Ended, chaos: &BTreeSet<Chaos>) -> usize {
+pub(crate) fn print(agent: &Agent, plan: &Plan, ended: &Ended) -> usize {
     let found = &agent.judge.found;
     let mut rows = Vec::new();
-    kept(&mut rows, agent, plan, ended, chaos);
+    kept(&mut rows, agent, plan, ended);
     cost(&mut rows, found, plan, ended);
     for row in &rows {
         let mark = match row.verdict {
@@ -50,7 +49,7 @@ pub(crate) fn print(agent: &Agent, plan: &Plan, ended: &Ended, chaos: &BTreeSet<
 }
 
 /// What must hold exactly.
-fn kept(rows: &mut Vec<Row>, agent: &Agent, plan: &Plan, ended: &Ended, chaos: &BTreeSet<Chaos>) {
+fn kept(rows: &mut Vec<Row>, agent: &Agent, plan: &Plan, ended: &Ended) {
     let found = &agent.judge.found;
     let mut exact = |name: &str, goal: &str, held: bool, text: String| {
         rows.push(Row { name: name.to_owned(), found: text, goal: goal.to_owned(), verdict: Verdict::Exact(held) });
@@ -60,7 +59,7 @@ fn kept(rows: &mut Vec<Row>, agent: &Agent, plan: &Plan, ended: &Ended, chaos: &
     let end = if whole { turns } else { format!("{turns}; status {}\n    {}", ended.status, ended.last_words) };
     exact("turns", "all, status 0", whole, end);
     // One request may find out that less is served than was declared.
-    let allowed = u64::from(chaos.contains(&Chaos::Limit));
+    let allowed = u64::from(ended.short_served);
     let refused = format!("{}; {} refused by the server", tally(&found.over_limit), found.refused);
     exact("requests over the limit", &allowed.to_string(), found.over_limit.times <= allowed, refused);
     exact("requests with broken pairs", "0", found.broken_pairs.times == 0, tally(&found.broken_pairs));
@@ -78,7 +77,7 @@ fn kept(rows: &mut Vec<Row>, agent: &Agent, plan: &Plan, ended: &Ended, chaos: &
     let lost = found.probes_recalled.first.as_ref().map_or(String::new(), |first| format!("; first lost {first}"));
     let text = format!("{} of {}{lost}", ratio(reached, found.probes), found.probes);
     exact("facts shown or recalled (R1)", "1.000", found.probes > 0 && reached == found.probes, text);
-    if chaos.contains(&Chaos::Kill) {
+    if ended.killed {
         let text = format!("{} of {}", tally(&found.resent_otherwise), found.resent);
         exact("requests changed by a kill", "0", found.resent > 0 && found.resent_otherwise.times == 0, text);
     }
@@ -140,6 +139,14 @@ fn cost(rows: &mut Vec<Row>, found: &Findings, plan: &Plan, ended: &Ended) {
     let recalls: Vec<_> = found.gaps_of_recalls.iter().map(|time| millis(*time)).collect();
     let text = format!("p99 {:.1} ms from reply to request, of {}", quantile(&recalls, 0.99), recalls.len());
     row("recall", "under 20 ms", Verdict::Goal(!recalls.is_empty() && quantile(&recalls, 0.99) < 20.0), text);
+    let window = plan.size.window as f64;
+    let off: Vec<_> = found.off.iter().map(|tokens| *tokens as f64 / window * 100.0).collect();
+    let p99 = quantile(&off, 0.99);
+    let text = format!("p99 {p99:.2} %, median {:.3} %, of {} requests", median(off.iter().copied()), off.len());
+    row("estimator off, of the window", "p99 at most 1 %", Verdict::Goal(!off.is_empty() && p99 <= 1.0), text);
+    let missed = found.bound_missed as f64 / (off.len() as f64).max(1.0);
+    let text = format!("{:.2} % ({})", missed * 100.0, found.bound_missed);
+    row("estimator's bound too low", "at most 1 %", Verdict::Goal(!off.is_empty() && missed <= 0.01), text);
     let speed = counting_speed(plan);
     let verdict = if cfg!(debug_assertions) { Verdict::Said } else { Verdict::Goal(speed >= 100.0) };
     row("features counted", "at least 100 MB/s", verdict, format!("{speed:.0} MB/s"));

@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use anyhow::Context;
+use longrein_core::context::estimate::Features;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tiktoken::CoreBpe;
 
@@ -35,6 +37,8 @@ pub(crate) struct Segment {
     /// As sent.
     pub(crate) raw: Box<str>,
     pub(crate) tokens: u64,
+    /// What an estimator knows of it.
+    pub(crate) features: Features,
     pub(crate) role: Role,
     /// Ids of the calls of an assistant message.
     pub(crate) calls: Vec<String>,
@@ -104,6 +108,7 @@ impl Reader {
         let mut segment = Segment {
             raw: raw.into(),
             tokens: 0,
+            features: Features::default(),
             role: Role::Tools,
             calls: Vec::new(),
             answers: None,
@@ -111,11 +116,15 @@ impl Reader {
         };
         if is_tools {
             segment.tokens = self.count(raw);
+            segment.features = Features::of(raw);
         } else {
             let message: Message<'_> = serde_json::from_str(raw).with_context(|| format!("a message: {raw}"))?;
-            segment.tokens = AROUND_MESSAGE + message.content.as_ref().map_or(0, |content| self.content(content));
+            let (tokens, features) = self.content(message.content.as_ref());
+            segment.tokens = AROUND_MESSAGE + tokens;
+            segment.features = features;
             for call in message.tool_calls.unwrap_or_default() {
                 segment.tokens += AROUND_CALL + self.count(&call.function.name) + self.count(&call.function.arguments);
+                segment.features += Features::of(&call.function.name) + Features::of_message(&call.function.arguments);
                 segment.calls.push(call.id);
             }
             segment.answers = message.tool_call_id;
@@ -132,17 +141,17 @@ impl Reader {
         Ok(segment)
     }
 
-    fn content(&self, content: &serde_json::Value) -> u64 {
+    /// Tokens and features of a message's text.
+    fn content(&self, content: Option<&Value>) -> (u64, Features) {
+        let text = |text: &str| (self.count(text), Features::of_message(text));
         match content {
-            serde_json::Value::String(text) => self.count(text),
-            serde_json::Value::Array(parts) => parts
-                .iter()
-                .map(|part| part.get("text").and_then(serde_json::Value::as_str).map_or(IMAGE, |text| self.count(text)))
-                .sum(),
-            serde_json::Value::Null
-            | serde_json::Value::Bool(_)
-            | serde_json::Value::Number(_)
-            | serde_json::Value::Object(_) => 0,
+            Some(Value::String(content)) => text(content),
+            Some(Value::Array(parts)) => parts.iter().fold((0, Features::default()), |(tokens, features), part| {
+                let image = (IMAGE, Features::of_images(IMAGE));
+                let (more, also) = part.get("text").and_then(Value::as_str).map_or(image, text);
+                (tokens + more, features + also)
+            }),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => text(""),
         }
     }
 
@@ -212,7 +221,7 @@ struct ToolName {
 struct Message<'a> {
     #[serde(borrow)]
     role: Cow<'a, str>,
-    content: Option<serde_json::Value>,
+    content: Option<Value>,
     tool_calls: Option<Vec<Call>>,
     tool_call_id: Option<String>,
 }

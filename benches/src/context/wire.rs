@@ -114,6 +114,11 @@ impl Wording {
         ("bytes", Self::Bytes),
     ];
 
+    /// Whether a client can learn from it how much is served.
+    pub(crate) fn names_the_limit(self) -> bool {
+        self != Self::Bytes
+    }
+
     /// The response to a prompt of `tokens` where `limit` are served.
     pub(crate) fn too_long(self, tokens: u64, limit: u64) -> Vec<u8> {
         let (status, body) = match self {

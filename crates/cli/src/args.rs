@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Show(OneRun),
     /// A run's journal, readable
     Log(LogArgs),
+    /// The request a run's model is or was sent, by zone, with token counts
+    Context(ContextArgs),
     /// What waits for a person, over all runs
     Approvals(NoArgs),
     /// Say yes to actions that wait
@@ -367,6 +369,15 @@ pub(crate) struct LogArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    /// The request as it was sent for this turn, in its last attempt [default: as it would be sent now]
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u32>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
     /// The run's id, or a beginning of it that no other run has
     pub(crate) id: String,
@@ -416,7 +427,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &["trust", "endorse", "context", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["trust", "endorse", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
 use longrein::core::task::{Protocol, Temperature};
-use longrein::taskfile::{DefaultModel, Defaults, ModelSettings};
+use longrein::taskfile::{CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Status};
@@ -21,6 +21,8 @@ struct File {
     model: Option<String>,
     #[serde(default)]
     models: BTreeMap<String, ModelTable>,
+    #[serde(default)]
+    context: toml::Table,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -56,6 +58,7 @@ pub(crate) struct Config {
     /// The default model, and where it is written.
     pub(crate) model: Option<(String, String)>,
     pub(crate) models: BTreeMap<String, ModelTable>,
+    context: Vec<DefaultContext>,
 }
 
 impl Config {
@@ -85,6 +88,8 @@ impl Config {
         if let Some(model) = file.model {
             self.model = Some((model, path.display().to_string()));
         }
+        let kept = context(&file.context).map_err(|problem| wrong(path, &problem))?;
+        self.context.push(DefaultContext { source: path.display().to_string(), settings: kept });
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -99,11 +104,12 @@ impl Config {
         Defaults {
             model: self.model.clone().map(|(name, source)| DefaultModel { name, source }),
             models: self.models.iter().map(|(name, table)| (name.clone(), table.settings)).collect(),
+            context: self.context.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models"];
+const TOP_KEYS: &[&str] = &["model", "models", "context"];
 const MODEL_KEYS: &[&str] =
     &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];
 const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
@@ -122,6 +128,9 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
         None => Ok(()),
     };
     check(file, "", TOP_KEYS)?;
+    if let Some(context) = file.get("context").and_then(toml::Value::as_table) {
+        check(context, "context.", &CONTEXT_KEYS)?;
+    }
     let Some(models) = file.get("models").and_then(toml::Value::as_table) else { return Ok(()) };
     for (name, model) in models {
         let within = format!("models.\"{name}\".");
@@ -135,6 +144,22 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// `[context]`: what holds for tasks that do not say otherwise.
+fn context(table: &toml::Table) -> Result<ContextSettings, String> {
+    let mut settings = ContextSettings::default();
+    for (key, value) in table {
+        let said = match (value.as_str(), value.as_float(), value.as_integer()) {
+            (Some(word), _, _) => settings.set_word(key, word),
+            (None, Some(share), _) => settings.set(key, share),
+            // 1 is a share too.
+            (None, None, Some(1)) => settings.set(key, 1.0),
+            (None, None, _) => settings.set(key, f64::NAN),
+        };
+        said.map_err(|problem| format!("context.{key}: {problem}"))?;
+    }
+    Ok(settings)
 }
 
 /// What of a table shapes a run's requests; or the key that is wrong, and how.

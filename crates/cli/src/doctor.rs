@@ -53,6 +53,7 @@ pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status,
     findings.extend(kernel());
     findings.push(git());
     findings.extend(model(args.probe).await);
+    findings.extend(rules());
     findings.push(terminal(&globals));
     let level = |level: Level| match level {
         Level::Ok => "ok",
@@ -147,8 +148,33 @@ fn store(globals: &Globals) -> Vec<Finding> {
             Finding::new(Level::Bad, "store", error.to_string()).way_out("look at free space and permissions there"),
         ),
     }
+    findings.extend(cache(&path));
     findings.extend(modes(&path, &folder, at.home.is_some()));
     findings
+}
+
+/// What only saves work: indexes, snapshots, what was learned of models.
+fn cache(store: &Path) -> Option<Finding> {
+    let mut folder = store.as_os_str().to_owned();
+    folder.push("-cache");
+    let bytes = bytes_in(Path::new(&folder))?;
+    let what = format!("{}, {}: may be removed at any time", Path::new(&folder).display(), size(bytes));
+    Some(Finding::new(Level::Fact, "cache", what))
+}
+
+/// The bytes of all files in a folder. None: there is no such folder.
+fn bytes_in(folder: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    Some(
+        entries
+            .map(|entry| match entry.metadata() {
+                Ok(data) if data.is_dir() => bytes_in(&entry.path()).unwrap_or_default(),
+                Ok(data) => data.len(),
+                // Gone meanwhile.
+                Err(_) => 0,
+            })
+            .sum(),
+    )
 }
 
 /// Journals hold what tools saw: only their owner should read them.
@@ -233,6 +259,16 @@ fn git() -> Finding {
         Ok(_) | Err(_) => Finding::new(Level::Warn, "git", "no git on PATH; nothing needs it yet, coding tasks will")
             .way_out("install git"),
     }
+}
+
+/// Files of the workspace here that every run in it is shown.
+fn rules() -> Option<Finding> {
+    let here = context::here().ok()?;
+    let workspace = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
+    let files = longrein::rule_files(workspace.to_str()?);
+    let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
+    let what = format!("of {}, shown to every run there: {}", workspace.display(), paths.join(", "));
+    (!paths.is_empty()).then(|| Finding::new(Level::Fact, "rule files", what))
 }
 
 async fn model(probe: bool) -> Vec<Finding> {

@@ -115,6 +115,9 @@ impl From<RunsError> for Failure {
             RunsError::Ambiguous { .. } => Failure::new(Status::NotFound, problem),
             RunsError::Exists(_) => Failure::new(Status::Data, problem),
             RunsError::ForkPoint(_) => Failure::new(Status::NotFound, problem),
+            RunsError::NoSuchTurn { run, .. } => {
+                Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
+            }
             RunsError::Task(_) => Failure::new(Status::Data, problem),
             RunsError::Model(_) => Failure::new(Status::Configuration, problem),
             RunsError::Drive(error) => error.into(),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::answer::commands;
 use crate::args::{Globals, LogArgs, OneRun, RunsArgs};
+use crate::block::{self, Fill, Rebuilds};
 use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
@@ -25,6 +26,9 @@ use crate::words;
 
 /// A run of which nothing was heard for this long while its worker lives is marked as stalled.
 const STALLED_AFTER_MS: u64 = 10 * 60 * 1000;
+
+/// Actions that a glance shows, the newest.
+const ACTIONS_SHOWN: usize = 40;
 
 pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
@@ -199,9 +203,15 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
-    let mut ledger = Ledger::default();
-    let run = runs.fold(&id, |record| ledger.see(record)).await?;
+    let (mut ledger, mut rebuilds) = (Ledger::default(), Rebuilds::default());
+    let run = runs
+        .fold(&id, |record| {
+            ledger.see(record);
+            rebuilds.see(record);
+        })
+        .await?;
     ledger.amend(&run);
+    let fill = Fill::of(&runs, &run, rebuilds).await;
     let row = longrein::run_row(&run);
     let holder = runs.listed(&id).await?.and_then(|(_, holder)| holder);
     let waits = owed::waits(&run);
@@ -217,12 +227,10 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         let mut object = projection::summary(&run);
         let more = json!({
             "v": 1, "run": id, "state": shown_state(&row.state, holder.is_some()),
-            "goal": run.task.goal, "constraints": run.task.constraints,
-            "acceptance_criteria": run.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
             "pending_effects": uncertain.iter().map(|(action, tool, state)| json!({ "action": action, "tool": tool, "state": state })).collect::<Vec<_>>(),
             "event_cursor": run.head, "resume_instruction": resume,
             "model": run.model.name, "workspace": run.task.workspace,
-            "budget": budget(&run),
+            "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
             "waits": waits,
             "ledger": ledger.0.iter().map(|(action, entry)| json!({
@@ -234,6 +242,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             })).collect::<Vec<_>>(),
             "changed": run.surroundings,
         });
+        object.extend(block::json(&run));
         if let Value::Object(more) = more {
             object.extend(more);
         }
@@ -249,12 +258,11 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("worker     {holder}");
     }
     say!("goal       {}", words::safe(&run.task.goal));
-    for constraint in &run.task.constraints {
-        say!("constraint {}", words::safe(constraint));
-    }
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
     print_budget(&run);
+    fill.print(&run);
+    block::print(&run);
     if let Some(answer) = projection::answer(&run) {
         let verified = match answer.verified {
             Some(true) => "every check passed",
@@ -264,10 +272,13 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("answer     {}", words::safe(&answer.accepted.rendered));
         say!("proof      {verified}");
     }
-    if !ledger.0.is_empty() {
-        say!("actions");
+    let earlier = ledger.0.len().saturating_sub(ACTIONS_SHOWN);
+    match (ledger.0.is_empty(), earlier) {
+        (true, _) => {}
+        (false, 0) => say!("actions"),
+        (false, _) => say!("actions    ({earlier} earlier ones: {})", store.command(&format!("log {id}"))),
     }
-    for (action, entry) in &ledger.0 {
+    for (action, entry) in ledger.0.iter().skip(earlier) {
         let tries = if entry.attempts > 1 { format!(", {} attempts", entry.attempts) } else { String::new() };
         say!(
             "  {action:<5} {:<22} {:<10} {}{tries}  {}",

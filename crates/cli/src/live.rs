@@ -166,6 +166,7 @@ impl View {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
             }
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
+            Event::GenerationStarted(started) => said(Tone::Faint, &words::rebuilt_short(started), NOTE_LINES_MAX),
             // Said by what it answers.
             Event::InputReceived(InputReceived { body: Received::Answer(_), .. }) => Vec::new(),
             event => {
@@ -286,7 +287,6 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::ModelSwitched
-        | EventKind::ModelForgone
         | EventKind::GenerationStarted
         | EventKind::ActionApproved
         | EventKind::ActionStarted
@@ -296,7 +296,9 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
         | EventKind::SurroundingsChanged => true,
-        EventKind::RunClaimed
+        // Said at the end.
+        EventKind::ModelForgone
+        | EventKind::RunClaimed
         | EventKind::InputRefused
         | EventKind::ModelRequested
         | EventKind::ModelReplied

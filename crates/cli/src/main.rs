@@ -6,6 +6,7 @@
 mod answer;
 mod args;
 mod ask;
+mod block;
 mod config;
 mod context;
 mod doctor;
@@ -19,6 +20,7 @@ mod models;
 mod out;
 mod policy;
 mod progress;
+mod request;
 mod run;
 mod stats;
 mod tools;
@@ -86,6 +88,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Runs(args) => inspect::runs(globals, args).await,
         Command::Show(args) => inspect::show(globals, args).await,
         Command::Log(args) => inspect::log(globals, args).await,
+        Command::Context(args) => request::context(globals, args).await,
         Command::Approvals(args) => answer::approvals(globals, args).await,
         Command::Approve(args) => answer::approve(globals, args).await,
         Command::Deny(args) => answer::deny(globals, args).await,

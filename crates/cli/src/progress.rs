@@ -136,6 +136,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::SummaryRequested
         | EventKind::NoteTaken
         // Said at the end, with the command that goes on.
+        | EventKind::ModelForgone
         | EventKind::RunParked
         | EventKind::RunSuspended
         | EventKind::RunEnded => false,
@@ -146,7 +147,6 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelReplied
         | EventKind::ModelFailed
         | EventKind::ModelSwitched
-        | EventKind::ModelForgone
         | EventKind::GenerationStarted
         | EventKind::SummaryFinished
         | EventKind::ActionRefused

@@ -10,7 +10,7 @@ use longrein::core::event::{End, EventKind, Failure as RunFailure, Suspension, W
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
-use longrein::core::task::PolicyRules;
+use longrein::core::task::{PolicyRules, Task};
 use longrein::ports::{CrashAt, CrashPoint, Faults};
 use longrein::taskfile::{self, LimitFlag, Loaded};
 use longrein::{Driven, Runs, Standing, Stop, Surroundings, Target, WhenAsked, projection};
@@ -89,6 +89,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             session.store.refuse_inside(task.workspace.as_ref())?;
             longrein::pin(&mut task);
             let id = id.unwrap_or_else(context::fresh_id);
+            session.warn_if_heavy(&task).await;
             let model = task.model.name.clone();
             session
                 .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, &args.drive)
@@ -226,6 +227,20 @@ impl Session {
         self.finish(&run, &standing, args)
     }
 
+    /// A run whose requests are nearly full before it has begun is told of (`design.md` §5).
+    async fn warn_if_heavy(&self, task: &Task) {
+        let Some(fixed) = self.runs.heavy(task).await.filter(|_| !self.globals.quiet) else { return };
+        let percent = (fixed.tokens * 100).checked_div(fixed.safe).unwrap_or(100);
+        let largest: Vec<_> = fixed.pieces.iter().take(3).map(|(what, tokens)| format!("{what} ({tokens})")).collect();
+        tell!(
+            "warning: tools, system text and rule files take about {} of the {} tokens that may be sent ({percent} %); the \
+             largest are {}",
+            fixed.tokens,
+            fixed.safe,
+            words::safe(&largest.join(", "))
+        );
+    }
+
     /// Whether the run waits for answers from an earlier session.
     async fn has_questions(&self, target: &Target) -> bool {
         let Target::Existing(id) = target else { return false };
@@ -265,6 +280,12 @@ impl Session {
         match standing {
             Standing::Rested(ended) => {
                 tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                if ended.end == End::ContextExhausted {
+                    tell!(
+                        "Give models.\"{}\" a larger context_limit in the configuration, or name another model:",
+                        words::safe(run.model.name.as_str())
+                    );
+                }
                 if let Some(remark) = &ended.remark {
                     tell!("The model's last words, unverified: {}", words::safe(remark));
                 }
@@ -330,7 +351,8 @@ fn next_command(run: &Run, standing: &Standing) -> String {
                 BudgetKind::Deadline => format!("show {id}"),
             },
             End::Failed(RunFailure::Script) => format!("log {id}"),
-            End::Failed(_) | End::ContextExhausted => format!("resume {id} --message 'what to do differently'"),
+            End::Failed(_) => format!("resume {id} --message 'what to do differently'"),
+            End::ContextExhausted => format!("resume {id} --model {}", context::quoted(run.model.name.as_str())),
             End::Done(_) => format!("show {id}"),
             End::Cancelled => match ended.unknown.iter().find(|id| run.open.contains_key(id)) {
                 Some(action) => format!("settle {id} {action} --as done"),
@@ -469,7 +491,7 @@ fn raise(args: &ResumeArgs) -> Result<Raise, Failure> {
 }
 
 /// The model to switch to; a script's path is relative to here.
-fn switched_name(name: &str, _run: &Run) -> Result<ModelName, Failure> {
+fn switched_name(name: &str) -> Result<ModelName, Failure> {
     match name.strip_prefix("script/") {
         Some(file) => {
             let path = PathBuf::from(file)
@@ -483,10 +505,14 @@ fn switched_name(name: &str, _run: &Run) -> Result<ModelName, Failure> {
 
 fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::core::task::ModelSpec, Failure> {
     let defaults = config.defaults();
-    let settings = defaults.models.get(name).copied().unwrap_or_default();
+    let switched = switched_name(name)?;
+    // A script is configured under the name it is written by, and known to its run by its place.
+    let is_meant = |written: &String| *written == *name || switched_name(written).is_ok_and(|place| place == switched);
+    let settings = defaults.models.iter().find(|(written, _)| is_meant(written)).map(|(_, settings)| *settings);
+    let settings = settings.unwrap_or_default();
     let price = settings.price.or(if name.starts_with("script/") { run.model.price } else { None });
     let settings = longrein::taskfile::ModelSettings { price, ..settings };
-    let spec = settings.spec(switched_name(name, run)?, run.model.max_output);
+    let spec = settings.spec(switched, run.model.max_output);
     let has_usd_limit = run.limits.micros != longrein::core::budget::Limit::Unlimited;
     if has_usd_limit && spec.price.is_none() {
         let problem =

@@ -40,6 +40,8 @@ struct Sums {
     repeats: u64,
     unknown: u64,
     recoveries: u64,
+    /// Windows made anew.
+    rebuilds: u64,
     tokens: u64,
     micros: u64,
     model_ms: Vec<u64>,
@@ -94,6 +96,7 @@ impl Stats {
             "checks": self.all.checks, "failed_checks": self.all.failed_checks, "refused_answers": self.all.refused_answers,
             "tool_calls": self.all.calls, "tool_errors": self.all.failed_calls, "repeats": self.all.repeats,
             "unknown_outcomes": self.all.unknown, "recoveries": self.all.recoveries,
+            "rebuilds": self.all.rebuilds,
             "tokens": self.all.tokens, "usd": projection::usd(self.all.micros),
             "usd_per_run": {
                 "p50": projection::usd(costs.p50), "p95": projection::usd(costs.p95), "p99": projection::usd(costs.p99),
@@ -129,6 +132,7 @@ impl Stats {
         say!("  repeated         {}{}", self.all.repeats, share(self.all.repeats, self.all.calls));
         say!("  outcome unknown  {}", self.all.unknown);
         say!("recoveries         {}", self.all.recoveries);
+        say!("windows made anew  {}", self.all.rebuilds);
         say!("tokens             {}", self.all.tokens);
         say!("cost               ${:.4}", projection::usd(self.all.micros));
         say!("");
@@ -157,6 +161,7 @@ impl Sums {
         self.repeats += other.repeats;
         self.unknown += other.unknown;
         self.recoveries += other.recoveries;
+        self.rebuilds += other.rebuilds;
         self.tokens += other.tokens;
         self.micros += other.micros;
         self.model_ms.extend(other.model_ms);
@@ -213,6 +218,7 @@ impl Follow {
                 sums.failed_checks += u64::from(e.verdict.finding != Finding::Passed);
             }
             Event::AnswerRefused(_) => sums.refused_answers += 1,
+            Event::GenerationStarted(_) => sums.rebuilds += 1,
             // A claim that names when its predecessor was last alive found it dead.
             Event::RunClaimed(e) => sums.recoveries += u64::from(e.worked_until.is_some()),
             Event::RunStarted(_)
@@ -220,7 +226,6 @@ impl Follow {
             | Event::InputRefused(_)
             | Event::ModelSwitched(_)
             | Event::ModelForgone(_)
-            | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
             | Event::SummaryRequested(_)
             | Event::NoteTaken(_)

@@ -116,31 +116,57 @@ fn note_id(taken: &NoteTaken) -> NoteId {
     NoteId(taken.action.0)
 }
 
-/// A rebuild of the window: why, what each step freed, and what is left.
-fn rebuilt(started: &GenerationStarted) -> String {
-    let why = match started.why {
+/// Why a window is made anew.
+pub(crate) fn why(why: RebuildWhy) -> String {
+    match why {
         RebuildWhy::Economic => "carrying on would cost more".to_owned(),
         RebuildWhy::ColdCache => "the provider's cache is cold anyway".to_owned(),
         RebuildWhy::Watermark => "it was nearly full".to_owned(),
         RebuildWhy::Full => "it was full".to_owned(),
-        RebuildWhy::Overflow(times) => format!("the provider found it too long ({times})"),
+        RebuildWhy::Overflow(1) => "the provider found it too long".to_owned(),
+        RebuildWhy::Overflow(times) => format!("the provider found it too long {times} times in a row"),
         RebuildWhy::Rendering => "this version renders it differently".to_owned(),
+    }
+}
+
+/// A rebuild of the window in one line of a terminal.
+pub(crate) fn rebuilt_short(started: &GenerationStarted) -> String {
+    let (generation, before, after) = (started.generation, started.before, started.after);
+    format!("context made anew (generation {generation}), {}: {before} → {after} tokens", why(started.why))
+}
+
+/// A rebuild of the window: why, what each step freed, and what is left.
+pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
+    let why = why(started.why);
+    let results = |count: usize| if count == 1 { "1 result".to_owned() } else { format!("{count} results") };
+    let has_freed = |step: &&RebuildStep| match step {
+        RebuildStep::Superseded { freed, .. }
+        | RebuildStep::Refetchable { freed, .. }
+        | RebuildStep::PagedOut { freed, .. }
+        | RebuildStep::Shortened { freed, .. } => *freed > 0,
     };
     let steps: Vec<_> = started
         .steps
         .iter()
+        .filter(has_freed)
         .map(|step| match step {
-            RebuildStep::Superseded { actions, freed } => format!("{} repeated looks −{freed}", actions.len()),
-            RebuildStep::Refetchable { actions, freed } => format!("{} results by handle −{freed}", actions.len()),
-            RebuildStep::PagedOut { from, to, calls, freed, .. } => {
-                format!("turns {from}–{to} ({calls} calls) archived −{freed}")
+            RebuildStep::Superseded { actions, freed } => {
+                format!("{} replaced by later looks (−{freed})", results(actions.len()))
             }
-            RebuildStep::Shortened { actions, freed, .. } => format!("{} results shortened −{freed}", actions.len()),
+            RebuildStep::Refetchable { actions, freed } => {
+                format!("{} reduced to their ids (−{freed})", results(actions.len()))
+            }
+            RebuildStep::PagedOut { from, to, calls, freed, .. } => {
+                format!("turns {from}–{to} archived, {calls} calls (−{freed})")
+            }
+            RebuildStep::Shortened { actions, freed, .. } => {
+                format!("{} shortened (−{freed})", results(actions.len()))
+            }
         })
         .collect();
     let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };
     format!(
-        "the context was made anew (generation {}): {why}; {steps}; {} → {} tokens at most",
+        "the context was made anew (generation {}): {why}; {steps}; about {} → {} tokens",
         started.generation, started.before, started.after
     )
 }

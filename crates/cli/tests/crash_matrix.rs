@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::server::{Play, Server, calls, status, text};
 use crate::support::task::{configure, task, tool, wire_task};
-use crate::support::{World, times};
+use crate::support::{World, of_type, times};
 
 /// Deaths that are played at the same time: most of each is waiting.
 const AT_ONCE: usize = 4;
@@ -32,7 +32,7 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || window(death) {
+                    if shop(death) || trouble(death) || long(death) || window(death) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -209,6 +209,37 @@ fn trouble(death: &str) -> bool {
     fired
 }
 
+// ---- the long way: a window that has to be made anew ----
+
+/// First nothing fits; with more room, results are spilled, a note is taken and the window is made anew.
+fn long(death: &str) -> bool {
+    let world = World::new();
+    let room = |tokens: u64| {
+        let model = "[models.\"script/replies.toml\"]";
+        configure(&world, &format!("{model}\ncontext_limit = {tokens}\nmax_output = 200\n"));
+    };
+    room(400);
+    let page = tool("page", "read", "cat >/dev/null; seq -s ' and so on, ' 1 400", PAGE_PARAMETERS);
+    let reply = |tool: &str, args: &str| format!("[[reply]]\ncalls = [{{ name = \"{tool}\", args = {args} }}]\n");
+    let mut replies = reply("note", "{ kind = \"constraint\", text = \"Leave the vault alone.\" }");
+    for number in 1..=14 {
+        replies.push_str(&reply("page", &format!("{{ n = {number} }}")));
+    }
+    replies.push_str("[[reply]]\nwhen = \"Leave the vault alone.\"\ntext = \"done\"\n");
+    task(&world, &format!("builtins = [\"note\", \"recall\"]\n{page}"), &replies);
+    let fired = drive(&world, &Server::playing([]), death, "", |status| {
+        assert_eq!(status, 6, "{death}");
+        room(6_000);
+        Some("resume r --model script/replies.toml".to_owned())
+    });
+    let log = world.log("r");
+    assert_eq!(of_type(&log, "note.taken").len(), 1, "{death}: one note, taken once");
+    assert!(!of_type(&log, "generation.started").is_empty(), "{death}: {}", world.run("show r").stdout);
+    assert_eq!(of_type(&log, "action.finished").len(), 15, "{death}");
+    world.verify("r");
+    fired
+}
+
 // ---- the window: it is made anew, what left it is summed up, and in the end it is too small ----
 
 fn window(death: &str) -> bool {
@@ -277,6 +308,8 @@ fn window(death: &str) -> bool {
     world.verify("r");
     fired
 }
+
+const PAGE_PARAMETERS: &str = "[tools.parameters]\ntype = \"object\"\nproperties = { n = { type = \"integer\" } }\n";
 
 /// Drives the run `r` to its end, dying once on the way if it comes to that. `go_on`: the command that follows a status.
 fn drive(

@@ -20,5 +20,6 @@ mod snapshots;
 mod summaries;
 mod support;
 mod terminal;
+mod window;
 mod wire;
 mod workers;

@@ -128,6 +128,17 @@ impl Action {
         matches!(self.life, Life::Ended(Ended::Done { .. }))
     }
 
+    /// What it brought, if that is shown.
+    pub fn data(&self) -> Option<&Content> {
+        match &self.life {
+            Life::Ended(Ended::Done { result, .. }) => Some(result),
+            Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
+                error.data.as_ref()
+            }
+            Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => None,
+        }
+    }
+
     /// What it asks a person in words, if it does.
     pub fn asks(&self) -> Option<&Question> {
         match &self.life {

@@ -1,6 +1,7 @@
 //! Commands and what follows from them. `decide` answers with the events that become true, or with a refusal; it changes
 //! nothing.
 
+mod calls;
 mod ending;
 mod recovery;
 mod summary;
@@ -8,6 +9,8 @@ mod summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use self::calls::output_allowance;
+use self::calls::{Requested, fail_model, reply_arrived, request};
 use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
@@ -524,205 +527,7 @@ fn settled_facts(run: &Run, action: &Action, truth: &Truth) -> Vec<Event> {
     events
 }
 
-// ---- model calls ----
-
-/// Upper estimate of the tokens in `bytes` of a request. Anchored on what the provider reported for the last one; what was
-/// added since, and a first request, at two bytes a token: dense code and CJK text stay under it.
-fn input_estimate(run: &Run, bytes: u64) -> u64 {
-    const BYTES_PER_TOKEN: u64 = 2;
-    match run.anchor {
-        Some(anchor) if anchor.tokens > 0 && bytes >= anchor.bytes => {
-            anchor.tokens + (bytes - anchor.bytes).div_ceil(BYTES_PER_TOKEN)
-        }
-        Some(_) | None => bytes.div_ceil(BYTES_PER_TOKEN),
-    }
-}
-
-/// A reply of fewer tokens is not worth asking for.
-const OUTPUT_MIN: u64 = 16;
-
-/// What a call of `bytes` may cost at most, or the budget it does not fit into.
-fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
-    let input = input_estimate(run, bytes);
-    // What a summary in flight may cost is set aside already.
-    let aside = run.summaries.awaited.as_ref().map(|awaited| awaited.reserved).unwrap_or_default();
-    let mut output = run.model.max_output;
-    let wanted = output.min(OUTPUT_MIN);
-    match run.limits.tokens {
-        Limit::Unlimited => {}
-        limit @ Limit::At(_) => {
-            let used = run.spent.usage.tokens() + aside.input + aside.output;
-            output = output.min(limit.left(used).saturating_sub(input));
-            if output < wanted {
-                return Err(BudgetKind::Tokens);
-            }
-        }
-    }
-    let Some(price) = run.model.price else { return Ok(Reservation { input, output, micros: 0 }) };
-    let cost = |output: u64| Usage { input, output, ..Usage::default() }.micros(&price);
-    match run.limits.micros {
-        Limit::Unlimited => {}
-        limit @ Limit::At(_) => {
-            let left = limit.left(run.spent.micros + aside.micros);
-            let for_output = u128::from(left.saturating_sub(cost(0))) * 1_000_000;
-            if price.output > 0 {
-                output = output.min(u64::try_from(for_output / u128::from(price.output)).unwrap_or(u64::MAX));
-            }
-            if cost(0) > left || output < wanted {
-                return Err(BudgetKind::Usd);
-            }
-        }
-    }
-    Ok(Reservation { input, output, micros: cost(output) })
-}
-
-/// The output tokens the next call of about `bytes` may ask for.
-pub fn output_allowance(run: &Run, bytes: u64) -> u64 {
-    reserve(run, bytes).map_or(0, |reserved| reserved.output)
-}
-
-struct Requested {
-    attempt: AttemptId,
-    purpose: Purpose,
-    digest: Digest,
-    bytes: u64,
-    counted: Counted,
-    tail: Option<Digest>,
-}
-
-fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Refusal> {
-    let Requested { attempt, purpose, digest, bytes, counted, tail } = requested;
-    match &run.stage {
-        Stage::Rest(_) => return Err(Refusal::AtRest),
-        Stage::Ready(ready) if attempt.turn == run.turn() && attempt.attempt == ready.attempts + 1 => {}
-        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            return Err(Refusal::Stale);
-        }
-    }
-    if owed::purpose(run) != purpose || owed::due_end(run).is_some() {
-        return Err(Refusal::Stale);
-    }
-    // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
-    if run.window.rejected.as_ref() == Some(&digest) {
-        let reason = "the provider found this very request too long, and it cannot be made smaller".to_owned();
-        return Ok(vec![Event::ModelForgone(ModelForgone { next: AfterFailure::ContextExhausted, reason })]);
-    }
-    match reserve(run, bytes) {
-        Ok(reserved) => Ok(vec![Event::ModelRequested(ModelRequested {
-            attempt,
-            model: run.model.name.clone(),
-            purpose,
-            digest,
-            bytes,
-            reserved,
-            counted: Some(counted),
-            tail,
-        })]),
-        // The closing call is made if it still fits (`semantics.md` F3); reached twice, it does not.
-        Err(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
-    }
-}
-
-/// Why a whole reply is not taken: its class and what the model is told.
-fn unacceptable(reply: &Reply, purpose: Purpose) -> Option<(ModelErrorClass, String)> {
-    if purpose == Purpose::Closing {
-        return None;
-    }
-    let malformed = |told: String| Some((ModelErrorClass::Malformed, told));
-    match &reply.finish {
-        Finish::Refused => return Some((ModelErrorClass::ContentRefused, String::new())),
-        Finish::Length => {
-            return malformed(
-                "Your last reply was cut off by the output limit; nothing of it was used. Reply again, shorter: fewer or \
-                 smaller calls at a time."
-                    .to_owned(),
-            );
-        }
-        Finish::Other(reason) => {
-            let reason = if reason.is_empty() { "no finish reason" } else { reason };
-            return malformed(format!(
-                "Your last reply ended in an unexpected way ({}); nothing of it was used. Reply again.",
-                reason.chars().take(80).collect::<String>()
-            ));
-        }
-        Finish::Stop | Finish::ToolCalls => {}
-    }
-    if reply.calls.len() > CALLS_MAX {
-        return malformed(format!(
-            "Your last reply had {} tool calls; at most {CALLS_MAX} are taken at once, and none of them was run. Reply \
-             again with fewer.",
-            reply.calls.len()
-        ));
-    }
-    if reply.calls.is_empty() && reply.text.trim().is_empty() {
-        return malformed("Your last reply was empty. Call a tool, or give your answer.".to_owned());
-    }
-    None
-}
-
-fn reply_arrived(
-    run: &Run,
-    attempt: AttemptId,
-    reply: Reply,
-    proposals: Vec<Proposal>,
-    judgement: Option<Judgement>,
-    jitter: u32,
-    now: Timestamp,
-) -> Result<Vec<Event>, Refusal> {
-    let Stage::Thinking(thinking) = &run.stage else { return Err(Refusal::Stale) };
-    if thinking.attempt != attempt {
-        return Err(Refusal::Stale);
-    }
-    if let Some((class, told)) = unacceptable(&reply, thinking.purpose) {
-        let message = match class {
-            ModelErrorClass::ContentRefused => format!("The model declined: {}", excerpt(&reply.text)),
-            ModelErrorClass::Malformed
-            | ModelErrorClass::Transient
-            | ModelErrorClass::RateLimited
-            | ModelErrorClass::Overloaded
-            | ModelErrorClass::Quota
-            | ModelErrorClass::Authentication
-            | ModelErrorClass::BadRequest
-            | ModelErrorClass::ContextExhausted
-            | ModelErrorClass::Lost
-            | ModelErrorClass::Script => told.clone(),
-        };
-        let failure = ModelFailure {
-            class,
-            message,
-            status: None,
-            retry_after_s: None,
-            billing: Billing::Perhaps,
-            usage: reply.usage,
-            partial: Payload::of(&reply).ok(),
-            served: None,
-        };
-        return fail_model(run, attempt, failure, jitter, now);
-    }
-    let (usage, settled) = settle(reply.usage, Billing::Perhaps, thinking.reserved);
-    let micros = run.model.price.map_or(0, |price| usage.micros(&price));
-    let purpose = thinking.purpose;
-    let calls = reply.calls.clone();
-    let mut events = vec![Event::ModelReplied(ModelReplied { attempt, reply, usage, settled, micros })];
-    match purpose {
-        Purpose::Closing => {}
-        Purpose::Work if calls.is_empty() => {
-            // What arrived meanwhile must be seen before anything counts as the answer.
-            if run.pending.is_empty() {
-                events.extend(judgement.map(|judgement| match judgement {
-                    Judgement::Accepted(accepted) => Event::AnswerAccepted(AnswerAccepted { attempt, accepted }),
-                    Judgement::Refused(reason) => Event::AnswerRefused(AnswerRefused { attempt, reason }),
-                }));
-            }
-        }
-        Purpose::Work => events.extend(propose(run, &calls, proposals)),
-    }
-    Ok(events)
-}
-
-fn excerpt(text: &str) -> String {
-    text.chars().take(300).collect()
-}
+// ---- replies ----
 
 fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal>) -> Vec<Event> {
     // Every call is proposed before any is ruled on: a turn closes when all its calls are told.
@@ -875,77 +680,6 @@ fn nobody() -> ToolError {
 
 fn unasked(action: ActionId, reason: String) -> Event {
     Event::ActionDenied(ActionDenied { action, input: None, by: "policy".to_owned(), door: None, reason: Some(reason) })
-}
-
-fn settle(reported: Option<Usage>, billing: Billing, reserved: Reservation) -> (Usage, Settled) {
-    match (reported, billing) {
-        (Some(usage), _) => (usage, Settled::Reported),
-        (None, Billing::Nothing) => (Usage::default(), Settled::Reported),
-        (None, Billing::Perhaps) => {
-            (Usage { input: reserved.input, output: reserved.output, ..Usage::default() }, Settled::Estimated)
-        }
-    }
-}
-
-fn fail_model(
-    run: &Run,
-    attempt: AttemptId,
-    failure: ModelFailure,
-    jitter: u32,
-    now: Timestamp,
-) -> Result<Vec<Event>, Refusal> {
-    let Stage::Thinking(thinking) = &run.stage else { return Err(Refusal::Stale) };
-    if thinking.attempt != attempt {
-        return Err(Refusal::Stale);
-    }
-    let (usage, settled) = settle(failure.usage, failure.billing, thinking.reserved);
-    let micros = run.model.price.map_or(0, |price| usage.micros(&price));
-    let mut told = None;
-    let next = match failure.class {
-        ModelErrorClass::Transient | ModelErrorClass::RateLimited | ModelErrorClass::Overloaded => {
-            if thinking.failures + 1 >= MODEL_FAILURES_MAX {
-                AfterFailure::Suspend
-            } else {
-                let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default().min(RETRY_AFTER_MAX);
-                AfterFailure::Retry { at: now.plus(backoff(thinking.failures, jitter).max(asked)) }
-            }
-        }
-        ModelErrorClass::Quota | ModelErrorClass::Authentication | ModelErrorClass::BadRequest => AfterFailure::Suspend,
-        // Made smaller and tried again, with another digest each time.
-        ModelErrorClass::ContextExhausted if run.window.overflows < OVERFLOWS_MAX => AfterFailure::Retry { at: now },
-        ModelErrorClass::ContextExhausted => AfterFailure::ContextExhausted,
-        ModelErrorClass::ContentRefused => AfterFailure::Fail(Failure::ModelRefused),
-        ModelErrorClass::Malformed => {
-            told = Some(failure.message.clone());
-            if thinking.malformed + 1 >= MALFORMED_MAX {
-                AfterFailure::Fail(Failure::Protocol)
-            } else {
-                AfterFailure::Retry { at: now }
-            }
-        }
-        ModelErrorClass::Lost => AfterFailure::Retry { at: now },
-        ModelErrorClass::Script => AfterFailure::Fail(Failure::Script),
-    };
-    Ok(vec![Event::ModelFailed(ModelFailed {
-        attempt,
-        class: failure.class,
-        message: failure.message,
-        status: failure.status,
-        told,
-        usage,
-        settled,
-        micros,
-        next,
-        partial: failure.partial,
-        served: failure.served,
-    })])
-}
-
-/// Doubling waits, spread over half their length so that many runs do not come back together.
-fn backoff(failures: u32, jitter: u32) -> Duration {
-    let whole = BACKOFF_FIRST.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
-    let half = whole / 2;
-    half + half.mul_f64(f64::from(jitter % 1000) / 1000.0)
 }
 
 // ---- actions ----

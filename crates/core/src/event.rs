@@ -370,7 +370,7 @@ pub struct GenerationStarted {
     /// The model's window by what is known, and what was kept free for the reply.
     pub limit: u64,
     pub reserved: u64,
-    /// Upper estimates in tokens.
+    /// Likely tokens of a request.
     pub before: u64,
     pub after: u64,
     /// In the order in which they are taken; each with what it frees.

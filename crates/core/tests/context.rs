@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use longrein_core::action::Action;
 use longrein_core::budget::{Limit, Limits, Usage};
 use longrein_core::check::{Accepted, Judgement, Standing};
 use longrein_core::context::archive::Handle;
@@ -21,7 +22,9 @@ use longrein_core::decide::{
 use longrein_core::event::{AfterFailure, End, Event, Failure, ModelFailed, ModelReplied, SummaryOutcome};
 use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
-use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served};
+use longrein_core::outcome::{
+    Billing, Finish, ModelErrorClass, ModelFailure, Outcome, RawCall, Reply, Served, ToolError, class,
+};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload, head_and_tail};
 use longrein_core::program::Program;
@@ -50,6 +53,8 @@ struct Case {
     results: u64,
     trigger: Trigger,
     says_limit: bool,
+    /// The most tokens of a reply.
+    output: u64,
     /// The window of a model that writes summaries, if there is one.
     summaries: Option<u64>,
 }
@@ -68,6 +73,7 @@ fn cases() -> impl Strategy<Value = Case> {
             results,
             trigger,
             says_limit,
+            output: 1_000,
             summaries,
         },
     )
@@ -89,6 +95,8 @@ struct World {
     effects: u32,
     last: Option<Prompt>,
     overflows_in_a_row: u32,
+    /// Tokens of the request that was refused last, reply included, while nobody said anything.
+    refused: Option<u64>,
     requests: u32,
     generations: u32,
     /// What the summary that is asked for was made from.
@@ -126,6 +134,7 @@ impl World {
             effects: 0,
             last: None,
             overflows_in_a_row: 0,
+            refused: None,
             requests: 0,
             generations: 0,
             shown: BTreeSet::new(),
@@ -340,6 +349,7 @@ impl World {
             return;
         }
         self.inputs += 1;
+        self.refused = None;
         let words = format!("USER-WORD-{}-END please keep this in mind", self.inputs);
         let id = InputId::new(format!("i{}", self.inputs));
         let input = Input { id, at: self.now, body: InputBody::Message(words) };
@@ -369,6 +379,10 @@ impl World {
                 Plan::Spill(spills) => {
                     for spill in spills {
                         let max = usize::try_from(spill.bytes_max).expect("it is small");
+                        let data =
+                            self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data);
+                        let bytes = data.map(|data| data.shown().as_str().len()).unwrap_or_default();
+                        assert!(bytes > max, "{} has something to be shown shorter: {bytes}, {max}", spill.action);
                         let shown =
                             Payload::string(&head_and_tail("the whole was long ".repeat(900).as_str(), max / 2));
                         assert!(self.ask(Command::Spill { action: spill.action, shown, total: 17_100 }));
@@ -432,6 +446,13 @@ impl World {
         let takes = self.case.window * self.case.served / 1_000;
         if tokens + prompt.max_output > takes {
             self.overflows_in_a_row += 1;
+            let asked = tokens + prompt.max_output;
+            assert!(
+                self.refused.is_none_or(|before| asked < before),
+                "{asked} tokens follow a refusal of {:?}",
+                self.refused
+            );
+            self.refused = Some(asked);
             assert!(self.overflows_in_a_row <= 3, "given up after two smaller requests");
             let served = Served { limit: self.case.says_limit.then_some(takes), ..Served::default() };
             let failure = ModelFailure {
@@ -448,6 +469,7 @@ impl World {
             return;
         }
         self.overflows_in_a_row = 0;
+        self.refused = None;
         let usage = (self.next(9) > 0).then_some(Usage { input: tokens, output: 30, ..Usage::default() });
         if u64::from(attempt.turn.0) >= u64::from(self.case.turns) {
             let reply =
@@ -469,7 +491,7 @@ impl World {
             let (name, args) = match self.next(12) {
                 0 | 1 => ("note", Payload::of(&self.note()).expect("it is JSON").as_str().to_owned()),
                 2 => {
-                    self.effects += 1;
+                    self.effects += u32::from(many <= 10);
                     ("pay", format!(r#"{{"order":"EFFECT-{}-KEY"}}"#, self.effects))
                 }
                 _ => ("look", format!(r#"{{"page":{}}}"#, self.next(5_000))),
@@ -477,6 +499,10 @@ impl World {
             let args = Payload::parse(args).expect("it is JSON");
             calls.push(RawCall { id: format!("c{index}"), name: name.to_owned(), arguments: args.as_str().to_owned() });
             let readiness = match args.read::<Note>() {
+                // So many that their words alone are too much for a turn.
+                _ if many > 10 && index % 8 > 0 => {
+                    Readiness::Refused(ToolError::new(class::DENIED, "A rule says no to this call, and says why."))
+                }
                 Ok(note) if name == "note" => Readiness::Note(note),
                 Ok(_) | Err(_) => allowed(),
             };
@@ -556,7 +582,7 @@ fn task(case: &Case) -> Task {
             ..ToolSpec::new(ToolName::new("pay"), command(), EffectClass::External)
         },
     ];
-    let mut model = ModelSpec::plain(ModelName::new("m"), 1_000);
+    let mut model = ModelSpec::plain(ModelName::new("m"), case.output);
     model.context_limit = Some(case.window);
     let summary = case.summaries.map(|window| {
         let mut model = ModelSpec::plain(ModelName::new("small"), 800);
@@ -640,6 +666,7 @@ fn long() -> Case {
         results: 20,
         trigger: Trigger::Economic,
         says_limit: true,
+        output: 1_000,
         summaries: Some(16_000),
     }
 }
@@ -706,18 +733,27 @@ fn a_summary_is_bounded_by_its_own_model() {
     assert!(small <= 4_000 && large > 8_000, "{small} and {large}");
 }
 
-/// Law 6: what was refused as too long is never sent again, and given up after two smaller requests.
+/// Law 6: what was refused as too long is never sent again, is followed by something smaller or by nothing, and given up
+/// after two smaller requests. A short reply has little to give.
+#[test]
+fn a_server_that_counts_nothing_is_not_believed() {
+    let (world, _) = play(&Case { density: 0, ..long() });
+    assert!(world.run.window.generation > 3, "only {} generations", world.run.window.generation);
+}
+
 #[test]
 fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
-    let case = Case { served: 20, ..long() };
-    let (world, end) = play(&case);
-    assert_eq!(end, Some(End::ContextExhausted));
-    let refused = world.events.iter().filter(|event| matches!(event, Event::ModelFailed(_))).count();
-    assert!((1..=3).contains(&refused), "{refused} requests were refused");
-    let given_up = world.events.iter().any(|event| match event {
-        Event::ModelFailed(failed) => failed.next == AfterFailure::ContextExhausted,
-        Event::ModelForgone(forgone) => forgone.next == AfterFailure::ContextExhausted,
-        _ => false,
-    });
-    assert!(given_up);
+    for (output, says_limit) in [(1_000, true), (1_000, false), (20, false)] {
+        let case = Case { served: 20, output, says_limit, ..long() };
+        let (world, end) = play(&case);
+        assert_eq!(end, Some(End::ContextExhausted));
+        let refused = world.events.iter().filter(|event| matches!(event, Event::ModelFailed(_))).count();
+        assert!((1..=3).contains(&refused), "{refused} requests were refused");
+        let is_exhausted = |next: &AfterFailure| *next == AfterFailure::ContextExhausted;
+        let given_up = world.events.iter().any(|event| {
+            matches!(event, Event::ModelFailed(failed) if is_exhausted(&failed.next))
+                || matches!(event, Event::ModelForgone(forgone) if is_exhausted(&forgone.next))
+        });
+        assert!(given_up);
+    }
 }

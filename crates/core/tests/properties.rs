@@ -15,7 +15,7 @@ use longrein_core::ids::{
 };
 use longrein_core::input::{Approve, Covers, Deny, Door, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
-    Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError,
+    Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError, class,
 };
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload};
@@ -77,6 +77,11 @@ impl Table {
             let json = serde_json::to_string(&event).expect("events serialise");
             let read: Event = serde_json::from_str(&json).expect("and are read back");
             assert_eq!(read, event, "{json}");
+            if let Event::ActionFinished(finished) = &event
+                && let Outcome::NotDone(error) = &finished.outcome
+            {
+                assert_ne!(error.class, class::UNKNOWN_OUTCOME, "what is known not to have happened is not unknown");
+            }
             self.run.apply(self.run.head.next(), self.now, &event);
             self.events.push((self.now, event));
             self.grows(&before);
@@ -423,7 +428,7 @@ impl Table {
         let is_external = self.run.action(action).is_some_and(|action| action.effect == EffectClass::External);
         match self.roll(4) {
             0 if is_external => Outcome::NotDone(error),
-            1 if is_external => Outcome::Unknown(error),
+            1 if is_external => Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, "exit 75")),
             0 | 1 => Outcome::Error(error),
             _ => Outcome::Done(result()),
         }

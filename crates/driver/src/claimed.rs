@@ -51,8 +51,9 @@ pub(crate) struct Drive<'a> {
     pub(crate) run: Run,
     /// For the model it is named with.
     pub(crate) meter: Option<(ModelName, Meter)>,
-    /// The last event that a snapshot was made of.
+    /// The last event that a snapshot was made of, and how many more make the next.
     pub(crate) snapshot: Seq,
+    pub(crate) snapshot_every: u64,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     pub(crate) head: Seq,
     pub(crate) batches: u64,
@@ -142,6 +143,7 @@ impl<'a> Drive<'a> {
             run,
             meter: None,
             snapshot: claim_head,
+            snapshot_every: options.snapshot_every,
             batches: 0,
             draft,
             hangar: Hangar::new(),

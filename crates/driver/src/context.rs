@@ -1,7 +1,7 @@
 //! The context of a run, as core decides it and the driver does it: results made shorter, the window made anew, requests
 //! counted before they leave.
 
-use longrein_core::action::{Action, Ended, Life};
+use longrein_core::action::Action;
 use longrein_core::context::estimate::Estimator;
 use longrein_core::context::meter::Meter;
 use longrein_core::context::plan::{Plan, Spill, plan};
@@ -9,8 +9,8 @@ use longrein_core::context::render;
 use longrein_core::decide::{self, Command};
 use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
-use longrein_core::payload::Content;
 use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,6 @@ use crate::ports::Ports;
 /// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
 /// not.
 const PLANS_MAX: usize = 8;
-/// Events between snapshots: folding so many takes some ten milliseconds.
-const SNAPSHOT_EVERY: u64 = 2_000;
 
 impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
@@ -85,7 +83,7 @@ impl Drive<'_> {
             self.remember_model().await;
         }
         let since = self.head.0.saturating_sub(self.snapshot.0);
-        if since >= SNAPSHOT_EVERY || (rebuilt && since >= SNAPSHOT_EVERY / 4) {
+        if since >= self.snapshot_every || (rebuilt && since >= self.snapshot_every / 4) {
             self.snapshot = self.head;
             let body = snapshot::save(&self.run).into();
             let snapshot = Snapshot { seq: self.head, catalogue: snapshot::catalogue(), body };
@@ -133,7 +131,7 @@ impl Drive<'_> {
     /// Replaces what is never shown, whatever its size, in the results of the last turn. Answers whether there was any.
     fn clean(&mut self) -> bool {
         let fresh: Vec<_> =
-            self.run.fresh.iter().filter_map(|action| Some((action.id, result(action)?.clone()))).collect();
+            self.run.fresh.iter().filter_map(|action| Some((action.id, action.data()?.clone()))).collect();
         let mut any = false;
         for (action, content) in fresh {
             if let Some(shown) = self.ports.tools.cleaned(content.shown()) {
@@ -144,7 +142,8 @@ impl Drive<'_> {
     }
 
     async fn spill(&mut self, spill: Spill) -> Result<(), DriveError> {
-        let Some(content) = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(result) else {
+        let Some(content) = self.run.fresh.iter().find(|action| action.id == spill.action).and_then(Action::data)
+        else {
             return Ok(());
         };
         let total = content.bytes();
@@ -156,17 +155,6 @@ impl Drive<'_> {
         let shown = self.ports.tools.preview(&whole, bytes_max);
         self.command(Command::Spill { action: spill.action, shown, total });
         Ok(())
-    }
-}
-
-/// What an action of the last turn brought, if it is shown.
-fn result(action: &Action) -> Option<&Content> {
-    match &action.life {
-        Life::Ended(Ended::Done { result, .. }) => Some(result),
-        Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
-            error.data.as_ref()
-        }
-        Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => None,
     }
 }
 
@@ -197,4 +185,12 @@ impl Learned {
         // A cache: it is learned again.
         let _ = ports.cabinet.remember(&key(model, tools), bytes.into()).await;
     }
+}
+
+/// Counts of a run's next request as a drive would begin with them: with what earlier runs learned of its model.
+pub async fn meter(cabinet: &dyn Cabinet, run: &Run, tools: &[ToolDef]) -> Meter {
+    let Learned { estimator, limit } = Learned::recall(cabinet, &run.model.name, tools).await;
+    let mut meter = Meter::new(estimator, limit, &run.system, tools);
+    meter.measure(run);
+    meter
 }

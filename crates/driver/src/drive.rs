@@ -29,7 +29,12 @@ pub struct Options {
     /// Version of this binary, for the record.
     pub binary: String,
     pub asked: WhenAsked,
+    /// Events between snapshots: [`SNAPSHOT_EVERY`], or fewer to see many of them.
+    pub snapshot_every: u64,
 }
+
+/// Folding so many events takes some ten milliseconds.
+pub const SNAPSHOT_EVERY: u64 = 2_000;
 
 /// What becomes of a question to a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

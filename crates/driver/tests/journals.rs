@@ -6,6 +6,7 @@ use longrein_core::event::Event;
 use longrein_core::ids::{Digest, Seq};
 use longrein_core::prompt::Item;
 use longrein_core::run::Run;
+use longrein_core::snapshot;
 use longrein_core::time::Timestamp;
 use longrein_driver::run_row;
 use serde::Deserialize;
@@ -17,19 +18,26 @@ struct Line {
     event: Event,
 }
 
-/// What a journal adds up to, in words that no change of our own structs touches; and what the model is shown of it, which
-/// another version of the rendering may change.
-fn digests(journal: &str) -> (String, String) {
+/// The run a journal adds up to, showing every state on the way to `see`.
+fn fold(journal: &str, mut see: impl FnMut(&Run)) -> Run {
     let lines: Vec<Line> =
         journal.lines().map(|line| serde_json::from_str(line).expect("a line of the journal")).collect();
     let mut lines = lines.into_iter();
     let first = lines.next().expect("a first event");
     let Event::RunStarted(started) = &first.event else { panic!("a journal begins with run.started") };
     let mut run = Run::new(started, Timestamp(first.at));
+    see(&run);
     for line in lines {
         run.apply(Seq(line.seq), Timestamp(line.at), &line.event);
+        see(&run);
     }
-    let row = run_row(&run);
+    run
+}
+
+/// What a journal adds up to, in words that no change of our own structs touches; and what the model is shown of it, which
+/// another version of the rendering may change.
+fn digests(run: &Run) -> (String, String) {
+    let row = run_row(run);
     let spent = &run.spent;
     let words = [
         format!("{} | {}", row.state, row.reason),
@@ -60,7 +68,7 @@ fn digests(journal: &str) -> (String, String) {
 
 #[test]
 fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
-    let (state, shown) = digests(include_str!("journals/0.1.0.jsonl"));
+    let (state, shown) = digests(&fold(include_str!("journals/0.1.0.jsonl"), |_| {}));
     assert_eq!(
         state, "08f2af50f8ebdbc7cb79e9b86881ca501985007e38260cf84430ec23437cdc06",
         "events have changed their meaning"
@@ -69,5 +77,19 @@ fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
         (RENDERING, shown.as_str()),
         (1, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
         "the prompt made of old events has other bytes: raise the version of the rendering"
+    );
+}
+
+/// A snapshot is the whole state: one that another fold has made must not be taken for this one's. Of every event, since a
+/// snapshot may be of any.
+#[test]
+fn the_journal_of_0_1_0_makes_the_same_snapshots_until_the_fold_is_another() {
+    let mut saved = Vec::new();
+    fold(include_str!("journals/0.1.0.jsonl"), |run| saved.push(snapshot::save(run)));
+    let digest = Digest::of_parts(saved.iter().map(Vec::as_slice));
+    assert_eq!(
+        (snapshot::FOLD, digest.as_str()),
+        (1, "ce920289c5242b312dd833806ffc7c895c4372bf230693ddd01ccc5515b3a5a3"),
+        "the same events make another state: raise the version of the fold"
     );
 }

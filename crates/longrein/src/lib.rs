@@ -53,6 +53,7 @@ mod embed;
 mod gate;
 pub mod policycheck;
 pub mod projection;
+mod request;
 mod rulefiles;
 mod runs;
 pub mod taskfile;
@@ -63,6 +64,7 @@ pub use embed::{
     RunState, Script, Task, Tool,
 };
 pub use longrein_core as core;
+pub use longrein_core::context::settings::{ContextSpec, Trigger};
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
 };
@@ -72,4 +74,6 @@ pub use longrein_policy::near;
 pub use longrein_ports as ports;
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;
+pub use request::{Before, Piece, Request};
+pub use rulefiles::capture as rule_files;
 pub use runs::{Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};

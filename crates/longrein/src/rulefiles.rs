@@ -19,7 +19,7 @@ const LOOK_FOR: Duration = Duration::from_millis(150);
 
 /// The rule files of a workspace, its own folder's first. Of two in one folder with the same content one is kept. What
 /// cannot be read is left out.
-pub(crate) fn capture(workspace: &str) -> Vec<RuleFile> {
+pub fn capture(workspace: &str) -> Vec<RuleFile> {
     let Ok(root) = Root::open(Path::new(workspace)) else { return Vec::new() };
     let places = root.named(&RULE_FILES, FILES_MAX, Instant::now() + LOOK_FOR).unwrap_or_default();
     let mut files: Vec<RuleFile> = Vec::new();

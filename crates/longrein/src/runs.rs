@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
-use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq};
+use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
@@ -18,7 +18,7 @@ use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
-    Options, Ports, Stop, WhenAsked, fold,
+    Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
@@ -139,6 +139,19 @@ pub enum RunsError {
     /// A run has no point at which it could be forked.
     #[error("{0}")]
     ForkPoint(String),
+    /// Nothing was sent to the model for this turn.
+    #[error("nothing was sent to the model for turn {} of run {run}{}", turn.0, match last {
+        Some(last) => format!(": the last turn that was is {}", last.0),
+        None => ": no turn has begun yet".to_owned(),
+    })]
+    NoSuchTurn {
+        /// Of this run.
+        run: RunId,
+        /// What was asked for.
+        turn: TurnId,
+        /// The last one for which something was.
+        last: Option<TurnId>,
+    },
     /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
@@ -170,6 +183,10 @@ impl Runs {
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
         Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned() })
+    }
+
+    pub(crate) fn cabinet(&self) -> &dyn Cabinet {
+        self.journal.as_ref()
     }
 
     /// The clock that events are stamped by.
@@ -430,7 +447,7 @@ impl Runs {
     }
 
     fn options(&self, asked: WhenAsked) -> Options {
-        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked }
+        Options { worker: self.worker.clone(), binary: self.binary.clone(), asked, snapshot_every: SNAPSHOT_EVERY }
     }
 
     fn gate(

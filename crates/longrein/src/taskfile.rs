@@ -6,6 +6,7 @@
 //! What it does not do: ask a model, run a command, or pin programs. `pins` stays empty here; whoever starts the run
 //! fills it.
 
+mod context;
 mod error;
 mod schema;
 mod section;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
-use longrein_core::context::settings::{ContextSpec, Trigger};
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -28,6 +29,8 @@ use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy, Surroundings};
 use longrein_rules::{Answer, Schema};
 
+pub(crate) use context::check as check_context;
+pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
 
 use schema::Schemas;
@@ -71,13 +74,24 @@ pub struct LimitFlag {
     pub value: String,
 }
 
-/// What configuration says about models.
+/// What configuration says where neither flag nor file does.
 #[derive(Debug, Clone, Default)]
 pub struct Defaults {
     /// The one to take where nothing names one.
     pub model: Option<DefaultModel>,
     /// By model name as written, `openai/x`.
     pub models: BTreeMap<String, ModelSettings>,
+    /// How the window is kept; later ones win, key by key.
+    pub context: Vec<DefaultContext>,
+}
+
+/// What one configuration file says of how the window is kept.
+#[derive(Debug, Clone)]
+pub struct DefaultContext {
+    /// The file.
+    pub source: String,
+    /// What it says.
+    pub settings: ContextSettings,
 }
 
 /// The model to take where neither flag nor file names one.
@@ -161,7 +175,7 @@ struct Draft {
     acceptance: Vec<CheckSpec>,
     answer: Option<AnswerSpec>,
     policy: PolicyRules,
-    context: ContextSpec,
+    context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
     /// Keys the file has.
@@ -241,7 +255,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         table.finish()?;
     }
     if let Some(table) = top.section("context")? {
-        (draft.context, draft.summary) = context(table)?;
+        (draft.context, draft.summary) = context::read(table)?;
     }
     top.finish()?;
     Ok(draft)
@@ -373,47 +387,6 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
     Ok(spec)
 }
 
-/// How the window is kept. Shares are written as 0.35 and kept in thousandths.
-fn context(mut table: Section) -> Result<(ContextSpec, Option<(Place, String)>), TaskFileError> {
-    let mut spec = ContextSpec::default();
-    if let Some(node) = table.node("trigger") {
-        spec.trigger = match &node.value {
-            Value::Text(text) if text == "economic" => Trigger::Economic,
-            value => match thousandths(value) {
-                Some(share) => Trigger::At(share),
-                None => {
-                    let problem = "this must be \"economic\" or a share such as 0.80".to_owned();
-                    return Err(table.at("trigger", node.line, problem));
-                }
-            },
-        };
-    }
-    let keys =
-        [("margin", &mut spec.margin, 500), ("target", &mut spec.target, 700), ("recent", &mut spec.recent, 500)];
-    for (key, value, most) in keys {
-        if let Some(node) = table.node(key) {
-            *value = thousandths(&node.value).filter(|share| *share <= most).ok_or_else(|| {
-                let most = f64::from(most) / 1000.0;
-                table.at(key, node.line, format!("this must be a share such as 0.10, at most {most}"))
-            })?;
-        }
-    }
-    let place = table.place("summary");
-    let summary = table.text("summary")?.map(|name| (place, name));
-    table.finish()?;
-    Ok((spec, summary))
-}
-
-/// A share above 0 and up to 1, in thousandths.
-fn thousandths(value: &Value) -> Option<u32> {
-    let number: f64 = match value {
-        Value::Fraction(text) | Value::Whole(text) => text.parse().ok()?,
-        Value::Text(_) | Value::Truth(_) | Value::Moment(_) | Value::List(_) | Value::Table(_) => return None,
-    };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in range")]
-    (number > 0.0 && number <= 1.0).then(|| ((number * 1000.0).round() as u32).max(1))
-}
-
 fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let mut sources: BTreeMap<String, String> =
         draft.given.iter().map(|key| (key.clone(), TASK_FILE.to_owned())).collect();
@@ -440,6 +413,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let acceptance = checks(draft.acceptance, options, &mut sources)?;
     let answer = final_answer(draft.answer, options, &mut sources)?;
     let policy = policy(&draft.policy, draft.policy_place, options, &draft.tools, &mut sources)?;
+    let context = final_context(draft.context, options, &mut sources);
     let mut blobs = Vec::new();
     let capture = |(name, payload): (String, Payload)| {
         let (content, blob): (Content, _) = place(payload);
@@ -463,7 +437,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         answer,
         policy,
         rules: Vec::new(),
-        context: ContextSpec { summary, ..draft.context },
+        context: ContextSpec { summary, ..context },
         sources,
         pins: BTreeMap::new(),
     };
@@ -767,6 +741,18 @@ fn policy(
     Ok(rules)
 }
 
+/// Configuration's word where the task has none.
+fn final_context(written: ContextSettings, options: &Options, sources: &mut BTreeMap<String, String>) -> ContextSpec {
+    let mut spec = ContextSpec::default();
+    let layers = options.defaults.context.iter().map(|layer| (layer.source.as_str(), layer.settings));
+    for (source, settings) in layers.chain([(TASK_FILE, written)]) {
+        for key in settings.lay_over(&mut spec) {
+            sources.insert(format!("context.{key}"), source.to_owned());
+        }
+    }
+    spec
+}
+
 /// A value that comes from more than one place.
 fn also(sources: &mut BTreeMap<String, String>, key: &str, flag: &str) {
     let source = sources.entry(key.to_owned()).or_default();
@@ -791,7 +777,7 @@ pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-const TOP_KEYS: [&str; 14] = [
+const TOP_KEYS: [&str; 13] = [
     "goal",
     "instructions",
     "constraints",
@@ -805,7 +791,6 @@ const TOP_KEYS: [&str; 14] = [
     "acceptance",
     "answer",
     "policy",
-    "context",
 ];
 const BUDGET_KEYS: [(&str, BudgetKind); 7] = [
     ("turns", BudgetKind::Turns),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longrein::core::ids::{ActionId, Digest};
+use longrein::core::ids::{ActionId, Digest, TurnId};
 use longrein::core::outcome::{Finish, ModelFailure, RawCall, Reply};
 use longrein::core::prompt::{Item, Prompt};
 use longrein::ports::{BoxFuture, Encoded, Model};
 use longrein::{
-    Call, CallError, Error, LanguageModel, Line, Longrein, NoArgs, RunOutcome, RunState, Script, Task, Tool, WhenAsked,
+    Call, CallError, ContextSpec, Error, LanguageModel, Line, Longrein, ModelConfig, NoArgs, RunOutcome, RunState,
+    Script, Task, Tool, Trigger, WhenAsked,
 };
 use serde_json::{Value, json};
 
@@ -451,6 +452,26 @@ async fn the_same_id_is_the_same_run() {
     let other = longrein.start(task().constraint("Be brief.")).await.unwrap_err();
     assert!(matches!(&other, Error::OtherTask { parts, .. } if *parts == ["constraints"]), "{other}");
     assert!(matches!(longrein.start(task().id("no such id!")).await, Err(Error::Task(_))));
+}
+
+#[tokio::test]
+async fn a_program_says_how_the_window_is_kept() {
+    let longrein = Longrein::open("memory:").unwrap();
+    let context = ContextSpec { trigger: Trigger::At(600), target: 250, ..ContextSpec::default() };
+    let task = |context: &ContextSpec| Task::new("test").model(Script::new().text("done")).context(context.clone());
+    let run = longrein.start(task(&context)).await.unwrap();
+    let id = run.id().clone();
+    assert!(run.await.unwrap().is_done());
+    let folded = longrein.runs().fold(&id, |_| {}).await.unwrap();
+    assert_eq!(folded.task.context, context);
+    let sent = longrein.runs().sent_request(&id, TurnId(1)).await.unwrap();
+    assert!(sent.pieces.iter().any(|piece| piece.zone == "system" && piece.tokens > 0));
+    // A script written in code is no model that could be connected to again.
+    assert!(sent.is_as_sent(&ModelConfig::default()).is_err());
+    for wrong in [ContextSpec { target: 900, ..context.clone() }, ContextSpec { trigger: Trigger::At(0), ..context }] {
+        let refused = longrein.start(task(&wrong)).await.unwrap_err();
+        assert!(matches!(&refused, Error::Task(problem) if problem.starts_with("context.")), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -199,6 +199,7 @@ trigger = "economic"
     assert_eq!(answer.evidence["rate"].field, "calculation_id");
     assert_eq!(task.policy.deny, ["pay"]);
     assert_eq!(task.sources["budget.turns"], "task file");
+    assert_eq!(task.sources["context.trigger"], "task file");
     assert!(!task.sources.contains_key("budget"));
 }
 

@@ -4,16 +4,17 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::pin::Pin;
+use std::pin::pin;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::capture::{Capture, Room};
 use crate::nursery::{self, Order, Stillborn};
@@ -33,8 +34,18 @@ pub const DRAIN: Duration = Duration::from_millis(200);
 /// A timer cannot lie further ahead; nobody waits longer.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Most commands are over sooner. Until then their outputs lie in the pipes: to be told of each would cost more than to
+/// read them at the end. One that prints more than a pipe holds stands still for so long, once.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// A short output fits with one byte to spare, which tells that it was all.
+const FIRST_READ_BYTES: usize = 4 * 1024;
+
 /// All that a pipe holds, so that a flood costs few reads.
 const READ_BYTES: usize = 64 * 1024;
+
+/// All that a pipe holds, and its end: one short read, a full one, and one that finds nothing.
+const READS_AT_END: usize = 3;
 
 /// One for each command alive; held until the last of its processes is gone.
 pub(crate) static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
@@ -56,10 +67,9 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
         exit,
         stdout: Listen::new(pipes.stdout, spec.stdout),
         stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
-        alarm: Box::pin(sleep_until(began + spec.timeout.min(TIMEOUT_MAX))),
         phase: Phase::Running,
     };
-    let cause = watch.until_over(&tree).await;
+    let cause = watch.until_over(&tree, began + spec.timeout.min(TIMEOUT_MAX)).await;
     if watch.phase != Phase::Ended {
         tree.kill();
         // not forever: a process stuck in the kernel ignores even this
@@ -110,13 +120,28 @@ struct Watch {
     exit: AsyncFd<std::sync::Arc<OwnedFd>>,
     stdout: Listen,
     stderr: Option<Listen>,
-    alarm: Pin<Box<Sleep>>,
     phase: Phase,
 }
 
 impl Watch {
-    async fn until_over(&mut self, tree: &Tree) -> Cause {
+    fn outputs(&mut self) -> impl Iterator<Item = &mut Listen> {
+        [&mut self.stdout].into_iter().chain(&mut self.stderr)
+    }
+
+    /// Where an output cannot be listened to this returns at once, and the caller ends the program.
+    async fn until_over(&mut self, tree: &Tree, mut deadline: Instant) -> Cause {
+        if timeout_at(deadline.min(Instant::now() + QUIET), self.exit.readable()).await.is_ok() {
+            self.phase = Phase::Ended;
+            deadline = Instant::now() + DRAIN;
+            if self.outputs().any(|output| output.catch_up() == Room::Exceeded) {
+                return Cause::TooLoud;
+            }
+        }
+        if self.outputs().any(|output| output.hear().is_err()) {
+            return Cause::Itself;
+        }
         let mut cause = Cause::Itself;
+        let mut alarm = pin!(sleep_until(deadline));
         loop {
             let stderr_open = self.stderr.as_ref().is_some_and(Listen::is_open);
             if self.phase == Phase::Ended && !self.stdout.is_open() && !stderr_open {
@@ -124,18 +149,18 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                () = self.alarm.as_mut() => match self.phase {
+                () = alarm.as_mut() => match self.phase {
                     Phase::Running => {
                         cause = Cause::OutOfTime;
                         tree.terminate();
                         self.phase = Phase::Terminating;
-                        self.alarm.as_mut().reset(Instant::now() + GRACE);
+                        alarm.as_mut().reset(Instant::now() + GRACE);
                     }
                     Phase::Terminating | Phase::Ended => return cause,
                 },
                 _ = self.exit.readable(), if self.phase != Phase::Ended => {
                     self.phase = Phase::Ended;
-                    self.alarm.as_mut().reset(Instant::now() + DRAIN);
+                    alarm.as_mut().reset(Instant::now() + DRAIN);
                 }
                 room = self.stdout.more(), if self.stdout.is_open() => match room {
                     Room::Left => {}
@@ -159,28 +184,57 @@ async fn more(listen: &mut Option<Listen>) -> Room {
 
 /// One output and what is kept of it.
 struct Listen {
-    /// None: closed by all who held it.
-    pipe: Option<Receiver>,
+    pipe: Pipe,
     capture: Capture,
     buffer: Vec<u8>,
 }
 
+/// Our end of an output. Reading it never waits.
+enum Pipe {
+    Quiet(OwnedFd),
+    /// We are told when there is something to read.
+    Heard(Receiver),
+    /// By all who held it.
+    Closed,
+}
+
 impl Listen {
-    fn new(pipe: Receiver, keep: Keep) -> Self {
-        Self { pipe: Some(pipe), capture: Capture::new(keep), buffer: Vec::new() }
+    fn new(pipe: OwnedFd, keep: Keep) -> Self {
+        Self { pipe: Pipe::Quiet(pipe), capture: Capture::new(keep), buffer: Vec::new() }
     }
 
     fn is_open(&self) -> bool {
-        self.pipe.is_some()
+        !matches!(self.pipe, Pipe::Closed)
+    }
+
+    /// Takes what lies in the pipe of a program that has ended: all of it, unless others hold the pipe open.
+    fn catch_up(&mut self) -> Room {
+        for _ in 0..READS_AT_END {
+            let Pipe::Quiet(pipe) = &self.pipe else { break };
+            match rustix::io::read(pipe, spare_capacity(emptied(&mut self.buffer))) {
+                Ok(0) => self.pipe = Pipe::Closed,
+                Ok(_) if self.capture.push(&self.buffer) == Room::Exceeded => return Room::Exceeded,
+                Ok(_) => {}
+                // for now there is no more
+                Err(_) => break,
+            }
+        }
+        Room::Left
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        self.pipe = match std::mem::replace(&mut self.pipe, Pipe::Closed) {
+            Pipe::Quiet(pipe) => Pipe::Heard(Receiver::from_owned_fd_unchecked(pipe)?),
+            pipe @ (Pipe::Heard(_) | Pipe::Closed) => pipe,
+        };
+        Ok(())
     }
 
     async fn more(&mut self) -> Room {
-        let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
-        self.buffer.clear();
-        self.buffer.reserve(READ_BYTES);
-        match pipe.read_buf(&mut self.buffer).await {
+        let Pipe::Heard(pipe) = &mut self.pipe else { return std::future::pending().await };
+        match pipe.read_buf(emptied(&mut self.buffer)).await {
             Ok(0) | Err(_) => {
-                self.pipe = None;
+                self.pipe = Pipe::Closed;
                 Room::Left
             }
             Ok(_) => self.capture.push(&self.buffer),
@@ -192,10 +246,18 @@ impl Listen {
     }
 }
 
+/// Nothing is left in it, and there is more room once a read has filled it.
+fn emptied(buffer: &mut Vec<u8>) -> &mut Vec<u8> {
+    let was_filled = !buffer.is_empty() && buffer.len() == buffer.capacity();
+    buffer.clear();
+    buffer.reserve(if was_filled { READ_BYTES } else { FIRST_READ_BYTES });
+    buffer
+}
+
 /// Our ends of the pipes.
 struct Pipes {
-    stdout: Receiver,
-    stderr: Option<(Receiver, Keep)>,
+    stdout: OwnedFd,
+    stderr: Option<(OwnedFd, Keep)>,
 }
 
 fn prepare(spec: &Spec) -> Result<(Order, Pipes), StartError> {
@@ -231,16 +293,23 @@ fn candidates(program: &str, env: &[(String, String)]) -> Vec<String> {
 
 fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
     let their_stdin = if spec.stdin.is_empty() { File::open("/dev/null")?.into() } else { filled(&spec.stdin)? };
-    let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdout, their_stdout) = output_pipe()?;
     let (stderr, their_stderr) = match spec.stderr {
         Stderr::WithStdout => (None, their_stdout.try_clone()?),
         Stderr::Apart(keep) => {
-            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-            (Some((Receiver::from_owned_fd(read)?, keep)), write)
+            let (read, write) = output_pipe()?;
+            (Some((read, keep)), write)
         }
     };
-    let pipes = Pipes { stdout: Receiver::from_owned_fd(stdout)?, stderr };
+    let pipes = Pipes { stdout, stderr };
     Ok(([above_two(their_stdin)?, above_two(their_stdout)?, above_two(their_stderr)?], pipes))
+}
+
+/// Our end, which never waits, and theirs, which does.
+fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&read, true)?;
+    Ok((read, write))
 }
 
 /// A standard input that holds all of `bytes` before the program starts: however we end, it never reads a part and then

@@ -167,6 +167,21 @@ async fn keeps_ends_of_both_outputs_in_order() {
     assert_eq!((ended.stdout.lines(), ended.stdout.left_out()), (100_004, ended.stdout.bytes - 1000));
 }
 
+/// Whether it is over before anybody listens or long after, and wherever a read or a pipe is full.
+#[tokio::test]
+async fn outputs_of_every_size_are_whole() {
+    for bytes in [0_usize, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 300_000] {
+        for after in ["", "; sleep 0.05", "; sleep 9999 &"] {
+            let script = format!("head -c {bytes} /dev/zero; head -c {bytes} /dev/zero >&2{after}");
+            let mut sized = shell("sized", &script);
+            sized.stderr = Stderr::Apart(Keep::Whole { max_bytes: STDOUT_MAX_BYTES });
+            let ended = check(sized, SOON).await;
+            let sizes = (ended.stdout.head.len(), ended.stderr.head.len());
+            assert_eq!((ended.how, sizes), (How::Exited(0), (bytes, bytes)), "{script}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_flood_is_ended() {
     let mut flood = spec("flood", &["yes"]);

@@ -71,6 +71,13 @@ fn unreadable(error: &serde_json::Error) -> ToolError {
     invalid(format!("The arguments are not valid JSON: {error}.")).hint(hint)
 }
 
+/// A JSON text as a value, where no object in it has a key twice and it is not too deep.
+pub(crate) fn unambiguous(text: &str) -> Option<Value> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Strict { depth: 0 }.deserialize(&mut reader).ok()?;
+    reader.end().ok().map(|()| value)
+}
+
 /// Whether some object in a valid JSON text has a key twice.
 pub(crate) fn repeats_a_key(text: &str) -> bool {
     let mut deserializer = serde_json::Deserializer::from_str(text);

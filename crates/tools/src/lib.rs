@@ -41,4 +41,4 @@ pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;
 pub use preview::{cleaned, preview};
 pub use secrets::Secrets;
-pub use toolbox::Toolbox;
+pub use toolbox::{Toolbox, definitions};

@@ -6,7 +6,7 @@ use longrein_core::payload::Payload;
 use longrein_sandbox::Captured;
 use serde_json::Value;
 
-use crate::arguments::repeats_a_key;
+use crate::arguments::{repeats_a_key, unambiguous};
 use crate::secrets::Secrets;
 use crate::text::{Encoding, plain, printed};
 
@@ -24,20 +24,22 @@ impl Printed {
     /// The whole of it, trimmed, is JSON, or it is text. JSON nested deeper than anyone can read back is text.
     pub(crate) fn read(captured: &Captured, secrets: &Secrets) -> Self {
         let text = Encoding::of(&captured.head).decode(&captured.head);
-        match serde_json::from_str::<Value>(text.trim()) {
-            Ok(mut value) => {
-                // numbers and the order of keys stay as printed, unless something must be taken out
-                let payload = if secrets.redact_value(&mut value) {
-                    Payload::of(&value).ok()
-                } else {
-                    Payload::parse(compact(text.trim())).ok()
-                };
-                let payload = payload.unwrap_or_else(|| Payload::string(&readable(captured, secrets)));
-                let is_ambiguous = repeats_a_key(text.trim());
-                Self { payload, json: Some(value), is_ambiguous }
-            }
-            Err(_) => Self { payload: Payload::string(&readable(captured, secrets)), json: None, is_ambiguous: false },
-        }
+        let text = text.trim();
+        let read = match unambiguous(text) {
+            Some(value) => Some((value, false)),
+            None => serde_json::from_str(text).ok().map(|value| (value, repeats_a_key(text))),
+        };
+        let Some((mut value, is_ambiguous)) = read else {
+            return Self { payload: Payload::string(&readable(captured, secrets)), json: None, is_ambiguous: false };
+        };
+        // numbers and the order of keys stay as printed, unless something must be taken out
+        let payload = if secrets.redact_value(&mut value) {
+            Payload::of(&value).ok()
+        } else {
+            Payload::parse(compact(text)).ok()
+        };
+        let payload = payload.unwrap_or_else(|| Payload::string(&readable(captured, secrets)));
+        Self { payload, json: Some(value), is_ambiguous }
     }
 
     /// A member of the object it is, if it can be relied on.

@@ -325,6 +325,19 @@ impl Toolbox {
     }
 }
 
+/// What a model is offered of a task's tools, for looking: nothing is made ready, and a tool that cannot be is left out.
+pub fn definitions(task: &Task) -> Vec<ToolDef> {
+    let offered = |spec: &ToolSpec| Schema::compile(&spec.parameters).ok().map(|schema| schema.offered());
+    let tools = task.tools.iter().filter_map(|spec| Some((spec, offered(spec)?)));
+    tools
+        .map(|(spec, parameters)| ToolDef {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            parameters,
+        })
+        .collect()
+}
+
 impl Tools for Toolbox {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;

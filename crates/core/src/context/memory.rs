@@ -37,7 +37,7 @@ pub struct Memory {
     /// Grows with everything that counts as getting somewhere.
     pub progress: u64,
     /// Calls made before, by the first bytes of their digests.
-    known_calls: BTreeSet<u64>,
+    known_calls: Arc<BTreeSet<u64>>,
 }
 
 /// A person's message, named `u` and its event's number.
@@ -206,9 +206,9 @@ impl Memory {
         let digest = Digest::of_parts([action.tool.as_str().as_bytes(), action.digest.as_str().as_bytes()]);
         let start = digest.as_str().get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok());
         if self.known_calls.len() >= KNOWN_CALLS_MAX {
-            self.known_calls.clear();
+            self.known_calls = Arc::default();
         }
-        if start.is_some_and(|start| self.known_calls.insert(start)) {
+        if start.is_some_and(|start| Arc::make_mut(&mut self.known_calls).insert(start)) {
             self.progress += 1;
         }
     }

@@ -25,12 +25,7 @@ pub struct Meter {
 
 impl Meter {
     pub fn new(estimator: Estimator, learned: Option<u64>, system: &str, tools: &[ToolDef]) -> Self {
-        let tools = tools.iter().fold(Features::default(), |sum, tool| {
-            sum + Features::of(tool.name.as_str())
-                + Features::of(&tool.description)
-                + Features::of(tool.parameters.as_str())
-                + Features::of_message("")
-        });
+        let tools = tools.iter().fold(Features::default(), |sum, tool| sum + size_of_tool(tool));
         Self {
             estimator,
             learned,
@@ -63,7 +58,7 @@ impl Meter {
         if self.anchor == run.anchor {
             return;
         }
-        if let (Some(before), Some(now)) = (self.anchor, run.anchor)
+        if let (Some(before), Some(now)) = (counted(self.anchor), counted(run.anchor))
             && before.generation == now.generation
             && before.items <= now.items
         {
@@ -90,8 +85,8 @@ impl Meter {
     /// The next request with this tail: on top of what the provider counted last, or all of it by estimate.
     pub fn request(&self, run: &Run, tail: Option<&str>) -> Bound {
         let tail = tail.map_or(Features::default(), |tail| Features::of(tail) + Features::of_message(""));
-        match run.anchor.filter(|anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len())
-        {
+        let fits = |anchor: &Anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len();
+        match counted(run.anchor).filter(fits) {
             Some(anchor) => self.estimator.bound(anchor.tokens, &(self.between(anchor.items, self.sizes.len()) + tail)),
             None => {
                 let all = self.system + self.tools + self.between(0, self.sizes.len()) + tail;
@@ -122,6 +117,11 @@ impl Meter {
         self.estimator.estimate(&self.tools)
     }
 
+    /// Likely tokens of one tool.
+    pub fn tool_tokens(&self, tool: &ToolDef) -> u64 {
+        self.estimator.estimate(&size_of_tool(tool))
+    }
+
     pub fn text_tokens(&self, text: &str) -> u64 {
         self.estimator.estimate(&(Features::of(text) + Features::of_message("")))
     }
@@ -130,6 +130,18 @@ impl Meter {
     pub fn bytes(&self) -> u64 {
         self.system.bytes + self.tools.bytes + self.between(0, self.sizes.len()).bytes
     }
+}
+
+/// A request of no tokens was not counted, whatever the provider says.
+fn counted(anchor: Option<Anchor>) -> Option<Anchor> {
+    anchor.filter(|anchor| anchor.tokens > 0)
+}
+
+fn size_of_tool(tool: &ToolDef) -> Features {
+    Features::of(tool.name.as_str())
+        + Features::of(&tool.description)
+        + Features::of(tool.parameters.as_str())
+        + Features::of_message("")
 }
 
 fn size_of(item: &Item) -> Features {

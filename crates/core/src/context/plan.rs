@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::action::Action;
 use crate::context::estimate::Bound;
 use crate::context::meter::Meter;
 use crate::context::render;
@@ -12,8 +13,9 @@ use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
 use crate::ids::{ActionId, TurnId};
 use crate::observe;
-use crate::prompt::{Item, Purpose};
+use crate::prompt::{Item, Purpose, ToolDef};
 use crate::run::{Run, Stage};
+use crate::task::{Builtin, ToolBody};
 use crate::time::Timestamp;
 
 /// What is to be done before the next request can leave.
@@ -43,6 +45,8 @@ const RESULT_SHARE: u32 = 20;
 const RESULT_TOKENS: (u64, u64) = (1_000, 8_000);
 const TURN_SHARE: u32 = 40;
 const TURN_TOKENS: (u64, u64) = (2_000, 16_000);
+/// A result of `recall` may take so many times more.
+const RECALL_FACTOR: u64 = 4;
 /// Less is no preview.
 const PREVIEW_TOKENS_MIN: u64 = 60;
 /// Above this the caps are halved.
@@ -66,9 +70,11 @@ pub const OVERFLOWS_MAX: u32 = 2;
 const CACHE_KEPT: Duration = Duration::from_secs(300);
 /// Cold, a rebuild pays from this many thousandths of what it would leave.
 const COLD_GROWTH: u64 = 1_300;
-/// What it costs to get lost working set again, in tokens, at first: and at most so much of the window (`context.md` §2.1).
-const REACQUIRE: u64 = 40_000;
-const REACQUIRE_SHARE: u32 = 200;
+/// What it costs to get lost working set again, in turns of the usual cost: agents have been seen to take 28 actions after
+/// a rebuild until the next change (`context.md` §2.5). Until it is measured for this run, no less is assumed.
+const REACQUIRE_TURNS: u64 = 28;
+/// How full the window is on average, in thousandths, for what a turn costs.
+const USUALLY_FULL: u32 = 400;
 /// Newest whole turns that always stay.
 const GROUPS_MIN: usize = 2;
 /// An older result is shortened to so many bytes; after a second refusal by the provider all are.
@@ -142,7 +148,8 @@ fn must(why: RebuildWhy) -> bool {
 
 // ---- spilling at birth ----
 
-/// Results of the last turn that are too large: single ones first, then the largest until the turn fits.
+/// Results of the last turn that are too large: single ones first, then the largest until the turn fits. One that is cut is
+/// cut to half of what it might have taken: who needs more of it asks.
 fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     if run.fresh.is_empty() {
         return Vec::new();
@@ -153,31 +160,52 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // A window that is small itself can bear less.
     let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
     let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
-    let fresh: Vec<(ActionId, u64, u64)> = run
+    let fresh: Vec<Fresh<'_>> = run
         .window
         .parts
         .iter()
         .zip(meter.items())
         .zip(run.window.items.iter())
         .filter_map(|((part, tokens), item)| match (part, item.as_ref()) {
-            (Part::Observation(seen), Item::Observation { text, .. })
-                if run.fresh.iter().any(|action| action.id == seen.action) =>
-            {
-                Some((seen.action, tokens, text.len() as u64))
+            (Part::Observation(seen), Item::Observation { text, .. }) => {
+                let action = run.fresh.iter().find(|action| action.id == seen.action)?;
+                Some(Fresh { action, tokens, bytes: text.len() as u64 })
             }
             (_, _) => None,
         })
         .collect();
-    let level = level(fresh.iter().map(|(_, tokens, _)| (*tokens).min(single)), turn).min(single);
+    let unasked = fresh.iter().filter(|fresh| !is_recalled(run, fresh.action));
+    let level = level(unasked.map(|fresh| fresh.tokens.min(single)), turn);
+    let most = |fresh: &Fresh<'_>| match is_recalled(run, fresh.action) {
+        // What was asked back for is worth more room than what came unasked.
+        true => (single * RECALL_FACTOR).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN)),
+        false if level < single => level,
+        false if fresh.tokens > single => (single / 2).max(PREVIEW_TOKENS_MIN),
+        false => single,
+    };
     fresh
-        .into_iter()
-        .filter(|(_, tokens, _)| *tokens > level)
-        .map(|(action, tokens, bytes)| {
-            // Half a token's worth of the envelope is not the preview's.
-            let bytes_max = (bytes * level / tokens.max(1)).saturating_sub(ENVELOPE_BYTES).max(PREVIEW_BYTES_MIN);
-            Spill { action, bytes_max }
+        .iter()
+        .filter(|fresh| fresh.tokens > most(fresh))
+        .filter_map(|fresh| {
+            // What the envelope takes is not the preview's.
+            let fitting = (fresh.bytes * most(fresh) / fresh.tokens.max(1)).saturating_sub(ENVELOPE_BYTES);
+            let bytes_max = fitting.max(PREVIEW_BYTES_MIN);
+            // An error may be all words, and a preview is not made any shorter than it is.
+            let shown = fresh.action.data()?.shown().as_str().len() as u64;
+            (shown > bytes_max).then_some(Spill { action: fresh.action.id, bytes_max })
         })
         .collect()
+}
+
+/// A result of the last turn, as it stands in the window.
+struct Fresh<'a> {
+    action: &'a Action,
+    tokens: u64,
+    bytes: u64,
+}
+
+fn is_recalled(run: &Run, action: &Action) -> bool {
+    run.task.tool(&action.tool).is_some_and(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))
 }
 
 /// What an observation has beside its data.
@@ -311,8 +339,9 @@ fn economic(run: &Run, meter: &Meter, limits: &Limits, growth: &Growth) -> u64 {
         growth.base
     };
     let rewritten = base.saturating_sub(fixed);
-    let lost = REACQUIRE.min(share(limits.window, REACQUIRE_SHARE));
     let growth = growth.mean.max(1);
+    let turn = (read * share(limits.safe(), USUALLY_FULL) + write * growth) / 1000;
+    let lost = REACQUIRE_TURNS * turn;
     let turns = (2 * ((write - read.min(write)) * rewritten / 1000 + lost) * 1000 / (read * growth)).isqrt();
     base + growth * turns
 }
@@ -330,7 +359,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         rendering: RENDERING,
         limit: limits.window,
         reserved: limits.reserved,
-        before: before.upper,
+        before: before.likely,
         after: 0,
         steps: Vec::new(),
     };
@@ -347,36 +376,36 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     };
     let recent = groups.recent(share(safe, run.task.context.recent), if severity > 0 { 1 } else { GROUPS_MIN });
     let one = groups.recent(0, 1);
-    let mut ladder: Vec<Box<dyn Fn(&Groups) -> Option<RebuildStep>>> = Vec::new();
-    if severity == 0 {
-        ladder.push(Box::new(|groups| groups.superseded()));
-        ladder.push(Box::new(move |groups| groups.refetchable(recent)));
-    }
-    ladder.push(Box::new(move |groups| groups.paged_out(recent)));
-    if severity == 0 {
-        ladder.push(Box::new(|groups| groups.shortened(GROUPS_MIN, SHORT_BYTES)));
-    }
-    for step in &ladder {
-        if let Some(step) = step(&groups)
-            && trial.take(step, &mut started).likely <= target
-        {
+    let gentle = [
+        groups.superseded(),
+        groups.refetchable(recent),
+        groups.paged_out(recent),
+        groups.shortened(GROUPS_MIN, SHORT_BYTES),
+    ];
+    let strict = [groups.paged_out(recent)];
+    let ladder = if severity == 0 { gentle.as_slice() } else { strict.as_slice() };
+    for step in ladder.iter().flatten() {
+        if trial.take(step.clone(), &mut started).likely <= target {
             break;
         }
     }
+    // What was too long is followed by something shorter, reply included, or by nothing: the block costs something too.
+    let too_long = before.upper + limits.reserved.saturating_mul(2);
+    let is_smaller = |after: Bound| severity == 0 || after.upper + limits.reserved < too_long;
     // What must fit is cut further than anyone would like.
     let last: [Option<RebuildStep>; 3] =
         [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
     for (place, step) in last.into_iter().enumerate() {
-        let wanted = !fits(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        let wanted = !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
     }
-    started.after = trial.after.upper;
+    started.after = trial.after.likely;
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN;
     let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
-    (is_wanted && trial.after.upper <= safe).then_some(started)
+    (is_wanted && trial.after.upper <= safe && is_smaller(trial.after)).then_some(started)
 }
 
 /// A copy of the run on which a rebuild is tried.
@@ -395,7 +424,7 @@ impl<'a> Trial<'a> {
 
     fn size(&self, started: &GenerationStarted) -> Bound {
         let mut copy = self.run.clone();
-        window::rebuild(&mut copy, started);
+        window::try_out(&mut copy, started);
         self.meter.of_window(&copy)
     }
 
@@ -560,9 +589,34 @@ pub struct Budget {
     /// Likely and upper tokens of the next request.
     pub bound: Bound,
     pub zones: Vec<Zone>,
-    /// Turns until a rebuild is due by forecast.
+    /// Tokens from which on the window is made anew, short of the safety bounds.
+    pub rebuild_at: u64,
+    /// Turns until then by forecast.
     pub turns_left: u64,
+    pub mark: Mark,
     pub generation: u32,
+}
+
+/// Which of the bounds of `context.md` §2.4 a request has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// None.
+    Below,
+    /// Results are shown shorter.
+    High,
+    /// The window is made anew as soon as that is worth it.
+    Rebuild,
+    /// The window is made anew before anything is sent.
+    Full,
+    /// It is not sent.
+    Over,
+}
+
+impl Mark {
+    fn of(upper: u64, safe: u64) -> Self {
+        let marks = [(1000, Mark::Over), (FULL, Mark::Full), (WATERMARK, Mark::Rebuild), (HIGH, Mark::High)];
+        marks.into_iter().find(|(part, _)| upper > share(safe, *part)).map_or(Mark::Below, |(_, mark)| mark)
+    }
 }
 
 /// A part of the request and its likely tokens.
@@ -572,35 +626,80 @@ pub struct Zone {
     pub tokens: u64,
 }
 
+pub const TOOLS: &str = "tools";
+pub const SYSTEM: &str = "system";
+pub const TAIL: &str = "tail";
+
+/// Which zone a part of the window belongs to.
+pub fn zone(part: &Part) -> &'static str {
+    match part {
+        Part::Rules(_) => "rule files",
+        Part::Goal | Part::Message(_) => "goal and messages",
+        Part::Header => "control block",
+        Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => "turns",
+    }
+}
+
 /// The context budget of a run as it stands.
 pub fn budget(run: &Run, meter: &Meter) -> Budget {
     let limits = limits(run, meter);
+    let safe = limits.safe();
     let tail = render::due_tail(run);
     let bound = meter.request(run, tail.as_deref());
-    let mut sums = [0_u64; 4];
-    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
-        let zone = match part {
-            Part::Rules(_) => 0,
-            Part::Goal | Part::Message(_) => 1,
-            Part::Header => 2,
-            Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => 3,
-        };
-        sums[zone] += tokens;
-    }
-    let [rules, messages, block, turns] = sums;
-    let zone = |name, tokens| Zone { name, tokens };
+    let sum = |name: &'static str| {
+        let of_zone = run.window.parts.iter().zip(meter.items()).filter(|(part, _)| zone(part) == name);
+        Zone { name, tokens: of_zone.map(|(_, tokens)| tokens).sum() }
+    };
     let zones = vec![
-        zone("tools", meter.tools_tokens()),
-        zone("system", meter.system_tokens()),
-        zone("rule files", rules),
-        zone("goal and messages", messages),
-        zone("control block", block),
-        zone("turns", turns),
-        zone("tail", tail.map_or(0, |tail| meter.text_tokens(&tail))),
-        zone("reserved for the reply", limits.reserved),
-        zone("margin", limits.margin),
+        Zone { name: TOOLS, tokens: meter.tools_tokens() },
+        Zone { name: SYSTEM, tokens: meter.system_tokens() },
+        sum("rule files"),
+        sum("goal and messages"),
+        sum("control block"),
+        sum("turns"),
+        Zone { name: TAIL, tokens: tail.map_or(0, |tail| meter.text_tokens(&tail)) },
     ];
     let growth = Growth::of(run, meter);
-    let turns_left = share(limits.safe(), WATERMARK).saturating_sub(bound.upper) / growth.forecast.max(1);
-    Budget { limits, bound, zones, turns_left, generation: run.window.generation }
+    let rebuild_at = match run.task.context.trigger {
+        Trigger::At(part) => share(safe, part.min(WATERMARK)),
+        Trigger::Economic => economic(run, meter, &limits, &growth).min(share(safe, WATERMARK)),
+    };
+    let turns_to = |tokens: u64, from: u64| tokens.saturating_sub(from) / growth.forecast.max(1);
+    let used = match run.task.context.trigger {
+        Trigger::At(_) => bound.upper,
+        Trigger::Economic => bound.likely,
+    };
+    let too_soon = TURNS_BETWEEN.saturating_sub(run.turn().0.saturating_sub(run.window.since.0));
+    let to_full = turns_to(share(safe, FULL), bound.upper);
+    let wanted = turns_to(rebuild_at, used).min(to_full.saturating_sub(TURNS_LEFT_MIN));
+    let turns_left = wanted.max(u64::from(too_soon)).min(to_full);
+    let mark = Mark::of(bound.upper, safe);
+    Budget { limits, bound, zones, rebuild_at, turns_left, mark, generation: run.window.generation }
+}
+
+/// What stands in every request whatever is done: tools, system text, rule files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    pub tokens: u64,
+    /// What may be sent.
+    pub safe: u64,
+    /// Its pieces, the largest first.
+    pub pieces: Vec<(String, u64)>,
+}
+
+/// The fixed part of a run's requests, where it takes so much of what may be sent that it is worth a word.
+pub fn heavy(run: &Run, meter: &Meter, tools: &[ToolDef]) -> Option<Fixed> {
+    let safe = limits(run, meter).safe();
+    let mut pieces = vec![("the system text".to_owned(), meter.system_tokens())];
+    pieces.extend(tools.iter().map(|tool| (format!("the tool {}", tool.name), meter.tool_tokens(tool))));
+    for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
+        match part {
+            Part::Rules(path) => pieces.push((path.clone(), tokens)),
+            Part::Goal | Part::Message(_) | Part::Header | Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => {
+            }
+        }
+    }
+    let tokens = pieces.iter().map(|(_, tokens)| tokens).sum();
+    pieces.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+    (tokens > share(safe, FIXED_WARN)).then_some(Fixed { tokens, safe, pieces })
 }

@@ -9,9 +9,11 @@ use crate::observe;
 use crate::prompt::{AnswerForm, Item, Prompt, Purpose, ToolDef};
 use crate::run::Run;
 
-/// A tail is repeated no sooner than after so many turns, and less often where it is long beside what it follows
-/// (`context.md` §2.2).
-const TAIL_EVERY: u64 = 4;
+/// A tail that says nothing new is repeated no sooner than after so many turns, and less often where it is long beside what
+/// it follows: what it says stands in the control block as well, and it is paid in full each time (`context.md` §2.2).
+const TAIL_EVERY: u64 = 6;
+/// Of what is sent, repeated tails are about one part in so many.
+const TAIL_PART: u64 = 300;
 
 /// The next request. `tools`: everything the task offers, in a fixed order.
 pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u64) -> Prompt {
@@ -52,10 +54,9 @@ pub fn due_tail(run: &Run) -> Option<String> {
     is_due.then_some(text)
 }
 
-/// So that the repeated tail is about a hundredth of what is sent.
 fn every(run: &Run, tail: &str) -> u64 {
     let sent: usize = run.window.items.iter().map(|item| length(item)).sum();
-    (tail.len() as u64 * 100 / (sent as u64).max(1)).max(TAIL_EVERY)
+    (tail.len() as u64 * TAIL_PART / (sent as u64).max(1)).max(TAIL_EVERY)
 }
 
 fn length(item: &Item) -> usize {

@@ -208,8 +208,14 @@ pub(crate) fn seen(action: &Action) -> Seen {
     }
 }
 
-/// Begins a generation: takes the steps, then lays everything out anew.
+/// Begins a generation: takes the steps, then lays everything out anew, and forgets what only turns needed that have left.
 pub(crate) fn rebuild(run: &mut Run, started: &GenerationStarted) {
+    try_out(run, started);
+    run.let_go();
+}
+
+/// The same on a copy whose window alone matters.
+pub(crate) fn try_out(run: &mut Run, started: &GenerationStarted) {
     for step in &started.steps {
         take(run, step);
     }
@@ -322,7 +328,6 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
     window.archived.turns = Some((first, last));
     window.items = Arc::new(items);
     window.parts = parts;
-    run.let_go();
 }
 
 /// Pinned parts first, in an order that changes least from generation to generation; then the control block; then the turns

@@ -1,6 +1,7 @@
 //! What follows from what a recovery found out about an attempt whose end nobody saw (`semantics.md` D5, D7).
 
-use super::{ATTEMPTS_MAX, PROBES_MAX, Refusal, backoff, finish_events, unknown};
+use super::calls::backoff;
+use super::{ATTEMPTS_MAX, PROBES_MAX, Refusal, finish_events, unknown};
 use crate::action::{Action, Doubt, Life};
 use crate::event::{ActionProbed, ActionRequeued, Event, How, Requeue};
 use crate::ids::ActionId;
@@ -88,7 +89,13 @@ fn recover_external(
     match probe {
         Some(ProbeAnswer::TookEffect(result)) => finish_events(run, action, Outcome::Done(result), How::Reconciled, 0),
         Some(ProbeAnswer::NoEffect) => match own_error {
-            Some(error) => finish_events(run, action, Outcome::NotDone(error.clone()), How::Reconciled, 0),
+            Some(error) => {
+                // Its own words, but no longer those of something unknown.
+                let said = error.message.trim_end().trim_end_matches('.');
+                let message = format!("{said}. It was looked into: it did not take effect.");
+                let error = ToolError { class: class::EXIT.to_owned(), message, hint: None, ..error.clone() };
+                finish_events(run, action, Outcome::NotDone(error), How::Reconciled, 0)
+            }
             None if tries_left => requeue(Requeue::NoEffect),
             None => {
                 let error = ToolError::new(

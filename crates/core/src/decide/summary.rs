@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Refusal, settle};
+use super::Refusal;
+use super::calls::settle;
 use crate::budget::{Reservation, Usage};
 use crate::context::archive::Handle;
 use crate::context::summary::judge::{judge, whole};

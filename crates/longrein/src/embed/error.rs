@@ -80,6 +80,7 @@ impl From<RunsError> for Error {
             other @ (RunsError::Ambiguous { .. }
             | RunsError::Exists(_)
             | RunsError::ForkPoint(_)
+            | RunsError::NoSuchTurn { .. }
             | RunsError::Drive(_)
             | RunsError::Fold(FoldError::ReadOnly { .. })
             | RunsError::Identity(_)) => Error::Runs(other),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longrein_core::budget::{Limit, Limits};
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, RunId};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use super::error::Error;
 use super::model::LanguageModel;
 use super::tool::Tool;
+use crate::taskfile::check_context;
 
 /// What is asked, with the tools and the model it is asked of.
 ///
@@ -42,6 +44,7 @@ pub struct Task {
     answer_check: Option<String>,
     answer_template: Option<String>,
     policy: PolicyRules,
+    context: ContextSpec,
 }
 
 /// A task as a run starts with it.
@@ -78,6 +81,7 @@ impl Task {
             answer_check: None,
             answer_template: None,
             policy: PolicyRules::default(),
+            context: ContextSpec::default(),
         }
     }
 
@@ -285,6 +289,21 @@ impl Task {
         self
     }
 
+    /// How the model's window is kept: when it is made anew, and how much of it is used then. What is not said stays as it is:
+    ///
+    /// ```
+    /// use longrein::{ContextSpec, Task, Trigger};
+    ///
+    /// let context = ContextSpec { trigger: Trigger::At(800), ..ContextSpec::default() };   // at 80 % of what may be sent
+    /// let task = Task::new("Read the whole archive.").context(context);
+    /// # let _ = task;
+    /// ```
+    #[must_use]
+    pub fn context(mut self, context: ContextSpec) -> Self {
+        self.context = context;
+        self
+    }
+
     /// Fills in what was left out, and refuses what cannot be meant.
     pub(crate) fn resolve(&self) -> Result<Resolved, Error> {
         let wrong = |problem: String| Error::Task(problem);
@@ -301,6 +320,7 @@ impl Task {
         if !self.principal.is_object() {
             return Err(wrong("the principal is no JSON object".to_owned()));
         }
+        check_context(&self.context).map_err(wrong)?;
         let mut blobs = Vec::new();
         let mut inputs: BTreeMap<String, Content> = BTreeMap::new();
         for (name, value) in &self.inputs {
@@ -331,7 +351,7 @@ impl Task {
             answer: self.answer_spec(),
             policy: self.policy.clone(),
             rules: Vec::new(),
-            context: longrein_core::context::settings::ContextSpec::default(),
+            context: self.context.clone(),
             sources: BTreeMap::new(),
             pins: BTreeMap::new(),
         };

@@ -62,6 +62,9 @@ enum Asked {
     Piece { handle: Handle, from: u64, to: Option<u64> },
 }
 
+/// What is shown of every place but the best.
+const OTHERS_BYTES: usize = 240;
+
 pub(super) fn check(args: &Value) -> Result<(), ToolError> {
     asked(Args::deserialize(args)).map(drop)
 }
@@ -139,13 +142,15 @@ fn no_such(handle: Handle) -> ToolError {
 }
 
 fn places(found: &[Found]) -> Value {
-    let place = |found: &Found| {
+    // The best place is shown as found; the others so that one can tell whether they are worth reading.
+    let place = |(rank, found): (usize, &Found)| {
+        let excerpt = if rank == 0 { found.excerpt.as_str() } else { middle(&found.excerpt, OTHERS_BYTES) };
         json!({
             "handle": found.handle,
             "tool": found.what,
             "at": found.at.to_string(),
             "line": found.line,
-            "excerpt": found.excerpt,
+            "excerpt": excerpt,
         })
     };
     let more = match found {
@@ -155,7 +160,13 @@ fn places(found: &[Found]) -> Value {
             format!("To read on, give a handle and lines around the place: handle {}, from {from}.", first.handle)
         }
     };
-    json!({ "places": found.iter().map(place).collect::<Vec<_>>(), "more": more })
+    json!({ "places": found.iter().enumerate().map(place).collect::<Vec<_>>(), "more": more })
+}
+
+/// The middle of a text, where what was found stands.
+fn middle(text: &str, bytes: usize) -> &str {
+    let left_out = text.len().saturating_sub(bytes);
+    &text[text.floor_char_boundary(left_out / 2)..text.floor_char_boundary(text.len() - left_out / 2)]
 }
 
 fn part(piece: &Piece, from: u64, to: Option<u64>) -> Result<Value, ToolError> {

@@ -1,0 +1,332 @@
+//! What becomes of calls: proposed, started, finished, settled; and their observations when the turn is over.
+
+use super::*;
+
+impl Run {
+    /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
+    pub(super) fn arguments_of(&mut self, reply: &crate::outcome::Reply) {
+        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut() {
+            *calls = reply
+                .calls
+                .iter()
+                .map(|call| WireCall {
+                    id: String::new(),
+                    name: wire_name(&call.name),
+                    arguments: wire_arguments(&call.arguments),
+                })
+                .collect();
+        }
+    }
+
+    pub(super) fn proposed(&mut self, proposed: &ActionProposed) {
+        self.next_action = proposed.action.0 + 1;
+        self.call_ids.insert(proposed.call.clone());
+        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
+            && let Some(call) = calls.get_mut(proposed.index as usize)
+        {
+            call.id = proposed.call.clone();
+        }
+        self.use_folders(proposed);
+        let on_unknown = self.task.tool(&proposed.tool).map_or(OnUnknown::Wait, |tool| tool.on_unknown);
+        if let Stage::Acting { turn, actions } = &mut self.stage {
+            let action = Action {
+                id: proposed.action,
+                turn: *turn,
+                tool: proposed.tool.clone(),
+                call: proposed.call.clone(),
+                effect: proposed.effect,
+                args: proposed.args.clone(),
+                digest: proposed.digest.clone(),
+                key: proposed.key.clone(),
+                path: proposed.path.clone(),
+                target: None,
+                after: proposed.after.clone(),
+                on_unknown,
+                first_start: None,
+                attempts: 0,
+                epoch: 0,
+                idempotency_key: None,
+                in_doubt: false,
+                grant: None,
+                life: Life::Queued,
+            };
+            actions.insert(proposed.action, action);
+        }
+    }
+
+    pub(super) fn change(&mut self, id: ActionId, change: impl FnOnce(&mut Action)) {
+        let present = match &mut self.stage {
+            Stage::Acting { actions, .. } => actions.get_mut(&id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        };
+        if let Some(action) = present.or(self.open.get_mut(&id)) {
+            change(action);
+        }
+        self.close_turn_if_told();
+    }
+
+    pub(super) fn begin_epoch(&mut self) {
+        self.epochs.push(self.head);
+    }
+
+    pub(super) fn action_started(&mut self, started: &ActionStarted) {
+        if started.effect != EffectClass::Read {
+            self.begin_epoch();
+        }
+        let (at, epoch) = (self.at, self.epochs.len() - 1);
+        if self.action(started.action).is_some_and(|action| action.attempts == 0) {
+            self.count_call(started.action);
+        }
+        self.change(started.action, |action| {
+            action.attempts = started.attempt;
+            action.first_start.get_or_insert(at);
+            action.epoch = epoch;
+            action.idempotency_key = started.idempotency_key.clone();
+            action.target = started.target.clone();
+            action.life = Life::Started { fence: started.fence, at };
+        });
+        if let Some(action) = self.action(started.action).cloned() {
+            self.memory.started(&action);
+        }
+    }
+
+    pub(super) fn count_call(&mut self, id: ActionId) {
+        let Some(tool) = self.action(id).map(|action| action.tool.clone()) else { return };
+        self.spent.tool_calls += 1;
+        *self.calls.entry(tool).or_default() += 1;
+    }
+
+    pub(super) fn action_finished(&mut self, finished: &ActionFinished) {
+        self.barren_claims = 0;
+        self.spent.micros = self.spent.micros.saturating_add(finished.cost_micros);
+        if finished.effect != EffectClass::Read && finished.attempt > 0 {
+            self.begin_epoch();
+        }
+        match finished.how {
+            // A replayed result counts as a call (`semantics.md` G2).
+            How::Replayed { .. } | How::Kept => self.count_call(finished.action),
+            How::Observed | How::Recovered | How::Reconciled | How::Answered => {}
+        }
+        let at = self.at;
+        match &finished.outcome {
+            Outcome::Done(result) => {
+                self.keep_evidence(finished.action, finished.effect, result);
+                self.see_target(finished.action);
+                self.remember(finished.action, result);
+                let done = Ended::Done { result: result.clone(), how: finished.how.clone(), at };
+                if finished.effect != EffectClass::Read {
+                    self.happened.push(finished.action);
+                }
+                self.end_action(finished.action, done);
+            }
+            Outcome::Error(error) => {
+                self.failed_calls += 1;
+                self.end_action(finished.action, Ended::Error(error.clone()));
+            }
+            Outcome::NotDone(error) => {
+                self.failed_calls += 1;
+                self.note_effect(finished.action, EffectState::NotDone);
+                self.end_action(finished.action, Ended::NotDone(error.clone()));
+            }
+            Outcome::Unknown(error) => {
+                let can_find_out = self.tool_of(finished.action).is_some_and(|tool| {
+                    finished.how == How::Observed && (!tool.reconcile.is_empty() || tool.idempotent.is_some())
+                });
+                if !can_find_out {
+                    self.failed_calls += 1;
+                    self.note_effect(finished.action, EffectState::Unknown);
+                }
+                let error = error.clone();
+                self.change(finished.action, |action| {
+                    let started = match action.life {
+                        Life::Started { at, .. } => at,
+                        Life::Queued
+                        | Life::Held { .. }
+                        | Life::Lost(_)
+                        | Life::Doubtful(..)
+                        | Life::Unknown(_)
+                        | Life::Ended(_) => at,
+                    };
+                    action.life = if can_find_out {
+                        Life::Doubtful(Doubt { started, since: at, probes: 0, retry_at: None }, error)
+                    } else {
+                        Life::Unknown(error)
+                    };
+                });
+            }
+        }
+    }
+
+    pub(super) fn see_target(&mut self, id: ActionId) {
+        let Some(target) = self.action(id).and_then(|action| action.target.clone()) else { return };
+        if let Some(content) = target.after.or(target.before) {
+            self.seen.insert(target.path, content);
+        }
+    }
+
+    pub(super) fn keep_evidence(&mut self, id: ActionId, effect: EffectClass, result: &Content) {
+        let Some(action) = self.action(id) else { return };
+        let Some(tool) = self.task.tool(&action.tool) else { return };
+        let epoch = match effect {
+            // A read is as old as the moment it began: what was written meanwhile voids it.
+            EffectClass::Read => action.epoch,
+            EffectClass::Workspace | EffectClass::External => self.epochs.len() - 1,
+        };
+        let evidence = Evidence {
+            tool: tool.name.clone(),
+            seq: self.head,
+            content: Some(result.clone()),
+            epoch,
+            holds: tool.holds,
+            at: self.at,
+        };
+        Arc::make_mut(&mut self.evidence).insert(id.evidence(), evidence);
+    }
+
+    pub(super) fn end_action(&mut self, id: ActionId, ended: Ended) {
+        self.change(id, |action| action.life = Life::Ended(ended));
+    }
+
+    pub(super) fn action_settled(&mut self, settled: &ActionSettled) {
+        self.barren_claims = 0;
+        let id = settled.action;
+        let Some(action) = self.action(id) else { return };
+        let (effect, tool, was_told) = (action.effect, action.tool.clone(), self.open.contains_key(&id));
+        if effect != EffectClass::Read {
+            self.begin_epoch();
+        }
+        let at = self.at;
+        let (ended, word, result) = match &settled.truth {
+            Truth::Done(result) => {
+                self.keep_evidence(id, effect, result);
+                self.remember(id, result);
+                if effect != EffectClass::Read {
+                    self.happened.push(id);
+                }
+                (Ended::Done { result: result.clone(), how: How::Recovered, at }, "done", Some(result))
+            }
+            Truth::NotDone => {
+                self.note_effect(id, EffectState::NotDone);
+                let error = ToolError::new(class::UNKNOWN_OUTCOME, "It is known by now that this did not happen.");
+                (Ended::NotDone(error), "not done", None)
+            }
+        };
+        if was_told {
+            self.open.remove(&id);
+            let item = observe::update(id, &tool, word, result);
+            match &self.stage {
+                Stage::Ready(_) => self.tell(item),
+                Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                    self.pending.push((Part::Harness(self.turn()), item));
+                }
+            }
+        } else {
+            self.end_action(id, ended);
+        }
+    }
+
+    pub(super) fn close_turn_if_told(&mut self) {
+        if let Stage::Acting { actions, .. } = &self.stage
+            && !actions.is_empty()
+            && actions.values().all(Action::is_told)
+        {
+            self.close_turn();
+        }
+    }
+
+    /// Gives every action of the turn its observation, in call order, then what came in meanwhile.
+    pub(super) fn close_turn(&mut self) {
+        let before = std::mem::replace(&mut self.stage, Stage::Ready(Ready::default()));
+        let Stage::Acting { actions, .. } = before else {
+            self.stage = before;
+            return;
+        };
+        for (id, action) in actions {
+            let part = Part::Observation(Box::new(window::seen(&action)));
+            self.window.push(part, Arc::new(observe::observation(&action, self.at)));
+            if action.is_uncertain() {
+                self.open.insert(id, action.clone());
+            }
+            self.fresh.push(action);
+        }
+        self.show_pending();
+    }
+
+    /// Shows a result of the last turn shorter than it is.
+    pub(super) fn spilled(&mut self, spilled: &ResultSpilled) {
+        let Some(place) = self.fresh.iter().position(|action| action.id == spilled.action) else { return };
+        let mut action = self.fresh.remove(place);
+        let short = |content: &Content| {
+            Content::Blob(BlobRef { digest: content.digest(), bytes: spilled.total, shown: spilled.shown.clone() })
+        };
+        match &mut action.life {
+            Life::Ended(Ended::Done { result, .. }) => *result = short(result),
+            Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
+                error.data = error.data.as_ref().map(short);
+            }
+            Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => {}
+        }
+        let shown = observe::observation(&action, self.at);
+        self.window.replace(action.id, false, |item| *item = shown);
+    }
+
+    /// Pins the rule files of folders that are worked in from now on (`context.md` §2.3).
+    pub(super) fn use_folders(&mut self, proposed: &ActionProposed) {
+        let task = Arc::clone(&self.task);
+        for file in &task.rules {
+            let Some((folder, _)) = file.path.rsplit_once('/') else { continue };
+            if !self.window.rules.contains(&file.path) && mentions(proposed.args.as_str(), folder) {
+                self.window.rules.insert(file.path.clone());
+                let item = observe::note(&block::rules(&file.path, &file.text));
+                self.pending.push((Part::Rules(file.path.clone()), item));
+            }
+        }
+    }
+
+    /// What an action brought about, for the control block.
+    pub(super) fn remember(&mut self, id: ActionId, result: &Content) {
+        let Some(action) = self.action(id).cloned() else { return };
+        self.memory.done(&action, result);
+        let Some(path) = &action.path else { return };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if action.effect == EffectClass::Read && RULE_FILES.contains(&name) {
+            let captured = self.task.rules.iter().find(|file| path.ends_with(&file.path));
+            let now = action.target.as_ref().and_then(|target| target.before.as_ref());
+            let as_captured = captured.is_some_and(|file| now.is_none_or(|now| *now == file.digest));
+            if !as_captured {
+                self.memory.rule_read(path, id, result);
+            }
+        }
+    }
+
+    pub(super) fn note_effect(&mut self, id: ActionId, state: EffectState) {
+        if let Some(action) = self.action(id).filter(|action| action.effect == EffectClass::External).cloned() {
+            self.memory.effect(&action, state, None);
+        }
+    }
+}
+
+/// Whether some call's arguments name a folder, or something in it.
+fn mentions(args: &str, folder: &str) -> bool {
+    args.match_indices(folder).any(|(place, _)| {
+        let before = args[..place].chars().next_back();
+        let after = args[place + folder.len()..].chars().next();
+        let ends = |c: Option<char>| c.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+        ends(before) && ends(after)
+    })
+}
+
+/// Arguments as they are sent back: the model's own text, or an empty object where that is no JSON object, since servers
+/// parse what they are sent.
+fn wire_arguments(arguments: &str) -> String {
+    let trimmed = arguments.trim();
+    let is_object = trimmed.starts_with('{') && serde_json::from_str::<&serde_json::value::RawValue>(trimmed).is_ok();
+    if is_object { arguments.to_owned() } else { "{}".to_owned() }
+}
+
+/// A tool's name as it is sent back: servers refuse names outside this alphabet, even those a model made up.
+fn wire_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(plain).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}

@@ -1,0 +1,247 @@
+//! A request taken apart: as a run's model would be sent it now, or as it was sent for one turn. For looking; nothing is
+//! sent from here and nothing is changed.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use longrein_core::context::estimate::Estimator;
+use longrein_core::context::meter::Meter;
+use longrein_core::context::plan::{self, Budget, Fixed, Plan, TAIL, TOOLS};
+use longrein_core::context::render;
+use longrein_core::context::window::Part;
+use longrein_core::event::{Event, GenerationStarted, ModelRequested, RunStarted};
+use longrein_core::ids::{RunId, Seq, TurnId};
+use longrein_core::owed;
+use longrein_core::prompt::{Item, Prompt, Purpose, ToolDef};
+use longrein_core::run::{Run, Stage};
+use longrein_core::task::Task;
+use longrein_models::ModelConfig;
+use longrein_ports::RecordedBody;
+use longrein_tools::definitions;
+
+use crate::Secret;
+use crate::runs::{Runs, RunsError};
+
+/// One request and everything in it.
+pub struct Request {
+    /// The state it is made from.
+    pub run: Run,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// How it fills the window.
+    pub budget: Budget,
+    /// In the order they are sent.
+    pub pieces: Vec<Piece>,
+    /// What happens to the window before it can leave.
+    pub before: Before,
+    /// Where the journal has it, if it was sent.
+    pub sent: Option<(Seq, ModelRequested)>,
+    tools: Vec<ToolDef>,
+}
+
+/// A piece of a request.
+pub struct Piece {
+    /// The zone it stands in.
+    pub zone: &'static str,
+    /// Which it is: `u12`, `a7 read_file`.
+    pub what: String,
+    /// Its likely tokens.
+    pub tokens: u64,
+    /// As the model reads it.
+    pub text: String,
+}
+
+/// What the next request waits for.
+#[derive(Debug)]
+pub enum Before {
+    /// Nothing: as it is shown it leaves.
+    Nothing,
+    /// The results of calls that are not over.
+    Calls,
+    /// So many new results are first made shorter.
+    Spills(usize),
+    /// The window was made anew for it. It is shown as it will be then.
+    Rebuild(Box<GenerationStarted>),
+    /// It cannot be made, and why.
+    Forgone(String),
+}
+
+impl Runs {
+    /// Counts of a run's next request, with what was learned of its model here.
+    pub async fn meter(&self, run: &Run) -> Meter {
+        longrein_driver::meter(self.cabinet(), run, &definitions(&run.task)).await
+    }
+
+    /// What a run would send next.
+    pub async fn next_request(&self, mut run: Run) -> Request {
+        let mut meter = self.meter(&run).await;
+        let purpose = owed::purpose(&run);
+        let mut before = match &run.stage {
+            Stage::Acting { .. } => Before::Calls,
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => Before::Nothing,
+        };
+        // A run at rest that goes on begins with a request too.
+        if let Stage::Ready(_) | Stage::Rest(_) = &run.stage {
+            let now = self.clock().now();
+            match plan::plan(&run, &meter, purpose, now) {
+                Plan::Send { .. } => {}
+                Plan::Spill(spills) => before = Before::Spills(spills.len()),
+                Plan::Forgo(forgone) => before = Before::Forgone(forgone.reason),
+                Plan::Rebuild(started) => {
+                    run.apply(Seq(run.head.0 + 1), now, &Event::GenerationStarted(started.clone()));
+                    meter.measure(&run);
+                    before = Before::Rebuild(started);
+                }
+            }
+        }
+        Request::of(run, purpose, &meter, before, None)
+    }
+
+    /// What a run sent for a turn: in the last attempt, if there were several.
+    pub async fn sent_request(&self, id: &RunId, turn: TurnId) -> Result<Request, RunsError> {
+        let mut folded: Option<Run> = None;
+        let mut found: Option<(Run, Seq, ModelRequested)> = None;
+        let mut last = None;
+        let mut after = Seq(0);
+        'journal: loop {
+            let page = self.records(id, after).await?;
+            if page.is_empty() {
+                break;
+            }
+            for record in page {
+                after = record.seq;
+                let event = match record.body {
+                    RecordedBody::Known(event) => event,
+                    RecordedBody::Unknown { must_understand: false, .. } => continue,
+                    RecordedBody::Unknown { .. } | RecordedBody::Damaged { .. } => break 'journal,
+                };
+                if let (Some(run), Event::ModelRequested(requested)) = (&folded, &event) {
+                    if requested.attempt.turn > turn && found.is_some() {
+                        break 'journal;
+                    }
+                    last = Some(requested.attempt.turn);
+                    if requested.attempt.turn == turn {
+                        found = Some((run.clone(), record.seq, requested.clone()));
+                    }
+                }
+                match (&mut folded, &event) {
+                    (None, Event::RunStarted(started)) => folded = Some(Run::new(started, record.at)),
+                    (Some(run), event) => run.apply(record.seq, record.at, event),
+                    (None, _) => {}
+                }
+            }
+        }
+        let Some((run, seq, requested)) = found else {
+            // A journal that cannot be read is the better reason.
+            self.fold(id, |_| {}).await?;
+            return Err(RunsError::NoSuchTurn { run: id.clone(), turn, last });
+        };
+        let meter = self.meter(&run).await;
+        Ok(Request::of(run, requested.purpose, &meter, Before::Nothing, Some((seq, requested))))
+    }
+
+    /// The part of a task's requests that is always there, where it is so large that a person should know.
+    pub async fn heavy(&self, task: &Task) -> Option<Fixed> {
+        let started = RunStarted { run: RunId::new("new"), task: task.clone(), binary: String::new(), root: None };
+        let run = Run::new(&started, self.clock().now());
+        let rules = run.window.items.iter().map(|item| text(item).len()).sum::<usize>();
+        let tools =
+            task.tools.iter().map(|tool| tool.description.len() + tool.parameters.as_str().len()).sum::<usize>();
+        // A token has a byte at least: so little is no matter, and need not be counted.
+        if ((run.system.len() + rules + tools) as u64) < run.window_limit() / 5 {
+            return None;
+        }
+        let tools = definitions(task);
+        plan::heavy(&run, &longrein_driver::meter(self.cabinet(), &run, &tools).await, &tools)
+    }
+}
+
+impl Request {
+    fn of(run: Run, purpose: Purpose, meter: &Meter, before: Before, sent: Option<(Seq, ModelRequested)>) -> Self {
+        let tools = definitions(&run.task);
+        let budget = plan::budget(&run, meter);
+        let prompt = render::render(&run, purpose, tools.clone().into(), budget.limits.reserved);
+        let pieces = pieces(&run, purpose, &prompt, meter);
+        Self { run, purpose, budget, pieces, before, sent, tools }
+    }
+
+    /// Whether this version makes the very bytes of it that were sent, as far as the digest in the journal tells. `config` is
+    /// how the model is reached. None: it was not sent.
+    pub fn is_as_sent(&self, config: &ModelConfig) -> Result<Option<bool>, longrein_models::ConfigError> {
+        let Some((_, sent)) = &self.sent else { return Ok(None) };
+        // Nothing is called: any key will do.
+        let api_key = config.api_key.clone().or_else(|| Some(Secret::new("none")));
+        let model = longrein_models::connect(&self.run.model, &ModelConfig { api_key, ..config.clone() })?;
+        // How much output was asked for depends on what was known of the window then: what it is known to be now, or nothing.
+        let meter = Meter::new(Estimator::default(), None, &self.run.system, &self.tools);
+        let allowed = sent.reserved.output;
+        let asked = [self.budget.limits.reserved, plan::limits(&self.run, &meter).reserved, allowed];
+        let asked: BTreeSet<u64> = asked.into_iter().map(|tokens| tokens.min(allowed)).collect();
+        let same = asked.into_iter().any(|max_output| {
+            let prompt = render::render(&self.run, self.purpose, self.tools.clone().into(), max_output);
+            model.encode(&prompt).digest == sent.digest
+        });
+        Ok(Some(same))
+    }
+}
+
+fn pieces(run: &Run, purpose: Purpose, prompt: &Prompt, meter: &Meter) -> Vec<Piece> {
+    let mut pieces: Vec<_> = prompt
+        .tools
+        .iter()
+        .map(|tool| Piece {
+            zone: TOOLS,
+            what: tool.name.to_string(),
+            tokens: meter.tool_tokens(tool),
+            text: format!("{}\n{}", tool.description, tool.parameters.as_str()),
+        })
+        .collect();
+    pieces.push(Piece {
+        zone: plan::SYSTEM,
+        what: "system text".to_owned(),
+        tokens: meter.system_tokens(),
+        text: prompt.system.to_string(),
+    });
+    for ((part, item), tokens) in run.window.parts.iter().zip(prompt.items.iter()).zip(meter.items()) {
+        pieces.push(Piece { zone: plan::zone(part), what: what(run, part, item), tokens, text: text(item) });
+    }
+    if let Some(tail) = &prompt.tail {
+        let what = match purpose {
+            Purpose::Work => "what holds now",
+            Purpose::Closing => "the last words of a budget",
+        };
+        pieces.push(Piece { zone: TAIL, what: what.to_owned(), tokens: meter.text_tokens(tail), text: tail.clone() });
+    }
+    pieces
+}
+
+fn what(run: &Run, part: &Part, item: &Item) -> String {
+    match part {
+        Part::Rules(path) => path.clone(),
+        Part::Goal => "u1, the goal".to_owned(),
+        Part::Message(seq) => format!("u{seq}"),
+        Part::Header => format!("generation {}", run.window.generation),
+        Part::Reply(turn) => match item {
+            Item::Assistant { calls, .. } if !calls.is_empty() => {
+                let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
+                format!("{turn} reply, calls {}", names.join(", "))
+            }
+            Item::Assistant { .. } | Item::User(_) | Item::Observation { .. } | Item::Harness(_) => {
+                format!("{turn} reply")
+            }
+        },
+        Part::Observation(seen) => format!("{} {}{}", seen.action, seen.tool, if seen.reduced { ", cut" } else { "" }),
+        Part::Harness(turn) => format!("{turn} word of Longrein"),
+    }
+}
+
+fn text(item: &Item) -> String {
+    match item {
+        Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.clone(),
+        Item::Assistant { text, calls } => calls.iter().fold(text.clone(), |mut text, call| {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{gap}{} {} {}", call.id, call.name, call.arguments);
+            text
+        }),
+    }
+}
