@@ -262,7 +262,7 @@ fn what_is_kept_is_shown_in_the_next_generation() {
             .collect();
         assert!(words.starts_with(&[("failed", 1), ("kept", 2), ("refused", 1), ("refused", 1)]), "{words:?}");
         let sent = town.brain.last_sent();
-        let header = sent.iter().find_map(|item| match item.as_ref() {
+        let header = sent.iter().flat_map(|sent| sent.items.iter()).find_map(|item| match item.as_ref() {
             Item::Harness(text) if text.contains("Control block of generation") => Some(text.clone()),
             Item::Harness(_) | Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } => None,
         });
