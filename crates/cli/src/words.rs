@@ -121,7 +121,9 @@ pub(crate) fn why(why: RebuildWhy) -> String {
     match why {
         RebuildWhy::Economic => "carrying on would cost more".to_owned(),
         RebuildWhy::ColdCache => "the provider's cache is cold anyway".to_owned(),
+        RebuildWhy::Trigger => "it reached the share that the task names".to_owned(),
         RebuildWhy::Watermark => "it was nearly full".to_owned(),
+        RebuildWhy::Forecast => "by forecast it is full in a few turns".to_owned(),
         RebuildWhy::Full => "it was full".to_owned(),
         RebuildWhy::Overflow(1) => "the provider found it too long".to_owned(),
         RebuildWhy::Overflow(times) => format!("the provider found it too long {times} times in a row"),

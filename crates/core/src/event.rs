@@ -385,8 +385,12 @@ pub enum RebuildWhy {
     Economic,
     /// The provider's cache is cold: it costs nothing extra.
     ColdCache,
-    /// A watermark was reached, or few turns are left by forecast.
+    /// The share that the task names was reached.
+    Trigger,
+    /// The safety watermark was reached.
     Watermark,
+    /// Few turns are left by forecast.
+    Forecast,
     /// It would not fit.
     Full,
     /// The provider refused the request as too long; how often in a row.

@@ -53,6 +53,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) meter: Option<(ModelName, Meter)>,
     /// The last event that a snapshot was made of, and how many more make the next.
     pub(crate) snapshot: Seq,
+    /// The last event that the archive's index was asked to look at.
+    pub(crate) indexed: Seq,
     pub(crate) snapshot_every: u64,
     /// The journal's head: `run.head` is ahead of it by the batch in the making.
     pub(crate) head: Seq,
@@ -143,6 +145,7 @@ impl<'a> Drive<'a> {
             run,
             meter: None,
             snapshot: claim_head,
+            indexed: claim_head,
             snapshot_every: options.snapshot_every,
             batches: 0,
             draft,

@@ -24,6 +24,8 @@ use crate::ports::Ports;
 /// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
 /// not.
 const PLANS_MAX: usize = 8;
+/// Events between looks of the index at what is new, once turns have left the window: whoever searches then need not wait.
+const INDEX_EVERY: u64 = 150;
 
 impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
@@ -76,10 +78,14 @@ impl Drive<'_> {
     /// After a batch: a snapshot now and then, and what left the window is made ready to be found.
     pub(crate) async fn keep(&mut self, events: &[(Seq, NewEvent)]) {
         let rebuilt = events.iter().any(|(_, new)| matches!(new.event, Event::GenerationStarted(_)));
-        if rebuilt {
+        let unindexed = self.head.0.saturating_sub(self.indexed.0);
+        if rebuilt || (self.run.window.generation > 1 && unindexed >= INDEX_EVERY) {
+            self.indexed = self.head;
             if !self.hangar.is_flying(&Flight::Index) {
                 self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
             }
+        }
+        if rebuilt {
             self.remember_model().await;
         }
         let since = self.head.0.saturating_sub(self.snapshot.0);

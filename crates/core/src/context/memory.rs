@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::action::Action;
 use crate::check::{Finding, Verdict};
 use crate::context::note::{Note, NoteKind};
-use crate::ids::{ActionId, CheckName, Digest, NoteId, Seq, ToolName};
+use crate::ids::{ActionId, CheckName, Digest, EvidenceId, NoteId, Seq, ToolName};
 use crate::outcome::{ToolError, class};
 use crate::payload::{Content, excerpt};
 use crate::prompt::Item;
 use crate::run::Run;
-use crate::task::EffectClass;
+use crate::task::{Builtin, EffectClass, ToolBody};
 
 /// Everything a fresh model must know, beside what the task itself says. Bounded by what is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,6 +265,12 @@ pub(crate) fn check_note(run: &Run, note: &Note) -> Result<(), ToolError> {
             );
         }
     }
+    let rests_on_itself = note.cites.iter().position(|cite| is_own(run, cite));
+    if let (NoteKind::Finding | NoteKind::Decision, Some(index)) = (note.kind, rests_on_itself) {
+        let message =
+            format!("{} is a note or a look at what stood here before: it shows nothing new.", note.cites[index]);
+        return refuse(&format!("/cites/{index}"), message, "Cite the result that shows it, as it first came (e7).");
+    }
     let before = match &note.replaces {
         None => None,
         Some(id) => match id.parse::<NoteId>().ok().and_then(|id| memory.notes.get(&id)) {
@@ -318,6 +324,26 @@ pub(crate) fn check_note(run: &Run, note: &Note) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// Whether a cited action only kept or repeated what was there.
+fn is_own(run: &Run, cite: &str) -> bool {
+    let number = cite.strip_prefix(['a', 'e']).and_then(|number| number.parse().ok());
+    let evidence = number.and_then(|number| run.evidence.get(&EvidenceId(number)));
+    evidence.and_then(|evidence| run.task.tool(&evidence.tool)).is_some_and(|tool| match tool.body {
+        ToolBody::Builtin(Builtin::Note | Builtin::Recall) => true,
+        ToolBody::Builtin(
+            Builtin::ReadFile
+            | Builtin::WriteFile
+            | Builtin::EditFile
+            | Builtin::ListFiles
+            | Builtin::SearchFiles
+            | Builtin::Shell
+            | Builtin::Ask,
+        )
+        | ToolBody::Command(_)
+        | ToolBody::Host(_) => false,
+    })
+}
+
 /// An eighth of the window at three bytes a token.
 fn pinned_max(run: &Run) -> usize {
     let tokens = run.window_limit() / 8;
@@ -329,7 +355,7 @@ fn resolves(run: &Run, cite: &str) -> bool {
     let Ok(number) = number.parse::<u32>() else { return false };
     match letter {
         "a" => (1..run.next_action().0).contains(&number),
-        "e" => run.evidence.contains_key(&crate::ids::EvidenceId(number)),
+        "e" => run.evidence.contains_key(&EvidenceId(number)),
         "n" => run.memory.notes.contains_key(&NoteId(number)),
         "u" => number == 1 || run.memory.messages.iter().any(|message| message.seq == Seq(u64::from(number))),
         "t" => (1..=run.spent.turns).contains(&u64::from(number)),

@@ -142,7 +142,12 @@ fn bytes_max(run: &Run) -> u64 {
 fn must(why: RebuildWhy) -> bool {
     match why {
         RebuildWhy::Full | RebuildWhy::Overflow(_) => true,
-        RebuildWhy::Economic | RebuildWhy::ColdCache | RebuildWhy::Watermark | RebuildWhy::Rendering => false,
+        RebuildWhy::Economic
+        | RebuildWhy::ColdCache
+        | RebuildWhy::Trigger
+        | RebuildWhy::Watermark
+        | RebuildWhy::Forecast
+        | RebuildWhy::Rendering => false,
     }
 }
 
@@ -260,16 +265,17 @@ fn due(run: &Run, meter: &Meter, limits: &Limits, bound: Bound, now: Timestamp) 
     if turns < TURNS_BETWEEN || bound.likely.saturating_sub(base) < share(safe, GROWTH_BETWEEN) || !is_armed {
         return None;
     }
-    let left = share(safe, FULL).saturating_sub(bound.upper) / growth.forecast.max(1);
-    if left <= TURNS_LEFT_MIN {
-        return Some(RebuildWhy::Watermark);
-    }
     match run.task.context.trigger {
-        Trigger::At(part) if bound.upper > share(safe, part.min(WATERMARK)) => return Some(RebuildWhy::Watermark),
+        // Who names a share means it: what grows past it is caught before it is sent.
+        Trigger::At(part) if bound.upper > share(safe, part.min(WATERMARK)) => return Some(RebuildWhy::Trigger),
         Trigger::At(_) => {}
         Trigger::Economic => {
             if bound.upper > share(safe, WATERMARK) {
                 return Some(RebuildWhy::Watermark);
+            }
+            let left = share(safe, FULL).saturating_sub(bound.upper) / growth.forecast.max(1);
+            if left <= TURNS_LEFT_MIN {
+                return Some(RebuildWhy::Forecast);
             }
             if bound.likely >= economic(run, meter, limits, &growth) {
                 return Some(RebuildWhy::Economic);
@@ -370,7 +376,9 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         RebuildWhy::Overflow(times) => times,
         RebuildWhy::Economic
         | RebuildWhy::ColdCache
+        | RebuildWhy::Trigger
         | RebuildWhy::Watermark
+        | RebuildWhy::Forecast
         | RebuildWhy::Full
         | RebuildWhy::Rendering => 0,
     };

@@ -94,6 +94,8 @@ pub struct Seen {
     /// Of tool and arguments: two equal ones looked at the same thing.
     pub what: Digest,
     pub fate: Fate,
+    /// Bytes of the whole result.
+    pub total: u64,
     /// Already a reference or shortened.
     pub reduced: bool,
 }
@@ -160,15 +162,15 @@ impl Window {
     }
 
     /// Puts another text in an observation's place.
-    pub(crate) fn replace(&mut self, action: ActionId, reduced: bool, change: impl FnOnce(&mut Item)) {
+    pub(crate) fn replace(&mut self, action: ActionId, reduced: bool, change: impl FnOnce(&mut Item, &Seen)) {
         let place =
             self.parts.iter().rposition(|part| matches!(part, Part::Observation(seen) if seen.action == action));
         let Some(place) = place else { return };
-        if let Some(Part::Observation(seen)) = self.parts.get_mut(place) {
+        if let Some(Part::Observation(seen)) = self.parts.get_mut(place)
+            && let Some(item) = Arc::make_mut(&mut self.items).get_mut(place)
+        {
             seen.reduced |= reduced;
-        }
-        if let Some(item) = Arc::make_mut(&mut self.items).get_mut(place) {
-            change(Arc::make_mut(item));
+            change(Arc::make_mut(item), seen);
         }
     }
 
@@ -204,6 +206,7 @@ pub(crate) fn seen(action: &Action) -> Seen {
         tool: action.tool.clone(),
         what: Digest::of_parts([action.tool.as_str().as_bytes(), action.digest.as_str().as_bytes()]),
         fate,
+        total: action.data().map_or(0, |data| data.bytes()),
         reduced: false,
     }
 }
@@ -248,18 +251,20 @@ fn take(run: &mut Run, step: &RebuildStep) {
         RebuildStep::Superseded { actions, .. } => {
             for (action, by) in actions {
                 let why = format!("archived: {by} shows it as it was later");
-                run.window.replace(*action, true, |item| refer(item, &why));
+                run.window.replace(*action, true, |item, seen| refer(item, seen.total, &why));
             }
         }
         RebuildStep::Refetchable { actions, .. } => {
             for action in actions {
-                run.window.replace(*action, true, |item| refer(item, "archived: recall it by its id if you need it"));
+                run.window.replace(*action, true, |item, seen| {
+                    refer(item, seen.total, "archived: recall it by its id if you need it");
+                });
             }
         }
         RebuildStep::Shortened { actions, bytes, .. } => {
             let limit = usize::try_from(*bytes).unwrap_or(usize::MAX);
             for action in actions {
-                run.window.replace(*action, true, |item| shorten(item, limit));
+                run.window.replace(*action, true, |item, seen| shorten(item, seen.total, limit));
             }
         }
         RebuildStep::PagedOut { from, to, .. } => page_out(run, *from, *to),
@@ -267,19 +272,19 @@ fn take(run: &mut Run, step: &RebuildStep) {
 }
 
 /// A reference in place of an observation's data.
-fn refer(item: &mut Item, why: &str) {
+fn refer(item: &mut Item, total: u64, why: &str) {
     if let Item::Observation { action, tool, text, verdict, .. } = item {
-        *text = observe::reference(*action, tool, *verdict, text.len() as u64, why, None);
+        *text = observe::reference(*action, tool, *verdict, total, why, None);
     }
 }
 
-fn shorten(item: &mut Item, limit: usize) {
+fn shorten(item: &mut Item, total: u64, limit: usize) {
     if let Item::Observation { action, tool, text, verdict, .. } = item
         && text.len() > limit
     {
         let cut = crate::payload::head_and_tail(text, limit);
         let why = "shortened: recall it by its id for the rest";
-        *text = observe::reference(*action, tool, *verdict, text.len() as u64, why, Some(&cut));
+        *text = observe::reference(*action, tool, *verdict, total, why, Some(&cut));
     }
 }
 

@@ -267,7 +267,7 @@ impl Run {
             Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => {}
         }
         let shown = observe::observation(&action, self.at);
-        self.window.replace(action.id, false, |item| *item = shown);
+        self.window.replace(action.id, false, |item, _| *item = shown);
     }
 
     /// Pins the rule files of folders that are worked in from now on (`context.md` §2.3).
