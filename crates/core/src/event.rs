@@ -373,6 +373,10 @@ pub struct GenerationStarted {
     /// Likely tokens of a request.
     pub before: u64,
     pub after: u64,
+    /// What is kept, but for the new control block, in proportion to what the provider counted last. None: it counted
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u64>,
     /// In the order in which they are taken; each with what it frees.
     pub steps: Vec<RebuildStep>,
 }

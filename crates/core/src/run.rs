@@ -197,6 +197,18 @@ pub struct Anchor {
     /// Whether a tail went along, which is no part of the next request.
     pub tail: bool,
     pub at: Timestamp,
+    pub of: Counts,
+}
+
+/// Whose count an anchor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// The provider's, of a whole request.
+    Reported,
+    /// What a rebuild kept, in proportion to the provider's last count: all of the items but the one at this place, which is
+    /// new.
+    Kept { but: usize },
 }
 
 /// What an action brought back.
@@ -266,7 +278,7 @@ impl Run {
     /// Tokens the model takes, request and reply together: as declared, or less where the server showed so.
     pub fn window_limit(&self) -> u64 {
         let declared = self.model.context_limit.unwrap_or(ASSUMED_LIMIT);
-        self.window.served.limit.map_or(declared, |served| served.min(declared))
+        self.window.served.limit.into_iter().chain(self.window.guessed).fold(declared, u64::min)
     }
 
     /// The turn that is going on or comes next.
@@ -448,6 +460,9 @@ impl Run {
                 self.model = switched.model.clone();
                 self.anchor = None;
                 self.window.served = Served::default();
+                self.window.guessed = None;
+                // Whoever names a model anew wants it asked anew.
+                self.window.trusts_learned = false;
                 self.window.overflows = 0;
                 self.window.answered = 0;
                 self.window.rejected = None;
@@ -791,7 +806,15 @@ impl Run {
             (Settled::Reported, Purpose::Work) => {
                 let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
                 let (generation, items) = (self.window.generation, self.window.items.len());
-                self.anchor = Some(Anchor { bytes, tokens, generation, items, tail, at: self.at });
+                let of = Counts::Reported;
+                // What only grew cannot have become a tenth smaller: such a count is of something else, as of what was not
+                // cached, and the one before goes on counting.
+                let shrank = self.anchor.is_some_and(|before| {
+                    before.generation == generation && before.items <= items && tokens * 10 < before.tokens * 9
+                });
+                if !shrank {
+                    self.anchor = Some(Anchor { bytes, tokens, generation, items, tail, at: self.at, of });
+                }
             }
             (Settled::Estimated, _) | (_, Purpose::Closing) => {}
         }
@@ -941,18 +964,29 @@ impl Run {
         self.window.overflows += 1;
         if let Stage::Thinking(thinking) = &self.stage {
             self.window.rejected = Some(thinking.digest.clone());
+            // Its count of what it refused is as good as one of what it took.
+            if let Some(tokens) = failed.served.and_then(|served| served.prompt) {
+                self.anchor = Some(Anchor {
+                    bytes: thinking.bytes,
+                    tokens,
+                    generation: self.window.generation,
+                    items: self.window.items.len(),
+                    tail: thinking.tail,
+                    at: self.at,
+                    of: Counts::Reported,
+                });
+            }
         }
         let told: Served = failed.served.unwrap_or_default();
         let served = &mut self.window.served;
         served.output = told.output.or(served.output);
         served.bytes = told.bytes.or(served.bytes);
-        served.limit = match (told.limit, told.output.or(told.bytes)) {
-            (Some(told), _) => Some(told.min(limit)),
-            (None, Some(_)) => served.limit,
-            // It did not say: less than was thought.
-            (None, None) => Some(limit - limit / 4),
-        };
-        self.anchor = None;
+        match (told.limit, told.output.or(told.bytes)) {
+            (Some(told), _) => served.limit = Some(told.min(limit)),
+            (None, Some(_)) => {}
+            // It did not say: less than was thought, in this run.
+            (None, None) => self.window.guessed = Some(limit - limit / 4),
+        }
     }
 
     /// Forgets what only turns needed that have left the window: results are in the journal.

@@ -12,6 +12,7 @@ use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::prompt::{Purpose, ToolDef};
 use longrein_core::run::Run;
 use longrein_core::snapshot;
+use longrein_core::task::ModelSpec;
 use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +59,8 @@ impl Drive<'_> {
     async fn measure(&mut self) {
         let model = self.run.model.name.clone();
         if self.meter.as_ref().is_none_or(|(of, _)| *of != model) {
-            let Learned { estimator, limit } =
-                Learned::recall(self.ports.cabinet.as_ref(), &model, &self.ports.definitions).await;
+            let Learned { estimator, limit, .. } =
+                Learned::recall(self.ports.cabinet.as_ref(), &self.run.model, &self.ports.definitions).await;
             self.meter = Some((model, Meter::new(estimator, limit, &self.run.system, &self.ports.definitions)));
         }
         if let Some((_, meter)) = &mut self.meter {
@@ -70,8 +71,10 @@ impl Drive<'_> {
     /// Keeps what was learned of the model for other runs.
     pub(crate) async fn remember_model(&self) {
         let Some((model, meter)) = &self.meter else { return };
-        let limit = self.run.window.served.limit.into_iter().chain(meter.learned).min();
-        let learned = Learned { estimator: meter.estimator.clone(), limit };
+        let trusted = meter.learned.filter(|_| self.run.window.trusts_learned);
+        let limit = self.run.window.served.limit.into_iter().chain(trusted).min();
+        let declared = self.run.model.context_limit;
+        let learned = Learned { estimator: meter.estimator.clone(), limit, declared };
         learned.remember(self.ports, model, &self.ports.definitions).await;
     }
 
@@ -170,6 +173,9 @@ pub(crate) struct Learned {
     pub(crate) estimator: Estimator,
     /// Its window, where that was found to be smaller than declared.
     pub(crate) limit: Option<u64>,
+    /// What was declared then: whoever declares something else is heard.
+    #[serde(default)]
+    pub(crate) declared: Option<u64>,
 }
 
 /// Under which key that is kept.
@@ -181,9 +187,11 @@ fn key(model: &ModelName, tools: &[ToolDef]) -> String {
 }
 
 impl Learned {
-    pub(crate) async fn recall(cabinet: &dyn Cabinet, model: &ModelName, tools: &[ToolDef]) -> Self {
-        let kept = cabinet.recollect(&key(model, tools)).await.ok().flatten();
-        kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    pub(crate) async fn recall(cabinet: &dyn Cabinet, model: &ModelSpec, tools: &[ToolDef]) -> Self {
+        let kept = cabinet.recollect(&key(&model.name, tools)).await.ok().flatten();
+        let learned: Self = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let limit = learned.limit.filter(|_| learned.declared == model.context_limit);
+        Self { limit, declared: model.context_limit, ..learned }
     }
 
     pub(crate) async fn remember(&self, ports: &Ports, model: &ModelName, tools: &[ToolDef]) {
@@ -195,7 +203,7 @@ impl Learned {
 
 /// Counts of a run's next request as a drive would begin with them: with what earlier runs learned of its model.
 pub async fn meter(cabinet: &dyn Cabinet, run: &Run, tools: &[ToolDef]) -> Meter {
-    let Learned { estimator, limit } = Learned::recall(cabinet, &run.model.name, tools).await;
+    let Learned { estimator, limit, .. } = Learned::recall(cabinet, &run.model, tools).await;
     let mut meter = Meter::new(estimator, limit, &run.system, tools);
     meter.measure(run);
     meter

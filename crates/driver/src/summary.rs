@@ -129,7 +129,13 @@ impl Drive<'_> {
         }
         self.command(Command::TakeSummary(TakeSummary { generation, attempt, result, shown: asked.shown }));
         let limit = self.run.summaries.served.into_iter().chain(asked.learned).min();
-        Learned { estimator: asked.estimator, limit }.remember(self.ports, &asked.model, &[]).await;
+        Learned {
+            estimator: asked.estimator,
+            limit,
+            declared: self.run.task.context.summary.as_ref().and_then(|spec| spec.context_limit),
+        }
+        .remember(self.ports, &asked.model, &[])
+        .await;
     }
 }
 
@@ -144,7 +150,7 @@ fn gather(ports: &Ports, run: RunId, terms: Terms) -> impl Future<Output = Lande
             Ok(material) => material,
             Err(error) => return Landed::Gathered(Err(error.to_string())),
         };
-        let Learned { estimator, limit } = Learned::recall(cabinet.as_ref(), &terms.model.name, &[]).await;
+        let Learned { estimator, limit, .. } = Learned::recall(cabinet.as_ref(), &terms.model, &[]).await;
         let request = material.request(&terms, &estimator, limit);
         let model = terms.model.name;
         Landed::Gathered(request.map(|request| Box::new(Gathered { model, request, estimator, learned: limit })))

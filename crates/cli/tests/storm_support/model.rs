@@ -150,6 +150,11 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(String, Value)> {
     Some((run, serde_json::from_slice(&body).ok()?))
 }
 
+/// Whether a message is one that the harness says for one request only.
+fn is_tail(message: &Value) -> bool {
+    message["role"] == "user" && message["content"].as_str().is_some_and(|text| text.starts_with("<longrein>\n"))
+}
+
 /// Whether some call lacks its one observation, or some observation its call. Observations stand in call order, right
 /// behind the calls.
 fn unpaired(messages: &[Value]) -> Option<String> {
@@ -179,12 +184,12 @@ fn unpaired(messages: &[Value]) -> Option<String> {
     (!awaited.is_empty()).then(|| format!("no observations of {awaited:?}"))
 }
 
-/// Whether what was sent before was changed: a conversation only grows. The last message of a closing call, which has no
-/// tools, is said for that call only.
+/// Whether what was sent before was changed: inside a generation a conversation only grows. The last message of a closing
+/// call, which has no tools, is said for that call only; so is a tail, the harness's words behind everything else.
 fn rewritten(earlier: Option<&Value>, messages: &[Value]) -> Option<String> {
     let earlier = earlier?;
     let mut before = earlier["messages"].as_array()?.as_slice();
-    if earlier.get("tools").is_none() {
+    if earlier.get("tools").is_none() || before.last().is_some_and(is_tail) {
         before = before.split_last()?.1;
     }
     let at = before.iter().zip(messages).position(|(one, other)| one != other);

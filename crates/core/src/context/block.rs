@@ -133,7 +133,7 @@ fn acceptance(run: &Run) -> impl Iterator<Item = String> {
 }
 
 pub(crate) fn constraints(run: &Run) -> impl Iterator<Item = String> {
-    let of_task = run.task.constraints.iter().map(|text| one_line(text));
+    let of_task = run.task.constraints.iter().map(|text| text.trim().to_owned());
     of_task.chain(notes(&run.memory, NoteKind::Constraint, usize::MAX))
 }
 
@@ -141,7 +141,8 @@ fn notes(memory: &Memory, kind: NoteKind, most: usize) -> impl Iterator<Item = S
     let count = memory.notes_of(kind).count();
     memory.notes_of(kind).skip(count.saturating_sub(most)).map(|(id, kept)| {
         let cites = if kept.cites.is_empty() { String::new() } else { format!(" ({})", kept.cites.join(", ")) };
-        format!("{id}: {}{cites}", one_line(&kept.text))
+        // Word for word: what is pinned has the same bytes wherever it stands.
+        format!("{id}: {}{cites}", kept.text.trim())
     })
 }
 

@@ -5,8 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::context::estimate::{Bound, Estimator, Features};
+use crate::context::window::Part;
 use crate::prompt::{Item, ToolDef};
-use crate::run::{Anchor, Run};
+use crate::run::{Anchor, Counts, Run};
+
+/// A count below one part in so many of the estimate of a model nothing is known of is not believed.
+const LEAST_PART: u64 = 3;
+/// What a rebuild keeps may be so many hundredths of its share of the last count: shares differ between kinds of text.
+const KEPT_MARGIN: u64 = 106;
 
 /// Counts of one run's next request.
 #[derive(Debug, Clone)]
@@ -85,23 +91,64 @@ impl Meter {
     /// The next request with this tail: on top of what the provider counted last, or all of it by estimate.
     pub fn request(&self, run: &Run, tail: Option<&str>) -> Bound {
         let tail = tail.map_or(Features::default(), |tail| Features::of(tail) + Features::of_message(""));
-        let fits = |anchor: &Anchor| anchor.generation == run.window.generation && anchor.items <= self.sizes.len();
-        match counted(run.anchor).filter(fits) {
-            Some(anchor) => self.estimator.bound(anchor.tokens, &(self.between(anchor.items, self.sizes.len()) + tail)),
-            None => {
-                let all = self.system + self.tools + self.between(0, self.sizes.len()) + tail;
-                self.estimator.bound(0, &all)
+        match self.anchored(run) {
+            Some(anchor) => {
+                let new = match anchor.of {
+                    Counts::Reported => Features::default(),
+                    Counts::Kept { but } => self.between(but, but + 1),
+                };
+                self.estimator.bound(anchor.tokens, &(new + self.between(anchor.items, self.sizes.len()) + tail))
             }
+            None => self.estimator.bound(0, &(self.fixed() + self.between(0, self.sizes.len()) + tail)),
         }
     }
 
-    /// A request of another window, nothing of which the provider has counted.
-    pub fn of_window(&self, run: &Run) -> Bound {
+    /// The last count, if it is of this window and can be believed.
+    fn anchored(&self, run: &Run) -> Option<Anchor> {
+        let anchor = run.anchor.filter(|anchor| {
+            anchor.generation == run.window.generation && anchor.items <= self.sizes.len() && self.is_believed(anchor)
+        })?;
+        Some(anchor)
+    }
+
+    /// Servers that report nothing, or only what was not cached, report far too little: no tokenizer makes so few.
+    fn is_believed(&self, anchor: &Anchor) -> bool {
+        let counted = self.fixed() + self.between(0, anchor.items);
+        anchor.tokens.saturating_mul(LEAST_PART) >= Estimator::new().estimate(&counted)
+    }
+
+    fn fixed(&self) -> Features {
+        self.system + self.tools
+    }
+
+    /// A rebuilt window before anything of it is counted: how large it is, and what of it the last count speaks for.
+    pub fn of_window(&self, run: &Run, rebuilt: &Run) -> (Bound, Option<u64>) {
         let known: BTreeMap<_, _> = self.sizes.iter().map(|(item, size)| (Arc::as_ptr(item), *size)).collect();
-        let items = run.window.items.iter().fold(Features::default(), |sum, item| {
-            sum + known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item))
-        });
-        self.estimator.bound(0, &(self.system + self.tools + items))
+        let mut kept = self.fixed();
+        let mut new = Features::default();
+        for (part, item) in rebuilt.window.parts.iter().zip(rebuilt.window.items.iter()) {
+            let size = known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item));
+            if *part == Part::Header {
+                new += size;
+            } else {
+                kept += size;
+            }
+        }
+        let Some(anchor) = self.anchored(run) else { return (self.estimator.bound(0, &(kept + new)), None) };
+        let counted = match anchor.of {
+            Counts::Reported => {
+                self.fixed() + self.between(0, anchor.items) + if anchor.tail { self.tail } else { Features::default() }
+            }
+            Counts::Kept { but } => {
+                self.fixed() + self.between(0, but.min(anchor.items)) + self.between(but + 1, anchor.items)
+            }
+        };
+        // Each part is as much more or less than its estimate as all of it was.
+        let estimate = self.estimator.estimate(&counted).max(1);
+        let likely = self.estimator.estimate(&kept).saturating_mul(anchor.tokens) / estimate;
+        let upper = likely.saturating_mul(KEPT_MARGIN) / 100;
+        let bound = self.estimator.bound(0, &new);
+        (Bound { likely: likely + bound.likely, upper: upper + bound.upper }, Some(upper))
     }
 
     /// Likely tokens of each item, in order.

@@ -7,7 +7,7 @@ use crate::action::Action;
 use crate::context::estimate::Bound;
 use crate::context::meter::Meter;
 use crate::context::render;
-use crate::context::settings::{Limits, REQUEST_BYTES_MAX, Trigger, share};
+use crate::context::settings::{ASSUMED_LIMIT, Limits, REQUEST_BYTES_MAX, Trigger, share};
 use crate::context::window::{self, Fate, Part, RENDERING, Seen};
 use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
@@ -82,6 +82,8 @@ const SHORT_BYTES: u64 = 1_200;
 const SHORTEST_BYTES: u64 = 2_000;
 /// Smaller results are not worth a reference.
 const REFER_TOKENS_MIN: u64 = 120;
+/// What a reference itself takes.
+const HANDLE_TOKENS: u64 = 70;
 /// A rebuild that frees less, in thousandths, is none.
 const FREED_MIN: u64 = 50;
 /// Above this share of what may be sent a fixed part is worth a word at the start (`context.md` §2.4).
@@ -89,7 +91,8 @@ pub const FIXED_WARN: u32 = 400;
 
 /// The arithmetic of the run's next request.
 pub fn limits(run: &Run, meter: &Meter) -> Limits {
-    let window = meter.learned.map_or(run.window_limit(), |learned| learned.min(run.window_limit()));
+    let learned = meter.learned.filter(|_| run.window.trusts_learned);
+    let window = learned.map_or(run.window_limit(), |learned| learned.min(run.window_limit()));
     let wanted = run.model.max_output.min(run.window.served.output.unwrap_or(u64::MAX));
     // A refused request is followed by one that asks for less.
     let reserved = (wanted.min((window / 4).max(1)) >> run.window.overflows.min(4)).max(1);
@@ -367,6 +370,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         reserved: limits.reserved,
         before: before.likely,
         after: 0,
+        kept: None,
         steps: Vec::new(),
     };
     let mut trial = Trial::of(run, meter, &started);
@@ -398,11 +402,15 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         }
     }
     // What was too long is followed by something shorter, reply included, or by nothing: the block costs something too.
-    let too_long = before.upper + limits.reserved.saturating_mul(2);
+    let too_long = before.likely + limits.reserved.saturating_mul(2);
     let is_smaller = |after: Bound| severity == 0 || after.upper + limits.reserved < too_long;
     // What must fit is cut further than anyone would like.
-    let last: [Option<RebuildStep>; 3] =
-        [groups.paged_out(one), groups.shortened(0, SHORTEST_BYTES), groups.shortened(0, SHORT_BYTES / 4)];
+    let last: [Option<RebuildStep>; 4] = [
+        groups.paged_out(one),
+        groups.shortened(0, SHORTEST_BYTES),
+        groups.shortened(0, SHORT_BYTES / 4),
+        groups.handles(),
+    ];
     for (place, step) in last.into_iter().enumerate() {
         let wanted = !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
@@ -410,9 +418,10 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         }
     }
     started.after = trial.after.likely;
+    started.kept = trial.kept;
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN;
-    let is_wanted = frees || why == RebuildWhy::Rendering || severity > 0;
+    let is_wanted = (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || severity > 0;
     (is_wanted && trial.after.upper <= safe && is_smaller(trial.after)).then_some(started)
 }
 
@@ -421,25 +430,28 @@ struct Trial<'a> {
     run: &'a Run,
     meter: &'a Meter,
     after: Bound,
+    /// See [`GenerationStarted::kept`].
+    kept: Option<u64>,
 }
 
 impl<'a> Trial<'a> {
     fn of(run: &'a Run, meter: &'a Meter, started: &GenerationStarted) -> Self {
-        let mut trial = Self { run, meter, after: Bound::default() };
-        trial.after = trial.size(started);
+        let mut trial = Self { run, meter, after: Bound::default(), kept: None };
+        (trial.after, trial.kept) = trial.size(started);
         trial
     }
 
-    fn size(&self, started: &GenerationStarted) -> Bound {
+    fn size(&self, started: &GenerationStarted) -> (Bound, Option<u64>) {
         let mut copy = self.run.clone();
         window::try_out(&mut copy, started);
-        self.meter.of_window(&copy)
+        self.meter.of_window(self.run, &copy)
     }
 
     /// Adds a step, says what it frees, and answers what is left.
     fn take(&mut self, step: RebuildStep, started: &mut GenerationStarted) -> Bound {
         started.steps.push(step);
-        let after = self.size(started);
+        let (after, kept) = self.size(started);
+        self.kept = kept;
         let freed = self.after.likely.saturating_sub(after.likely);
         if let Some(step) = started.steps.last_mut() {
             let amount = match step {
@@ -527,6 +539,13 @@ impl<'a> Groups<'a> {
         (!actions.is_empty()).then_some(RebuildStep::Refetchable { actions, freed: 0 })
     }
 
+    /// Every result there is.
+    fn handles(&self) -> Option<RebuildStep> {
+        let actions: Vec<_> =
+            self.seen.iter().filter(|(_, tokens)| *tokens >= HANDLE_TOKENS).map(|(seen, _)| seen.action).collect();
+        (!actions.is_empty()).then_some(RebuildStep::Refetchable { actions, freed: 0 })
+    }
+
     /// Every turn before `recent`.
     fn paged_out(&self, recent: TurnId) -> Option<RebuildStep> {
         let gone: Vec<_> = self.turns.iter().map(|(turn, _)| *turn).filter(|turn| *turn < recent).collect();
@@ -580,8 +599,14 @@ fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
         .filter(|(_, tokens)| *tokens > 0)
         .map(|(what, tokens)| format!("{what} (about {tokens} tokens)"))
         .collect();
+    let declared = run.model.context_limit.unwrap_or(ASSUMED_LIMIT);
+    let learned = if limits.window < declared {
+        format!(" (learned from the server; {declared} are declared)")
+    } else {
+        String::new()
+    };
     let reason = format!(
-        "what must be sent does not fit: {} of a window of {} tokens may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit.",
+        "what must be sent does not fit: {} of a window of {} tokens{learned} may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit; a new run could do with fewer tools or shorter rule files.",
         limits.safe(),
         limits.window,
         limits.reserved,

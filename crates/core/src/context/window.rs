@@ -14,7 +14,7 @@ use crate::ids::{ActionId, Digest, Seq, ToolName, TurnId};
 use crate::observe;
 use crate::outcome::Served;
 use crate::prompt::{Item, Told};
-use crate::run::Run;
+use crate::run::{Anchor, Counts, Run};
 use crate::task::EffectClass;
 
 /// Version of everything that makes text of state: items, control block, tail. A run that was last rendered by another one
@@ -40,6 +40,10 @@ pub struct Window {
     pub tail: Option<TailShown>,
     /// The window as it was last found out to be, where that is less than was declared.
     pub served: Served,
+    /// The same where the server gave no number: what was tried is held to be a quarter too much.
+    pub guessed: Option<u64>,
+    /// Whether a limit that another run learned of this model counts here.
+    pub trusts_learned: bool,
     /// Requests in a row that the provider found too long, and how many of them a rebuild has answered.
     pub overflows: u32,
     pub answered: u32,
@@ -137,6 +141,8 @@ impl Window {
             rules: BTreeSet::new(),
             tail: None,
             served: Served::default(),
+            guessed: None,
+            trusts_learned: true,
             overflows: 0,
             answered: 0,
             rejected: None,
@@ -238,7 +244,19 @@ pub(crate) fn try_out(run: &mut Run, started: &GenerationStarted) {
     lay_out(run, started.limit);
     // The header says all that the tail would.
     run.window.tail = Some(shown_by_header(run));
-    run.anchor = None;
+    let header = run.window.parts.iter().position(|part| *part == Part::Header);
+    run.anchor = match (started.kept, header) {
+        (Some(tokens), Some(but)) => Some(Anchor {
+            bytes: 0,
+            tokens,
+            generation: started.generation,
+            items: run.window.items.len(),
+            tail: false,
+            at: run.anchor.map_or(run.at, |anchor| anchor.at),
+            of: Counts::Kept { but },
+        }),
+        (None, _) | (_, None) => None,
+    };
 }
 
 /// The tail's words as they are now, which the start of a generation says.

@@ -242,6 +242,7 @@ impl Run {
             return;
         };
         for (id, action) in actions {
+            self.settle_effect(&action);
             let part = Part::Observation(Box::new(window::seen(&action)));
             self.window.push(part, Arc::new(observe::observation(&action, self.at)));
             if action.is_uncertain() {
@@ -250,6 +251,19 @@ impl Run {
             self.fresh.push(action);
         }
         self.show_pending();
+    }
+
+    /// What the control block says of an effect is never older than what the turn ended with.
+    fn settle_effect(&mut self, action: &Action) {
+        let pending = self.memory.effects.get(&action.id).is_some_and(|effect| effect.state == EffectState::Pending);
+        let state = match &action.life {
+            _ if !pending => return,
+            Life::Ended(Ended::Done { .. }) => EffectState::Done,
+            Life::Ended(Ended::Refused(_) | Ended::NotDone(_)) => EffectState::NotDone,
+            Life::Ended(Ended::Error(_)) | Life::Unknown(_) | Life::Doubtful(..) => EffectState::Unknown,
+            Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => return,
+        };
+        self.memory.effect(action, state, None);
     }
 
     /// Shows a result of the last turn shorter than it is.
@@ -288,9 +302,10 @@ impl Run {
         let Some(action) = self.action(id).cloned() else { return };
         self.memory.done(&action, result);
         let Some(path) = &action.path else { return };
+        let path = action.target.as_ref().map_or(path, |target| &target.path);
         let name = path.rsplit('/').next().unwrap_or(path);
         if action.effect == EffectClass::Read && RULE_FILES.contains(&name) {
-            let captured = self.task.rules.iter().find(|file| path.ends_with(&file.path));
+            let captured = self.task.rules.iter().find(|file| path.trim_start_matches("./") == file.path);
             let now = action.target.as_ref().and_then(|target| target.before.as_ref());
             let as_captured = captured.is_some_and(|file| now.is_none_or(|now| *now == file.digest));
             if !as_captured {

@@ -222,6 +222,7 @@ mod tests {
             reserved: 1,
             before: 1,
             after: 1,
+            kept: None,
             steps: vec![RebuildStep::PagedOut { from: TurnId(from), to: TurnId(to), calls: 1, failures: 0, freed: 1 }],
         }
     }
