@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::context::estimate::{Bound, Estimator, Features};
 use crate::context::window::Part;
+use crate::ids::TurnId;
 use crate::prompt::{Item, ToolDef};
 use crate::run::{Anchor, Counts, Run};
 
@@ -13,6 +14,9 @@ use crate::run::{Anchor, Counts, Run};
 const LEAST_PART: u64 = 3;
 /// What a rebuild keeps may be so many hundredths of its share of the last count: shares differ between kinds of text.
 const KEPT_MARGIN: u64 = 106;
+
+/// Items in which something may have been replaced: those of the last turn, of at most 64 calls, and what came with it.
+pub(crate) const LAST_ITEMS: usize = 192;
 
 /// Counts of one run's next request.
 #[derive(Debug, Clone)]
@@ -22,8 +26,16 @@ pub struct Meter {
     pub learned: Option<u64>,
     system: Features,
     tools: Features,
-    /// Of the items of the window, in order. Holding the item keeps its address from being used again.
-    sizes: Vec<(Arc<Item>, Features)>,
+    /// Of the items of the window, in order: each with the sum up to and with it. Holding the item keeps its address from
+    /// being used again.
+    sums: Vec<(Arc<Item>, Features)>,
+    /// The generation they are of.
+    generation: u32,
+    /// Likely tokens of the turns of this generation, and of everything else, as they were when they came.
+    turns: Vec<(TurnId, u64)>,
+    base: u64,
+    /// Whether what the provider counted last can be.
+    believes: bool,
     /// What the last reply was learned from.
     anchor: Option<Anchor>,
     tail: Features,
@@ -37,30 +49,40 @@ impl Meter {
             learned,
             system: Features::of(system) + Features::of_message(""),
             tools,
-            sizes: Vec::new(),
+            sums: Vec::new(),
+            generation: 0,
+            turns: Vec::new(),
+            base: 0,
+            believes: false,
             anchor: None,
             tail: Features::default(),
         }
     }
 
-    /// Brings the counts up to the state, and learns from what the provider reported since.
+    /// Brings the counts up to the state, and learns from what the provider reported since. Costs what is new: inside a
+    /// generation only results of the last turn are ever replaced.
     pub fn measure(&mut self, run: &Run) {
-        let fits = |(place, (item, _)): (usize, &(Arc<Item>, Features))| {
-            run.window.items.get(place).is_some_and(|now| Arc::ptr_eq(now, item))
+        let since = match self.generation == run.window.generation {
+            true => self.sums.len().saturating_sub(LAST_ITEMS),
+            false => 0,
         };
-        let same = self.sizes.iter().enumerate().take_while(|pair| fits(*pair)).count();
-        if same < self.sizes.len() {
+        let items = &run.window.items;
+        let fits = |(place, (item, _)): (usize, &(Arc<Item>, Features))| {
+            items.get(place).is_some_and(|now| Arc::ptr_eq(now, item))
+        };
+        let same = since + self.sums.iter().enumerate().skip(since).take_while(|pair| fits(*pair)).count();
+        if same < self.sums.len() || self.generation != run.window.generation {
             let known: BTreeMap<_, _> =
-                self.sizes.drain(same..).map(|(item, size)| (Arc::as_ptr(&item), size)).collect();
-            let fresh = run.window.items.iter().skip(same);
-            self.sizes.extend(fresh.map(|item| {
-                let size = known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item));
-                (Arc::clone(item), size)
-            }));
+                (same..self.sums.len()).map(|place| (Arc::as_ptr(&self.sums[place].0), self.size(place))).collect();
+            let held: Vec<_> = self.sums.drain(same..).collect();
+            self.extend(run, |item| known.get(&Arc::as_ptr(item)).copied());
+            drop(held);
+            self.count_turns(run, 0);
         } else {
-            let fresh = run.window.items.iter().skip(same);
-            self.sizes.extend(fresh.map(|item| (Arc::clone(item), size_of(item))));
+            self.extend(run, |_| None);
+            self.count_turns(run, same);
         }
+        self.generation = run.window.generation;
         if self.anchor == run.anchor {
             return;
         }
@@ -75,6 +97,52 @@ impl Meter {
             }
         }
         self.anchor = run.anchor;
+        self.believes = run.anchor.is_some_and(|anchor| self.is_believed(&anchor));
+    }
+
+    fn extend(&mut self, run: &Run, known: impl Fn(&Arc<Item>) -> Option<Features>) {
+        for item in run.window.items.iter().skip(self.sums.len()) {
+            let before = self.sums.last().map_or(Features::default(), |(_, sum)| *sum);
+            let size = known(item).unwrap_or_else(|| size_of(item));
+            self.sums.push((Arc::clone(item), before + size));
+        }
+    }
+
+    /// Adds the items from a place on to their turns.
+    fn count_turns(&mut self, run: &Run, from: usize) {
+        if from == 0 {
+            self.turns.clear();
+            self.base = self.estimator.estimate(&self.fixed());
+        }
+        for (place, part) in run.window.parts.iter().enumerate().skip(from) {
+            let tokens = self.estimator.estimate(&self.size(place));
+            let turn = match part {
+                Part::Rules(_) | Part::Goal | Part::Message(_) | Part::Header => None,
+                Part::Reply(turn) | Part::Harness(turn) => Some(*turn),
+                Part::Observation(seen) => Some(seen.turn),
+            };
+            match turn.filter(|turn| *turn >= run.window.since) {
+                Some(turn) => match self.turns.last_mut() {
+                    Some((last, sum)) if *last == turn => *sum += tokens,
+                    Some(_) | None => self.turns.push((turn, tokens)),
+                },
+                None => self.base += tokens,
+            }
+        }
+    }
+
+    /// Likely tokens of the turns of this generation, oldest first, and of what it began with.
+    pub fn growth(&self) -> (&[(TurnId, u64)], u64) {
+        (&self.turns, self.base)
+    }
+
+    fn size(&self, place: usize) -> Features {
+        self.between(place, place + 1)
+    }
+
+    /// Likely tokens of the item at a place.
+    pub fn item(&self, place: usize) -> u64 {
+        self.estimator.estimate(&self.size(place))
     }
 
     /// Remembers the tail that goes along, for when the provider has counted it.
@@ -85,7 +153,11 @@ impl Meter {
     }
 
     fn between(&self, from: usize, to: usize) -> Features {
-        self.sizes.iter().take(to).skip(from).fold(Features::default(), |sum, (_, size)| sum + *size)
+        let up_to = |end: usize| match end.min(self.sums.len()).checked_sub(1) {
+            Some(last) => self.sums[last].1,
+            None => Features::default(),
+        };
+        if from < to { up_to(to) - up_to(from) } else { Features::default() }
     }
 
     /// The next request with this tail: on top of what the provider counted last, or all of it by estimate.
@@ -97,16 +169,16 @@ impl Meter {
                     Counts::Reported => Features::default(),
                     Counts::Kept { but } => self.between(but, but + 1),
                 };
-                self.estimator.bound(anchor.tokens, &(new + self.between(anchor.items, self.sizes.len()) + tail))
+                self.estimator.bound(anchor.tokens, &(new + self.between(anchor.items, self.sums.len()) + tail))
             }
-            None => self.estimator.bound(0, &(self.fixed() + self.between(0, self.sizes.len()) + tail)),
+            None => self.estimator.bound(0, &(self.fixed() + self.between(0, self.sums.len()) + tail)),
         }
     }
 
     /// The last count, if it is of this window and can be believed.
     fn anchored(&self, run: &Run) -> Option<Anchor> {
         let anchor = run.anchor.filter(|anchor| {
-            anchor.generation == run.window.generation && anchor.items <= self.sizes.len() && self.is_believed(anchor)
+            anchor.generation == run.window.generation && anchor.items <= self.sums.len() && self.believes
         })?;
         Some(anchor)
     }
@@ -123,7 +195,8 @@ impl Meter {
 
     /// A rebuilt window before anything of it is counted: how large it is, and what of it the last count speaks for.
     pub fn of_window(&self, run: &Run, rebuilt: &Run) -> (Bound, Option<u64>) {
-        let known: BTreeMap<_, _> = self.sizes.iter().map(|(item, size)| (Arc::as_ptr(item), *size)).collect();
+        let known: BTreeMap<_, _> =
+            self.sums.iter().enumerate().map(|(place, (item, _))| (Arc::as_ptr(item), self.size(place))).collect();
         let mut kept = self.fixed();
         let mut new = Features::default();
         for (part, item) in rebuilt.window.parts.iter().zip(rebuilt.window.items.iter()) {
@@ -153,7 +226,7 @@ impl Meter {
 
     /// Likely tokens of each item, in order.
     pub fn items(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
-        self.sizes.iter().map(|(_, size)| self.estimator.estimate(size))
+        (0..self.sums.len()).map(|place| self.item(place))
     }
 
     pub fn system_tokens(&self) -> u64 {
@@ -175,7 +248,7 @@ impl Meter {
 
     /// Bytes of the texts of the request.
     pub fn bytes(&self) -> u64 {
-        self.system.bytes + self.tools.bytes + self.between(0, self.sizes.len()).bytes
+        self.system.bytes + self.tools.bytes + self.between(0, self.sums.len()).bytes
     }
 }
 

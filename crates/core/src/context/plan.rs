@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::action::Action;
 use crate::context::estimate::Bound;
-use crate::context::meter::Meter;
+use crate::context::meter::{LAST_ITEMS, Meter};
 use crate::context::render;
 use crate::context::settings::{ASSUMED_LIMIT, Limits, REQUEST_BYTES_MAX, Trigger, share};
 use crate::context::window::{self, Fate, Part, RENDERING, Seen};
@@ -168,16 +168,13 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // A window that is small itself can bear less.
     let single = cap(RESULT_SHARE, RESULT_TOKENS).min((limits.safe() / 8).max(PREVIEW_TOKENS_MIN));
     let turn = cap(TURN_SHARE, TURN_TOKENS).min((limits.safe() / 4).max(PREVIEW_TOKENS_MIN));
-    let fresh: Vec<Fresh<'_>> = run
-        .window
-        .parts
-        .iter()
-        .zip(meter.items())
-        .zip(run.window.items.iter())
-        .filter_map(|((part, tokens), item)| match (part, item.as_ref()) {
+    let count = run.window.parts.len();
+    // They stand at the end, with what came with them.
+    let fresh: Vec<Fresh<'_>> = (count.saturating_sub(LAST_ITEMS)..count)
+        .filter_map(|place| match (run.window.parts.get(place)?, run.window.items.get(place)?.as_ref()) {
             (Part::Observation(seen), Item::Observation { text, .. }) => {
                 let action = run.fresh.iter().find(|action| action.id == seen.action)?;
-                Some(Fresh { action, tokens, bytes: text.len() as u64 })
+                Some(Fresh { action, tokens: meter.item(place), bytes: text.len() as u64 })
             }
             (_, _) => None,
         })
@@ -262,7 +259,7 @@ fn due(run: &Run, meter: &Meter, limits: &Limits, bound: Bound, now: Timestamp) 
         return None;
     }
     let turns = run.turn().0.saturating_sub(window.since.0);
-    let growth = Growth::of(run, meter);
+    let growth = Growth::of(meter);
     let base = growth.base;
     let is_armed = window.generation == 1 || base <= share(safe, REARM);
     if turns < TURNS_BETWEEN || bound.likely.saturating_sub(base) < share(safe, GROWTH_BETWEEN) || !is_armed {
@@ -301,26 +298,10 @@ struct Growth {
 }
 
 impl Growth {
-    fn of(run: &Run, meter: &Meter) -> Self {
-        let flow = run.window.parts.iter().zip(meter.items());
-        let mut turns: Vec<(TurnId, u64)> = Vec::new();
-        let mut base = meter.system_tokens() + meter.tools_tokens();
-        for (part, tokens) in flow {
-            let turn = match part {
-                Part::Rules(_) | Part::Goal | Part::Message(_) | Part::Header => None,
-                Part::Reply(turn) | Part::Harness(turn) => Some(*turn),
-                Part::Observation(seen) => Some(seen.turn),
-            };
-            match turn {
-                Some(turn) if turn >= run.window.since => match turns.last_mut() {
-                    Some((last, sum)) if *last == turn => *sum += tokens,
-                    Some(_) | None => turns.push((turn, tokens)),
-                },
-                Some(_) | None => base += tokens,
-            }
-        }
+    fn of(meter: &Meter) -> Self {
+        let (turns, base) = meter.growth();
         let mut mean = turns.first().map_or(0, |(_, tokens)| *tokens);
-        for (_, tokens) in &turns {
+        for (_, tokens) in turns {
             mean = (mean * 9 + tokens) / 10;
         }
         let mut last: Vec<_> = turns.iter().rev().take(20).map(|(_, tokens)| *tokens).collect();
@@ -692,7 +673,7 @@ pub fn budget(run: &Run, meter: &Meter) -> Budget {
         sum("turns"),
         Zone { name: TAIL, tokens: tail.map_or(0, |tail| meter.text_tokens(&tail)) },
     ];
-    let growth = Growth::of(run, meter);
+    let growth = Growth::of(meter);
     let rebuild_at = match run.task.context.trigger {
         Trigger::At(part) => share(safe, part.min(WATERMARK)),
         Trigger::Economic => economic(run, meter, &limits, &growth).min(share(safe, WATERMARK)),
