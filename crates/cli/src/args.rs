@@ -375,6 +375,9 @@ pub(crate) struct ContextArgs {
     /// The request as it was sent for this turn, in its last attempt [default: as it would be sent now]
     #[arg(long, value_name = "N")]
     pub(crate) turn: Option<u32>,
+    /// Zones and one line a piece, without their texts
+    #[arg(long)]
+    pub(crate) summary: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,12 +6,13 @@ use longrein::core::check::Finding;
 use longrein::core::context::memory::{Kept, Message, Reviewed, message_id};
 use longrein::core::context::note::NoteKind;
 use longrein::core::context::plan::{Budget, Mark, budget};
-use longrein::core::event::{Event, GenerationStarted};
+use longrein::core::event::{Event, GenerationStarted, SummaryFinished, SummaryOutcome};
 use longrein::core::ids::{NoteId, Seq};
 use longrein::core::payload::Content;
 use longrein::core::prompt::Item;
 use longrein::core::run::Run;
 use longrein::ports::{Recorded, RecordedBody};
+use longrein::projection;
 use serde_json::{Map, Value, json};
 
 use crate::out::say;
@@ -22,16 +23,81 @@ const LINES_MAX: usize = 8;
 /// Characters of one line.
 const LINE_WIDTH: usize = 140;
 
-/// The rebuilds of a run, from its journal.
+/// The rebuilds of a run and what was summed up of what left with them, from its journal.
 #[derive(Default)]
 pub(crate) struct Rebuilds {
     last: Option<(Seq, GenerationStarted)>,
+    summaries: Summaries,
+}
+
+/// What became of the summaries that a run asked for.
+#[derive(Default)]
+struct Summaries {
+    asked: u64,
+    kept: u64,
+    lines: u64,
+    /// Replies of which nothing is kept.
+    refused: u64,
+    /// Calls that brought no whole reply.
+    failed: u64,
+    lost: u64,
+    /// Why nothing came of the last one of which nothing came.
+    last_reason: Option<String>,
+    tokens: u64,
+    micros: u64,
+}
+
+impl Summaries {
+    fn finished(&mut self, finished: &SummaryFinished) {
+        self.tokens += finished.usage.tokens();
+        self.micros += finished.micros;
+        let reason = match &finished.outcome {
+            SummaryOutcome::Kept { lines } => {
+                self.kept += 1;
+                self.lines += lines.len() as u64;
+                return;
+            }
+            SummaryOutcome::Refused { reason } => {
+                self.refused += 1;
+                reason
+            }
+            SummaryOutcome::Failed { message, .. } => {
+                self.failed += 1;
+                message
+            }
+            SummaryOutcome::Lost => {
+                self.lost += 1;
+                return;
+            }
+            SummaryOutcome::Forgone { reason } => reason,
+        };
+        self.last_reason = Some(reason.clone());
+    }
+
+    fn in_words(&self) -> String {
+        let kept = words::count(self.lines, "line", "lines");
+        let mut text = format!("{} asked for, {} kept with {kept}", self.asked, self.kept);
+        for (count, what) in [(self.refused, "refused"), (self.failed, "failed"), (self.lost, "given up")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        text.push_str(&format!("; {} tokens", words::grouped(self.tokens)));
+        if let Some(reason) = &self.last_reason {
+            text.push_str(&format!("; the last without use: {}", words::short(reason.trim_end_matches('.'), 160)));
+        }
+        text
+    }
 }
 
 impl Rebuilds {
     pub(crate) fn see(&mut self, record: &Recorded) {
         if let RecordedBody::Known(Event::GenerationStarted(started)) = &record.body {
             self.last = Some((record.seq, started.as_ref().clone()));
+        } else if let RecordedBody::Known(Event::SummaryRequested(_)) = &record.body {
+            self.summaries.asked += 1;
+        } else if let RecordedBody::Known(Event::SummaryFinished(finished)) = &record.body {
+            self.summaries.finished(finished);
         }
     }
 }
@@ -73,6 +139,14 @@ impl Fill {
                 "seq": seq, "why": started.why, "before": started.before, "after": started.after,
             })),
             "archived": archived,
+            "summaries": run.task.context.summary.as_ref().map(|spec| {
+                let all = &self.rebuilds.summaries;
+                json!({
+                    "model": spec.name, "asked": all.asked, "kept": all.kept, "lines": all.lines,
+                    "refused": all.refused, "failed": all.failed, "lost": all.lost, "last_reason": all.last_reason,
+                    "tokens": all.tokens, "usd": projection::usd(all.micros),
+                })
+            }),
             "cached_share": cached_share(&run.spent.usage),
         })
     }
@@ -130,10 +204,13 @@ impl Fill {
         if let Some((from, to)) = run.window.archived.turns {
             let archived = &run.window.archived;
             say!(
-                "           turns {from}–{to} are archived: {} calls, {} failures; the model can recall them",
-                archived.calls,
-                archived.failures
+                "           turns {from}–{to} are archived: {}, {}; the model can recall them",
+                words::count(archived.calls.into(), "call", "calls"),
+                words::count(archived.failures.into(), "failure", "failures")
             );
+        }
+        if let Some(spec) = &run.task.context.summary {
+            say!("           summaries by {}: {}", spec.name, self.rebuilds.summaries.in_words());
         }
         match cached_share(&run.spent.usage) {
             Some(share) => say!("           {:.0} % of the input came from the provider's cache", share * 100.0),
@@ -259,7 +336,8 @@ pub(crate) fn print(run: &Run) {
                 Finding::Passed => "passed",
                 Finding::Failed => "failed",
             };
-            format!("{name} {word} when last judged: {}", last.text)
+            let evidence = if last.text.trim().is_empty() { String::new() } else { format!(": {}", last.text) };
+            format!("{name} {word} when last judged{evidence}")
         }),
     );
     print_newest("step", notes(NoteKind::Step));

@@ -267,7 +267,15 @@ fn rules() -> Option<Finding> {
     let workspace = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
     let files = longrein::rule_files(workspace.to_str()?);
     let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
-    let what = format!("of {}, shown to every run there: {}", workspace.display(), paths.join(", "));
+    let (deep, own): (Vec<&str>, Vec<&str>) = paths.iter().copied().partition(|path| path.contains('/'));
+    let mut parts = Vec::new();
+    if !own.is_empty() {
+        parts.push(format!("shown to every run there: {}", own.join(", ")));
+    }
+    if !deep.is_empty() {
+        parts.push(format!("shown once something in their folder is used: {}", deep.join(", ")));
+    }
+    let what = format!("of {}, {}", workspace.display(), parts.join("; "));
     (!paths.is_empty()).then(|| Finding::new(Level::Fact, "rule files", what))
 }
 

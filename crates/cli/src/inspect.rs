@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use longrein::core::budget::Limit;
 use longrein::core::event::{Event, How};
 use longrein::core::ids::{ActionId, Seq};
+use longrein::core::input::{Input, InputBody};
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
 use longrein::core::run::{Run, Stage};
@@ -51,16 +52,21 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
     }
     let now = runs.clock().now();
     let rows = runs.list().await?;
+    let mut inboxes = Vec::with_capacity(rows.len());
+    for (row, _) in &rows {
+        inboxes.push(runs.inbox(&row.run).await?.len());
+    }
     if globals.json {
         let rows: Vec<_> = rows
             .iter()
-            .map(|(row, holder)| {
+            .zip(&inboxes)
+            .map(|((row, holder), inbox)| {
                 json!({
                     "run": row.run, "state": shown_state(&row.state, holder.is_some()), "reason": row.reason,
                     "turns": row.turns, "usd": projection::usd(row.micros), "started": row.started.to_string(),
                     "updated": row.updated.to_string(), "goal": row.goal,
                     "held_by": holder.as_ref().map(|holder| holder.worker.pid),
-                    "stalled": is_stalled(row.updated, now, holder.is_some()),
+                    "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
                 })
             })
             .collect();
@@ -72,7 +78,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Ok(Status::Done);
     }
     say!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
-    for (row, holder) in rows {
+    for ((row, holder), inbox) in rows.into_iter().zip(inboxes) {
         let mut state = shown_state(&row.state, holder.is_some()).replace('_', " ");
         if is_stalled(row.updated, now, holder.is_some()) {
             state.push_str(" stalled");
@@ -89,6 +95,11 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         );
         if !row.reason.is_empty() && row.state != "done" {
             say!("{:<14} {}", "", words::short(&row.reason, 100));
+        }
+        if inbox > 0 && holder.is_none() {
+            let verb = if inbox == 1 { "waits" } else { "wait" };
+            let command = store.command(&format!("resume {}", row.run));
+            say!("{:<14} {} {verb} to be taken: {command}", "", words::count(inbox as u64, "input", "inputs"));
         }
     }
     Ok(Status::Done)
@@ -124,30 +135,40 @@ struct Entry {
 
 /// The ledger of all actions of a run, from its journal.
 #[derive(Default)]
-struct Ledger(BTreeMap<ActionId, Entry>);
+struct Ledger {
+    entries: BTreeMap<ActionId, Entry>,
+    /// The arguments of the last reply's calls, as the model wrote them.
+    written: Vec<String>,
+}
 
 impl Ledger {
     fn see(&mut self, record: &Recorded) {
         let RecordedBody::Known(event) = &record.body else { return };
+        if let Event::ModelReplied(e) = event {
+            self.written = e.reply.calls.iter().map(|call| call.arguments.clone()).collect();
+            return;
+        }
         if let Event::ActionProposed(e) = event {
+            // Of a call that was refused for its arguments there are none but these.
+            let written = self.written.get(e.index as usize).filter(|_| e.args.as_str() == "null");
             let entry = Entry {
                 tool: e.tool.as_str().to_owned(),
                 effect: e.effect,
-                args: e.args.as_str().to_owned(),
+                args: written.cloned().unwrap_or_else(|| e.args.as_str().to_owned()),
                 attempts: 0,
                 state: "queued".to_owned(),
             };
-            self.0.insert(e.action, entry);
+            self.entries.insert(e.action, entry);
             return;
         }
         let mut set = |action: ActionId, state: &str| {
-            if let Some(entry) = self.0.get_mut(&action) {
+            if let Some(entry) = self.entries.get_mut(&action) {
                 entry.state = state.to_owned();
             }
         };
         if let Event::ActionStarted(e) = event {
             set(e.action, "running");
-            if let Some(entry) = self.0.get_mut(&e.action) {
+            if let Some(entry) = self.entries.get_mut(&e.action) {
                 entry.attempts = e.attempt;
             }
         } else if let Event::ActionRequeued(e) = event {
@@ -177,7 +198,7 @@ impl Ledger {
             // What still waited will never run; of what was lost, only the world can still be asked about. What had ended
             // keeps its word.
             for action in e.undone.iter().chain(&e.unknown) {
-                let Some(entry) = self.0.get_mut(action) else { continue };
+                let Some(entry) = self.entries.get_mut(action) else { continue };
                 let word = match (entry.state.as_str(), entry.effect) {
                     ("queued", _) => "not run",
                     ("running", EffectClass::Read | EffectClass::Workspace) => "error",
@@ -192,7 +213,7 @@ impl Ledger {
     /// What is still in play is known better by the state.
     fn amend(&mut self, run: &Run) {
         for action in run.actions() {
-            if let Some(entry) = self.0.get_mut(&action.id) {
+            if let Some(entry) = self.entries.get_mut(&action.id) {
                 entry.state = words::life(&action.life).to_owned();
             }
         }
@@ -215,8 +236,11 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     let row = longrein::run_row(&run);
     let holder = runs.listed(&id).await?.and_then(|(_, holder)| holder);
     let waits = owed::waits(&run);
+    let inbox = runs.inbox(&id).await?;
     let resume = match &run.stage {
-        Stage::Rest(_) => None,
+        // With a message it goes on, whatever it came to.
+        Stage::Rest(_) if !inbox.is_empty() => Some(store.command(&format!("resume {id}"))),
+        Stage::Rest(ended) => crate::run::way_on(&run, ended).map(|command| store.command(&command)),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
             Some(store.command(&format!("resume {id}")))
         }
@@ -232,9 +256,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "model": run.model.name, "workspace": run.task.workspace,
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
-            "waits": waits,
-            "ledger": ledger.0.iter().map(|(action, entry)| json!({
-                "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str::<Value>(&entry.args).unwrap_or_default(),
+            "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
+            "ledger": ledger.entries.iter().map(|(action, entry)| json!({
+                "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str(&entry.args).unwrap_or_else(|_| json!(entry.args)),
                 "attempts": entry.attempts, "state": entry.state,
             })).collect::<Vec<_>>(),
             "evidence_live": run.evidence.iter().map(|(evidence, found)| json!({
@@ -267,18 +291,18 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         let verified = match answer.verified {
             Some(true) => "every check passed",
             Some(false) => "passed on changed checks",
-            None => "not verified: nothing was asked for but the answer",
+            None => "not verified: the task has no check; the answer is the model's word",
         };
         say!("answer     {}", words::safe(&answer.accepted.rendered));
         say!("proof      {verified}");
     }
-    let earlier = ledger.0.len().saturating_sub(ACTIONS_SHOWN);
-    match (ledger.0.is_empty(), earlier) {
+    let earlier = ledger.entries.len().saturating_sub(ACTIONS_SHOWN);
+    match (ledger.entries.is_empty(), earlier) {
         (true, _) => {}
         (false, 0) => say!("actions"),
         (false, _) => say!("actions    ({earlier} earlier ones: {})", store.command(&format!("log {id}"))),
     }
-    for (action, entry) in ledger.0.iter().skip(earlier) {
+    for (action, entry) in ledger.entries.iter().skip(earlier) {
         let tries = if entry.attempts > 1 { format!(", {} attempts", entry.attempts) } else { String::new() };
         say!(
             "  {action:<5} {:<22} {:<10} {}{tries}  {}",
@@ -301,10 +325,54 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             say!("           {}", store.command(&command));
         }
     }
+    print_inbox(&inbox);
     if let Some(resume) = resume.filter(|_| holder.is_none()) {
         say!("go on      {resume}");
+        if let Stage::Rest(ended) = &run.stage
+            && inbox.is_empty()
+            && let Some(ways) = crate::run::other_ways(&run, ended)
+        {
+            say!("           {ways}");
+        }
     }
     Ok(Status::Done)
+}
+
+/// Inputs that nobody has taken yet.
+fn print_inbox(inbox: &[Input]) {
+    if inbox.is_empty() {
+        return;
+    }
+    let messages = inbox.iter().filter(|input| matches!(input.body, InputBody::Message(_))).count() as u64;
+    let others = inbox.len() as u64 - messages;
+    let mut kinds = Vec::new();
+    if messages > 0 {
+        kinds.push(words::count(messages, "message", "messages"));
+    }
+    if others > 0 {
+        kinds.push(words::count(others, "other input", "other inputs"));
+    }
+    let verb = if inbox.len() == 1 { "waits" } else { "wait" };
+    say!("inbox      {} {verb} to be taken", kinds.join(" and "));
+    for input in inbox {
+        if let InputBody::Message(text) = &input.body {
+            say!("           {}", words::short(text, 90));
+        }
+    }
+}
+
+fn in_line(input: &Input) -> Value {
+    let (kind, text) = match &input.body {
+        InputBody::Message(text) => ("message", Some(text)),
+        InputBody::Approve(_) => ("approve", None),
+        InputBody::Deny(_) => ("deny", None),
+        InputBody::Settle(_) => ("settle", None),
+        InputBody::Cancel => ("cancel", None),
+        InputBody::LateOutcome(_) => ("late_outcome", None),
+        InputBody::Raise(_) => ("raise", None),
+        InputBody::SwitchModel(_) => ("switch_model", None),
+    };
+    json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
 }
 
 fn limit(limit: Limit) -> Value {
@@ -352,7 +420,7 @@ fn print_budget(run: &Run) {
         more.push(format!("{:.4}{of} USD", projection::usd(spent.micros)));
     }
     if run.recoveries > 0 {
-        more.push(format!("{} recoveries", run.recoveries));
+        more.push(words::count(run.recoveries.into(), "recovery", "recoveries"));
     }
     say!("           {}", more.join(", "));
 }
@@ -373,7 +441,20 @@ pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failu
         if !page_is_empty {
             continue;
         }
-        if !args.follow || is_left(&runs, &id).await? {
+        if !args.follow {
+            return Ok(Status::Done);
+        }
+        if is_left(&runs, &id).await? {
+            // A worker that went between the two looks may have written to the end.
+            if !runs.records(&id, after).await?.is_empty() {
+                continue;
+            }
+            let is_at_work =
+                runs.listed(&id).await?.is_some_and(|(row, holder)| row.state == "running" && holder.is_none());
+            if is_at_work {
+                tell!("interrupted: its process is gone");
+                tell!("{}", store.command(&format!("resume {id}")));
+            }
             return Ok(Status::Done);
         }
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;

@@ -24,9 +24,9 @@ pub(crate) async fn context(globals: Globals, args: ContextArgs) -> Result<Statu
     let bytes = Sameness::of(&request);
     let waiting = waiting(&runs, &request).await?;
     if globals.json {
-        print_line(&json(&request, &bytes, waiting));
+        print_line(&json(&request, &bytes, waiting, args.summary));
     } else {
-        print(&request, &bytes, waiting);
+        print(&request, &bytes, waiting, args.summary);
     }
     Ok(Status::Done)
 }
@@ -40,7 +40,8 @@ async fn waiting(runs: &Runs, request: &Request) -> Result<usize, Failure> {
 enum Sameness {
     /// It was not sent yet.
     NotSent,
-    Exact,
+    /// With the body that was sent.
+    Exact(String),
     Differs,
     /// It cannot be encoded here.
     Unknown(String),
@@ -50,12 +51,12 @@ impl Sameness {
     fn of(request: &Request) -> Self {
         let same = (|| {
             let config = context::model_config(&Config::load()?, &request.run.model.name, &context::environment())?;
-            request.is_as_sent(&config).map_err(|error| Failure::new(Status::Configuration, error.to_string()))
+            request.body_as_sent(&config).map_err(|error| Failure::new(Status::Configuration, error.to_string()))
         })();
         match same {
-            Ok(None) => Sameness::NotSent,
-            Ok(Some(true)) => Sameness::Exact,
-            Ok(Some(false)) => Sameness::Differs,
+            Ok(_) if request.sent.is_none() => Sameness::NotSent,
+            Ok(Some(body)) => Sameness::Exact(String::from_utf8_lossy(&body).into_owned()),
+            Ok(None) => Sameness::Differs,
             Err(failure) => Sameness::Unknown(failure.problem),
         }
     }
@@ -63,7 +64,7 @@ impl Sameness {
     fn in_words(&self) -> String {
         match self {
             Sameness::NotSent => String::new(),
-            Sameness::Exact => "exactly the bytes that were sent".to_owned(),
+            Sameness::Exact(_) => "exactly the bytes that were sent".to_owned(),
             Sameness::Differs => {
                 "rendered by another version, or for a model at another address; the bytes differ".to_owned()
             }
@@ -87,7 +88,8 @@ fn zones(pieces: &[Piece]) -> Vec<(&'static str, u64, usize)> {
     zones
 }
 
-fn json(request: &Request, bytes: &Sameness, waiting: usize) -> Value {
+/// `summary`: without the texts.
+fn json(request: &Request, bytes: &Sameness, waiting: usize, summary: bool) -> Value {
     let budget = &request.budget;
     let before = match &request.before {
         Before::Nothing => Value::Null,
@@ -102,17 +104,26 @@ fn json(request: &Request, bytes: &Sameness, waiting: usize) -> Value {
         zones(&request.pieces).into_iter().map(|(name, tokens, _)| (name.replace(' ', "_"), json!(tokens))).collect();
     let sent = request.sent.as_ref().map(|(seq, sent)| {
         let exact = match bytes {
-            Sameness::Exact => json!(true),
+            Sameness::Exact(_) => json!(true),
             Sameness::Differs => json!(false),
             Sameness::NotSent | Sameness::Unknown(_) => Value::Null,
         };
+        // Byte for byte: JSON as a string, for another program to send or compare.
+        let body = match bytes {
+            Sameness::Exact(body) if !summary => Some(body),
+            Sameness::Exact(_) | Sameness::Differs | Sameness::NotSent | Sameness::Unknown(_) => None,
+        };
         json!({
             "seq": seq, "attempt": sent.attempt.to_string(), "model": sent.model, "bytes": sent.bytes,
-            "digest": sent.digest, "counted": sent.counted, "exact": exact, "note": bytes.in_words(),
+            "digest": sent.digest, "counted": sent.counted, "exact": exact, "note": bytes.in_words(), "body": body,
         })
     });
     let items = request.pieces.iter().map(|piece| {
-        json!({ "zone": piece.zone.replace(' ', "_"), "what": piece.what, "tokens": piece.tokens, "text": piece.text })
+        let mut item = json!({ "zone": piece.zone.replace(' ', "_"), "what": piece.what, "tokens": piece.tokens });
+        if !summary {
+            item["text"] = json!(piece.text);
+        }
+        item
     });
     json!({
         "v": 1, "run": request.run.id, "turn": request.run.turn().0, "purpose": request.purpose,
@@ -122,7 +133,7 @@ fn json(request: &Request, bytes: &Sameness, waiting: usize) -> Value {
     })
 }
 
-fn print(request: &Request, bytes: &Sameness, waiting: usize) {
+fn print(request: &Request, bytes: &Sameness, waiting: usize, summary: bool) {
     let (run, budget) = (&request.run, &request.budget);
     let what = match request.purpose {
         Purpose::Work => "",
@@ -172,6 +183,10 @@ fn print(request: &Request, bytes: &Sameness, waiting: usize) {
         say!("{:<18} {tokens:>8} tokens in {count} {noun}", name);
     }
     for piece in &request.pieces {
+        if summary {
+            say!("{:>8}  {} · {}", piece.tokens, piece.zone, words::safe(&piece.what));
+            continue;
+        }
         say!("");
         say!("── {} · {} · about {} tokens", piece.zone, words::safe(&piece.what), piece.tokens);
         say!("{}", words::safe(&piece.text));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
-use longrein::core::event::{End, EventKind, Failure as RunFailure, Suspension, Wait};
+use longrein::core::event::{End, EventKind, Failure as RunFailure, RunEnded, Suspension, Wait};
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
@@ -263,7 +263,10 @@ impl Session {
         if status == Status::Done {
             let answer = projection::answer_text(run).unwrap_or_default();
             if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
-                tell!("done: {}", words::safe(&ended.reason));
+                match projection::answer(run).and_then(|done| done.verified) {
+                    Some(_) => tell!("done: {}", words::safe(&ended.reason)),
+                    None => tell!("done, unverified: the task has no check; the answer is the model's word"),
+                }
             }
             if let Some(file) = &args.output_last_message {
                 std::fs::write(file, format!("{answer}\n")).map_err(|error| {
@@ -280,11 +283,8 @@ impl Session {
         match standing {
             Standing::Rested(ended) => {
                 tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
-                if ended.end == End::ContextExhausted {
-                    tell!(
-                        "Give models.\"{}\" a larger context_limit in the configuration, or name another model:",
-                        words::safe(run.model.name.as_str())
-                    );
+                if let Some(ways) = other_ways(run, ended) {
+                    tell!("{ways}");
                 }
                 if let Some(remark) = &ended.remark {
                     tell!("The model's last words, unverified: {}", words::safe(remark));
@@ -340,25 +340,14 @@ fn status(standing: &Standing) -> Status {
 fn next_command(run: &Run, standing: &Standing) -> String {
     let id = &run.id;
     match standing {
-        Standing::Rested(ended) => match &ended.end {
-            End::Exhausted(budget) => match budget {
-                BudgetKind::Turns => format!("resume {id} --add-turns 10"),
-                BudgetKind::ModelCalls => format!("resume {id} --add-model-calls 10"),
-                BudgetKind::ToolCalls => format!("resume {id} --add-tool-calls 10"),
-                BudgetKind::Tokens => format!("resume {id} --add-tokens 100000"),
-                BudgetKind::Usd => format!("resume {id} --add-usd 1"),
-                BudgetKind::Time => format!("resume {id} --add-time 10m"),
-                BudgetKind::Deadline => format!("show {id}"),
-            },
+        Standing::Rested(ended) => way_on(run, ended).unwrap_or_else(|| match &ended.end {
             End::Failed(RunFailure::Script) => format!("log {id}"),
-            End::Failed(_) => format!("resume {id} --message 'what to do differently'"),
-            End::ContextExhausted => format!("resume {id} --model {}", context::quoted(run.model.name.as_str())),
-            End::Done(_) => format!("show {id}"),
             End::Cancelled => match ended.unknown.iter().find(|id| run.open.contains_key(id)) {
                 Some(action) => format!("settle {id} {action} --as done"),
                 None => format!("show {id}"),
             },
-        },
+            End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Done(_) => format!("show {id}"),
+        }),
         Standing::Parked(waits) => {
             crate::answer::commands(id, waits).into_iter().next().unwrap_or_else(|| format!("resume {id}"))
         }
@@ -366,7 +355,41 @@ fn next_command(run: &Run, standing: &Standing) -> String {
     }
 }
 
-/// A prompt that names a task file was meant to be one.
+/// The command with which a run that has ended goes on. None: there is none for this end.
+pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
+    let id = &run.id;
+    match &ended.end {
+        End::Exhausted(budget) => match budget {
+            BudgetKind::Turns => Some(format!("resume {id} --add-turns 10")),
+            BudgetKind::ModelCalls => Some(format!("resume {id} --add-model-calls 10")),
+            BudgetKind::ToolCalls => Some(format!("resume {id} --add-tool-calls 10")),
+            BudgetKind::Tokens => Some(format!("resume {id} --add-tokens 100000")),
+            BudgetKind::Usd => Some(format!("resume {id} --add-usd 1")),
+            BudgetKind::Time => Some(format!("resume {id} --add-time 10m")),
+            BudgetKind::Deadline => None,
+        },
+        End::Failed(RunFailure::Script) => None,
+        End::Failed(_) => Some(format!("resume {id} --message 'what to do differently'")),
+        End::ContextExhausted => Some(format!("resume {id} --model {}", context::quoted(run.model.name.as_str()))),
+        End::Done(_) | End::Cancelled => None,
+    }
+}
+
+/// What may help a run whose window was too small, beside the command that goes on.
+pub(crate) fn other_ways(run: &Run, ended: &RunEnded) -> Option<String> {
+    let name = words::safe(run.model.name.as_str());
+    match &ended.end {
+        End::ContextExhausted => Some(format!(
+            "Give models.\"{name}\" a larger context_limit in the configuration, or name another model. A new run fits with \
+             fewer `builtins` or tools, or shorter rule files."
+        )),
+        End::Failed(RunFailure::NoProgress) => {
+            Some("Say what to do differently; a larger window helps too: --model, or context_limit.".to_owned())
+        }
+        End::Exhausted(_) | End::Failed(_) | End::Done(_) | End::Cancelled => None,
+    }
+}
+
 /// A run may work for hours: that its answer has no place is said before.
 fn has_place_for_the_answer(args: &DriveArgs) -> Result<(), Failure> {
     let Some(file) = &args.output_last_message else { return Ok(()) };
@@ -379,6 +402,7 @@ fn has_place_for_the_answer(args: &DriveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A prompt that names a task file was meant to be one.
 fn refuse_file_as_prompt(args: &RunArgs) -> Result<(), Failure> {
     let Some(prompt) = args.prompt.as_deref().filter(|_| args.task.is_none()) else { return Ok(()) };
     if prompt.ends_with(".toml") && !prompt.contains(char::is_whitespace) {
@@ -535,6 +559,19 @@ async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
     }
     for row in rows {
         say!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+    }
+    // At rest, but for want of room: they go on with another word or another window.
+    for (row, _) in session.runs.list().await? {
+        if row.state != "context_exhausted" && row.state != "failed" {
+            continue;
+        }
+        // One that cannot be read is no reason not to list the others.
+        let Ok(run) = session.runs.fold(&row.run, |_| {}).await else { continue };
+        let Stage::Rest(ended) = &run.stage else { continue };
+        let (Some(ways), Some(command)) = (other_ways(&run, ended), way_on(&run, ended)) else { continue };
+        say!("{}  {}  {}", row.run, row.state.replace('_', " "), words::short(&row.goal, 70));
+        say!("  {ways}");
+        say!("  {}", session.store.command(&command));
     }
     Ok(Status::Done)
 }

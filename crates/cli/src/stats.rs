@@ -13,6 +13,7 @@ use longrein::{Runs, RunsError, projection};
 use serde_json::{Value, json};
 
 use crate::out::say;
+use crate::words;
 
 /// What all runs come to.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Stats {
     states: BTreeMap<String, u64>,
     verified: u64,
     unreadable: u64,
+    /// Runs with tokens for which nobody named a price.
+    unpriced: u64,
     all: Sums,
     turns: Vec<u64>,
     working_ms: Vec<u64>,
@@ -77,7 +80,12 @@ impl Stats {
         self.verified += u64::from(projection::answer(run).is_some_and(|done| done.verified == Some(true)));
         self.turns.push(sums.turns);
         self.working_ms.push(run.spent.time_ms);
-        self.costs.push(sums.micros);
+        // What costs nothing as far as is known may have cost anything.
+        if run.model.price.is_none() && sums.tokens > 0 && sums.micros == 0 {
+            self.unpriced += 1;
+        } else {
+            self.costs.push(sums.micros);
+        }
         self.all.add(sums);
     }
 
@@ -97,7 +105,7 @@ impl Stats {
             "tool_calls": self.all.calls, "tool_errors": self.all.failed_calls, "repeats": self.all.repeats,
             "unknown_outcomes": self.all.unknown, "recoveries": self.all.recoveries,
             "rebuilds": self.all.rebuilds,
-            "tokens": self.all.tokens, "usd": projection::usd(self.all.micros),
+            "tokens": self.all.tokens, "usd": projection::usd(self.all.micros), "unpriced_runs": self.unpriced,
             "usd_per_run": {
                 "p50": projection::usd(costs.p50), "p95": projection::usd(costs.p95), "p99": projection::usd(costs.p99),
             },
@@ -112,42 +120,57 @@ impl Stats {
         };
         let runs = self.runs();
         let done = self.states.get("done").copied().unwrap_or_default();
-        say!("runs               {runs}");
+        let line = |name: &str, value: String| say!("{name:<20} {value}");
+        line("runs", words::grouped(runs));
         for (state, count) in &self.states {
-            say!("  {:<17}{count}{}", state.replace('_', " "), share(*count, runs));
+            let state = format!("  {}", state.replace('_', " "));
+            line(&state, format!("{}{}", words::grouped(*count), share(*count, runs)));
         }
         if self.unreadable > 0 {
-            say!("  {:<17}{} (not counted below)", "unreadable", self.unreadable);
+            line("  unreadable", format!("{} (not counted below)", words::grouped(self.unreadable)));
         }
-        say!("proven             {} of {done} done", self.verified);
-        say!(
-            "failed checks      {} of {}{}",
-            self.all.failed_checks,
-            self.all.checks,
-            share(self.all.failed_checks, self.all.checks)
+        let all = &self.all;
+        line("proven", format!("{} of {done} done", self.verified));
+        line(
+            "failed checks",
+            format!("{} of {}{}", all.failed_checks, all.checks, share(all.failed_checks, all.checks)),
         );
-        say!("refused answers    {}", self.all.refused_answers);
-        say!("tool calls         {}", self.all.calls);
-        say!("  ended in error   {}{}", self.all.failed_calls, share(self.all.failed_calls, self.all.calls));
-        say!("  repeated         {}{}", self.all.repeats, share(self.all.repeats, self.all.calls));
-        say!("  outcome unknown  {}", self.all.unknown);
-        say!("recoveries         {}", self.all.recoveries);
-        say!("windows made anew  {}", self.all.rebuilds);
-        say!("tokens             {}", self.all.tokens);
-        say!("cost               ${:.4}", projection::usd(self.all.micros));
+        line("refused answers", words::grouped(all.refused_answers));
+        line("tool calls", words::grouped(all.calls));
+        line("  ended in error", format!("{}{}", words::grouped(all.failed_calls), share(all.failed_calls, all.calls)));
+        let repeats = format!("{}{}", words::grouped(all.repeats), share(all.repeats, all.calls));
+        line("  repeated", format!("{repeats}: the same tool with the same arguments, again in one run"));
+        line("  outcome unknown", words::grouped(all.unknown));
+        line("recoveries", words::grouped(all.recoveries));
+        line("windows made anew", words::grouped(all.rebuilds));
+        line("tokens", words::grouped(all.tokens));
+        let cost = match (self.unpriced, self.costs.is_empty()) {
+            (0, _) => dollars(all.micros),
+            (_, true) => "not known: no price is configured".to_owned(),
+            (unpriced, false) => {
+                let of = words::count(unpriced, "run", "runs");
+                format!("{}, not known of {of} without a price", dollars(all.micros))
+            }
+        };
+        line("cost", cost);
         say!("");
-        say!("{:<18} {:>10} {:>10} {:>10}", "", "p50", "p95", "p99");
+        say!("{:<20} {:>10} {:>10} {:>10}", "", "p50", "p95", "p99");
         let line = |name: &str, values: &[u64], show: &dyn Fn(u64) -> String| {
             let spread = Spread::of(values);
-            say!("{name:<18} {:>10} {:>10} {:>10}", show(spread.p50), show(spread.p95), show(spread.p99));
+            say!("{name:<20} {:>10} {:>10} {:>10}", show(spread.p50), show(spread.p95), show(spread.p99));
         };
         let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
-        line("turns per run", &self.turns, &|turns| turns.to_string());
+        line("turns per run", &self.turns, &|turns| words::grouped(turns));
         line("working time", &self.working_ms, &seconds);
-        line("cost per run", &self.costs, &|micros| format!("${:.4}", projection::usd(micros)));
+        let is_known = !self.costs.is_empty() || self.unpriced == 0;
+        line("cost per run", &self.costs, &|micros| if is_known { dollars(micros) } else { "not known".to_owned() });
         line("model call", &self.all.model_ms, &seconds);
         line("tool call", &self.all.call_ms, &seconds);
     }
+}
+
+fn dollars(micros: u64) -> String {
+    format!("${:.4}", projection::usd(micros))
 }
 
 impl Sums {

@@ -2,14 +2,15 @@
 
 use longrein::core::action::Life;
 use longrein::core::event::{
-    AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, Settled,
-    SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received,
+    Requeue, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::ids::NoteId;
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::{Content, Payload};
+use longrein::core::prompt::Item;
 use longrein::core::run::Run;
 use longrein::core::task::{ToolBody, ToolSpec};
 use longrein::core::time::Timestamp;
@@ -134,7 +135,7 @@ pub(crate) fn why(why: RebuildWhy) -> String {
 /// A rebuild of the window in one line of a terminal.
 pub(crate) fn rebuilt_short(started: &GenerationStarted) -> String {
     let (generation, before, after) = (started.generation, started.before, started.after);
-    format!("context made anew (generation {generation}), {}: {before} → {after} tokens", why(started.why))
+    format!("context made anew (generation {generation}), {}: {before} → {after} tokens at most", why(started.why))
 }
 
 /// A rebuild of the window: why, what each step freed, and what is left.
@@ -168,7 +169,7 @@ pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
         .collect();
     let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };
     format!(
-        "the context was made anew (generation {}): {why}; {steps}; about {} → {} tokens",
+        "the context was made anew (generation {}): {why}; {steps}; {} → {} tokens at most",
         started.generation, started.before, started.after
     )
 }
@@ -193,6 +194,36 @@ fn summed_up(finished: &SummaryFinished) -> String {
         Settled::Estimated => format!(" (no usage reported; counted as {input} in, {output} out at most)"),
     };
     format!("summary for generation {}{tokens}: {what}", finished.generation)
+}
+
+/// A number with its thousands set apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// So many of a thing.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// What a call that was refused had as arguments: as the model wrote them, since they are none that could be read.
+fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) -> &'a str {
+    let written = run.filter(|_| proposed.args.as_str() == "null").and_then(|run| {
+        let calls = run.window.items.iter().rev().filter_map(|item| match item.as_ref() {
+            Item::Assistant { calls, .. } => Some(calls),
+            Item::User(_) | Item::Observation { .. } | Item::Harness(_) => None,
+        });
+        calls.flatten().find(|call| call.id == proposed.call).map(|call| call.arguments.as_str())
+    });
+    written.unwrap_or(proposed.args.as_str())
 }
 
 /// An event in one line. `run`: the state around it, where there is one, for names.
@@ -246,7 +277,8 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
-            format!("{} {} {} ({})", e.action, short(e.tool.as_str(), 64), short(e.args.as_str(), 90), e.effect)
+            let args = short(arguments_as_written(run, e), 90);
+            format!("{} {} {args} ({})", e.action, short(e.tool.as_str(), 64), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
         Event::ActionHeld(e) => match e.wants {

@@ -11,6 +11,7 @@ mod export;
 mod files;
 mod fix_the_bug;
 mod fork;
+mod glance;
 mod hostile;
 mod keep;
 mod local;

@@ -79,5 +79,5 @@ fn stats_add_up_over_runs_and_count_nothing_twice() {
     assert_eq!((&stats["runs"], &stats["verified"]), (&3.into(), &1.into()));
     assert_eq!((&stats["tool_calls"], &stats["tool_errors"], &stats["repeats"]), (&6.into(), &2.into(), &2.into()));
     assert_eq!((&stats["recoveries"], &stats["turns_per_run"]["p99"]), (&1.into(), &4.into()));
-    assert!(world.run("runs --stats").is(0).stdout.contains("tool calls         6"));
+    assert!(world.run("runs --stats").is(0).stdout.contains("tool calls           6"));
 }

@@ -99,6 +99,12 @@ fn garbage_and_orders_cost_their_tokens_and_nothing_else() {
     assert_eq!(world.show("r")["state"], "done");
     let log = world.run("log r").is(0).stdout;
     assert!(log.contains("nothing of it is kept: 1 of 1 lines cannot be kept"), "{log}");
+    let refused = finished.iter().filter(|line| line["outcome"]["refused"].is_object()).count();
+    let summaries = &world.show("r")["context"]["summaries"];
+    assert_eq!((&summaries["refused"], &summaries["kept"]), (&json!(refused), &json!(0)), "{summaries}");
+    let shown = world.run("show r").is(0).stdout;
+    let says = format!("asked for, 0 kept with 0 lines, {refused} refused");
+    assert!(shown.contains(&says) && shown.contains("; the last without use: "), "{shown}");
 }
 
 /// A model that cannot be reached, and one that always fails, are a summary too few.

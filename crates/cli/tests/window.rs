@@ -164,6 +164,14 @@ fn a_request_over_the_wire_is_known_again() {
     server.call(&world, "run --task task.toml --id w").done().is(0);
     let same = server.call(&world, "context w --turn 1").done().is(0).stdout;
     assert!(same.contains("exactly the bytes that were sent"), "{same}");
+    // The body as a string is the one that went over the wire; a summary leaves out all texts.
+    let json = server.call(&world, "context w --turn 1 --json").done().is(0).last_json();
+    let body = json["sent"]["body"].as_str().expect("it is the one that was sent");
+    assert_eq!(body.len() as u64, json["sent"]["bytes"].as_u64().unwrap());
+    let brief = server.call(&world, "context w --turn 1 --summary").done().is(0).stdout;
+    assert!(brief.contains("goal and messages · u1, the goal") && !brief.contains("── "), "{brief}");
+    let brief = server.call(&world, "context w --turn 1 --summary --json").done().is(0).last_json();
+    assert!(brief["sent"]["body"].is_null() && brief["items"][0]["text"].is_null(), "{brief}");
     // Elsewhere the same request is spelt another way.
     let other = world.run("context w --turn 1").is(0).stdout;
     assert!(other.contains("the bytes differ"), "{other}");
@@ -200,7 +208,8 @@ fn rule_files_stand_in_every_request_from_their_first_use_on() {
     assert_eq!((&rules[0]["path"], &rules[0]["changed_since"]), (&"AGENTS.md".into(), &true.into()), "{rules}");
     assert_eq!((&rules[1]["path"], &rules[1]["in_window"]), (&"pages/AGENTS.md".into(), &true.into()), "{rules}");
     let doctor = world.run("doctor").is(0).stdout;
-    assert!(doctor.contains("AGENTS.md, pages/AGENTS.md"), "{doctor}");
+    let both = "every run there: AGENTS.md; shown once something in their folder is used: pages/AGENTS.md";
+    assert!(doctor.contains(both), "{doctor}");
     assert!(doctor.contains("-cache, "), "{doctor}");
 }
 
@@ -211,6 +220,13 @@ fn what_does_not_fit_ends_in_6_and_goes_on_with_more_room() {
     task(&world, BUILTINS, &says("done"));
     let full = world.run("run --task task.toml --id r").is(6).says("the tools (about");
     assert_eq!(world.show("r")["state"], "context_exhausted");
+    for look in ["resume", "show r"] {
+        let ways = world.run(look).is(0).stdout;
+        assert!(
+            ways.contains("longrein resume r --model ") && ways.contains("a larger context_limit"),
+            "{look}: {ways}"
+        );
+    }
     let next = world.run("context r").is(0).stdout;
     assert!(next.contains("it will not be sent: what must be sent does not fit"), "{next}");
     assert_eq!(full.stderr.matches("what must be sent does not fit").count(), 1, "said once: {}", full.stderr);

@@ -165,9 +165,9 @@ impl Request {
         Self { run, purpose, budget, pieces, before, sent, tools }
     }
 
-    /// Whether this version makes the very bytes of it that were sent, as far as the digest in the journal tells. `config` is
-    /// how the model is reached. None: it was not sent.
-    pub fn is_as_sent(&self, config: &ModelConfig) -> Result<Option<bool>, longrein_models::ConfigError> {
+    /// The very bytes that were sent, where this version makes them: their digest is the one in the journal. `config` is how
+    /// the model is reached. None: they come out otherwise, or it was not sent.
+    pub fn body_as_sent(&self, config: &ModelConfig) -> Result<Option<bytes::Bytes>, longrein_models::ConfigError> {
         let Some((_, sent)) = &self.sent else { return Ok(None) };
         // Nothing is called: any key will do.
         let api_key = config.api_key.clone().or_else(|| Some(Secret::new("none")));
@@ -177,11 +177,11 @@ impl Request {
         let allowed = sent.reserved.output;
         let asked = [self.budget.limits.reserved, plan::limits(&self.run, &meter).reserved, allowed];
         let asked: BTreeSet<u64> = asked.into_iter().map(|tokens| tokens.min(allowed)).collect();
-        let same = asked.into_iter().any(|max_output| {
+        Ok(asked.into_iter().find_map(|max_output| {
             let prompt = render::render(&self.run, self.purpose, self.tools.clone().into(), max_output);
-            model.encode(&prompt).digest == sent.digest
-        });
-        Ok(Some(same))
+            let encoded = model.encode(&prompt);
+            (encoded.digest == sent.digest).then_some(encoded.bytes)
+        }))
     }
 }
 

@@ -467,7 +467,7 @@ async fn a_program_says_how_the_window_is_kept() {
     let sent = longrein.runs().sent_request(&id, TurnId(1)).await.unwrap();
     assert!(sent.pieces.iter().any(|piece| piece.zone == "system" && piece.tokens > 0));
     // A script written in code is no model that could be connected to again.
-    assert!(sent.is_as_sent(&ModelConfig::default()).is_err());
+    assert!(sent.body_as_sent(&ModelConfig::default()).is_err());
     for wrong in [ContextSpec { target: 900, ..context.clone() }, ContextSpec { trigger: Trigger::At(0), ..context }] {
         let refused = longrein.start(task(&wrong)).await.unwrap_err();
         assert!(matches!(&refused, Error::Task(problem) if problem.starts_with("context.")), "{refused}");

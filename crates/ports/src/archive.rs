@@ -16,7 +16,8 @@ pub struct Found {
     pub at: Timestamp,
     /// The stretch that fits best, with some [`EXCERPT_AROUND_BYTES`] around it.
     pub excerpt: String,
-    /// The line of the whole text that stretch begins in, counted from 1 as [`lines`] does.
+    /// The line of [`Piece::result`] that stretch begins in, counted from 1 as [`lines`] does. 0: it stands before it, in
+    /// the call.
     pub line: u64,
 }
 
@@ -28,6 +29,20 @@ pub struct Piece {
     pub at: Timestamp,
     /// Everything it says, readable: texts as they are, other JSON as JSON whose strings are not escaped.
     pub text: String,
+    /// The byte at which the result of an action begins: what its lines are counted from where it is shown shorter. Before
+    /// it stands what was called, and what else comes before the longest text of the result. 0 for all other pieces.
+    pub result_at: usize,
+}
+
+impl Piece {
+    pub fn call(&self) -> &str {
+        self.text.get(..self.result_at).unwrap_or_default()
+    }
+
+    /// All of it but the call.
+    pub fn result(&self) -> &str {
+        self.text.get(self.result_at..).unwrap_or_default()
+    }
 }
 
 /// Bytes shown before and after what was found. Together some 200 tokens: enough to see whether it is worth reading on.

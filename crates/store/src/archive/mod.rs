@@ -14,8 +14,8 @@ use std::cmp::Reverse;
 use longrein_core::task::Builtin;
 use longrein_ports::{Found, Piece};
 
-/// Whether a piece only repeats others: what was looked up before. It holds the words of its query, and would stand before
-/// what it repeats.
+/// Whether a piece only repeats others: what was looked up before. It holds the words of its query, and so would every query
+/// find itself. It is never found, only read by its handle.
 pub(crate) fn is_echo(piece: &Piece) -> bool {
     piece.what == Builtin::Recall.as_str()
 }
@@ -40,15 +40,15 @@ fn shown(piece: &Piece, stretch: std::ops::Range<usize>) -> Found {
         handle: piece.handle,
         what: piece.what.clone(),
         at: piece.at,
-        line: excerpt::line(&piece.text, stretch.start),
+        line: stretch.start.checked_sub(piece.result_at).map_or(0, |start| excerpt::line(piece.result(), start)),
         excerpt: excerpt::around(&piece.text, stretch),
     }
 }
 
-/// The best of what was found as written, newest first among equals; echoes last. Pieces come newest first.
+/// The best of what was found as written, newest first among equals; echoes are none. Pieces come newest first.
 pub(crate) struct Written {
     most: usize,
-    found: Vec<(bool, Fit, Found)>,
+    found: Vec<(Fit, Found)>,
     left_bytes: usize,
 }
 
@@ -62,16 +62,19 @@ impl Written {
 
     /// Looks at one more piece. Whether it is worth going on.
     pub(crate) fn look(&mut self, piece: &Piece, query: &Query) -> bool {
+        if is_echo(piece) {
+            return true;
+        }
         self.left_bytes = self.left_bytes.saturating_sub(piece.text.len());
-        self.found.extend(found_as_written(piece, query).map(|(fit, found)| (is_echo(piece), fit, found)));
-        let whole = self.found.iter().filter(|(echo, fit, _)| !echo && *fit == Fit::Whole).count();
+        self.found.extend(found_as_written(piece, query));
+        let whole = self.found.iter().filter(|(fit, _)| *fit == Fit::Whole).count();
         self.left_bytes > 0 && whole < self.most
     }
 
     pub(crate) fn best(mut self) -> Vec<Found> {
         // Stable: newest first stays so.
-        self.found.sort_by_key(|(echo, fit, _)| (*echo, Reverse(*fit)));
+        self.found.sort_by_key(|(fit, _)| Reverse(*fit));
         self.found.truncate(self.most);
-        self.found.into_iter().map(|(_, _, found)| found).collect()
+        self.found.into_iter().map(|(_, found)| found).collect()
     }
 }

@@ -21,8 +21,8 @@ pub(crate) fn find(pieces: &[Piece], query: &Query, most: usize) -> Vec<Found> {
     }
     let all: Vec<Hits> = pieces.iter().map(|piece| hits(&piece.text, &query.words)).collect();
     let scale = Scale::of(&all, query.words.len());
-    let mut ranked: Vec<(Rank, f64, usize)> = Vec::new();
-    for (place, (piece, hits)) in pieces.iter().zip(&all).enumerate() {
+    let mut ranked: Vec<(Tier, f64, usize)> = Vec::new();
+    for (place, (_, hits)) in pieces.iter().zip(&all).enumerate().filter(|(_, (piece, _))| !is_echo(piece)) {
         let Some(tier) = Tier::of(hits, query.words.len()) else { continue };
         let score = match tier {
             Tier::Near | Tier::All if scale.all_tell() => scale.score(hits),
@@ -32,22 +32,19 @@ pub(crate) fn find(pieces: &[Piece], query: &Query, most: usize) -> Vec<Found> {
             Tier::Some if hits.found.iter().any(|hit| scale.tells(hit.word)) => scale.score(hits),
             Tier::Some => continue,
         };
-        ranked.push(((is_echo(piece), tier), score, place));
+        ranked.push((tier, score, place));
     }
     if ranked.is_empty() {
         let mut written = Written::new(most);
         let _ = pieces.iter().rev().try_for_each(|piece| written.look(piece, query).then_some(()));
         return written.best();
     }
-    ranked.sort_by(|(rank, score, place), (other_rank, other_score, other_place)| {
+    ranked.sort_by(|(tier, score, place), (other_tier, other_score, other_place)| {
         let by_score = other_score.partial_cmp(score).unwrap_or(Ordering::Equal);
-        rank.cmp(other_rank).then(by_score).then(other_place.cmp(place))
+        tier.cmp(other_tier).then(by_score).then(other_place.cmp(place))
     });
     ranked.iter().take(most).filter_map(|(_, _, place)| Some(found_by_words(pieces.get(*place)?, query))).collect()
 }
-
-/// Echoes come last.
-type Rank = (bool, Tier);
 
 /// How well a piece holds a query's words together; the first is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -26,7 +26,8 @@ impl Pieces {
     pub(crate) fn add(&mut self, seq: Seq, at: Timestamp, event: &Event, load: &Load<'_>) -> Result<(), JournalError> {
         let Some(entry) = entry(seq, event) else { return Ok(()) };
         let place = *self.places.entry(entry.handle).or_insert_with(|| {
-            self.made.push(Piece { handle: entry.handle, what: UNNAMED.to_owned(), at, text: String::new() });
+            let (what, text) = (UNNAMED.to_owned(), String::new());
+            self.made.push(Piece { handle: entry.handle, what, at, text, result_at: 0 });
             self.made.len() - 1
         });
         let piece = &mut self.made[place];
@@ -34,7 +35,20 @@ impl Pieces {
         if let Some(what) = entry.what {
             piece.what = what;
         }
-        entry.says.iter().try_for_each(|says| write(says, load, &mut piece.text))
+        let is_call = matches!(event, Event::ActionProposed(_));
+        let mut result_at = if piece.result_at < piece.text.len() { Some(piece.result_at) } else { None };
+        for says in &entry.says {
+            let begins = write(says, load, &mut piece.text)?;
+            match says {
+                // What came of it last is what its lines are counted from.
+                Says::Content(_) => result_at = Some(begins),
+                Says::Label(_) | Says::Text(_) | Says::Payload(_) => result_at = result_at.or(Some(begins)),
+            }
+        }
+        if let Handle::Action(_) = entry.handle {
+            piece.result_at = if is_call { piece.text.len() } else { result_at.unwrap_or(piece.text.len()) };
+        }
+        Ok(())
     }
 
     pub(crate) fn made(self) -> Vec<Piece> {
@@ -45,35 +59,49 @@ impl Pieces {
 /// What a piece is called whose first event is missing.
 const UNNAMED: &str = "action";
 
-fn write(says: &Says<'_>, load: &Load<'_>, text: &mut String) -> Result<(), JournalError> {
+/// Answers where that begins from which its lines are counted.
+fn write(says: &Says<'_>, load: &Load<'_>, text: &mut String) -> Result<usize, JournalError> {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    match says {
-        Says::Label(words) => text.push_str(words),
-        Says::Text(words) => text.push_str(words),
+    let begins = text.len();
+    Ok(match says {
+        Says::Label(words) => {
+            text.push_str(words);
+            begins
+        }
+        Says::Text(words) => {
+            text.push_str(words);
+            begins
+        }
         Says::Payload(payload) => readable(payload.as_str(), text),
         Says::Content(Content::Inline(payload)) => readable(payload.as_str(), text),
         Says::Content(Content::Blob(blob)) => match load(&blob.digest)? {
             Some(bytes) => readable(&String::from_utf8_lossy(&bytes), text),
             None => lost(blob, text),
         },
-    }
-    Ok(())
+    })
 }
 
-fn lost(blob: &BlobRef, text: &mut String) {
-    readable(blob.shown.as_str(), text);
+fn lost(blob: &BlobRef, text: &mut String) -> usize {
+    let begins = readable(blob.shown.as_str(), text);
     text.push_str(&format!("\n[Only this is left: the rest of {} bytes is lost.]", blob.bytes));
+    begins
 }
 
 /// JSON as it is, but with its strings as they read: line breaks are line breaks. A string alone stands without its quotes,
 /// members of the outermost object stand on lines of their own. Made to be read and searched, not to be parsed again.
-pub(crate) fn readable(json: &str, text: &mut String) {
+///
+/// Answers where its lines are counted from: in its longest member of several lines, as where it is shown shorter; or else
+/// where it begins.
+pub(crate) fn readable(json: &str, text: &mut String) -> usize {
+    let mut begins = text.len();
+    let mut longest = 0;
     if json.starts_with('"')
         && let Ok(words) = serde_json::from_str::<Cow<'_, str>>(json)
     {
-        return text.push_str(&words);
+        text.push_str(&words);
+        return begins;
     }
     let bytes = json.as_bytes();
     let (mut at, mut copied, mut depth) = (0, 0, 0_u32);
@@ -85,8 +113,14 @@ pub(crate) fn readable(json: &str, text: &mut String) {
                 at = string_end(bytes, start);
                 if bytes[start..at].contains(&b'\\') {
                     text.push_str(&json[copied..start]);
+                    let quote = text.len();
                     unescape(&json[start..at], text);
                     copied = at;
+                    let length = text.len() - quote;
+                    let is_member = json.starts_with('{') && depth == 1 && bytes[..start].ends_with(b":");
+                    if is_member && length > longest && text[quote..].contains('\n') {
+                        (begins, longest) = (quote + 1, length);
+                    }
                 }
             }
             b'{' | b'[' => depth += 1,
@@ -100,6 +134,7 @@ pub(crate) fn readable(json: &str, text: &mut String) {
         }
     }
     text.push_str(&json[copied..]);
+    begins
 }
 
 /// The index behind the closing quote of the string that begins at `start`; the end of the text if there is none.
@@ -149,6 +184,19 @@ mod tests {
         check(r#"{"half":"\ud83c!"}"#, r#"{"half":"\ud83c!"}"#);
         check("null", "null");
         check("{}", "{}");
+    }
+
+    #[test]
+    fn lines_are_counted_in_the_longest_member() {
+        let counted = |json: &str| {
+            let mut text = "before\n".to_owned();
+            let begins = readable(json, &mut text);
+            text.split_off(begins)
+        };
+        assert_eq!(counted(r#"{"status":0,"output":"one\ntwo\n","note":"a\nb"}"#), "one\ntwo\n\",\n\"note\":\"a\nb\"}");
+        assert_eq!(counted(r#""one\ntwo""#), "one\ntwo");
+        assert_eq!(counted(r#"{"a":1,"b":{"c":"x\ny"}}"#), "{\"a\":1,\n\"b\":{\"c\":\"x\ny\"}}");
+        assert_eq!(counted(r#"["x\ny"]"#), "[\"x\ny\"]");
     }
 
     #[test]

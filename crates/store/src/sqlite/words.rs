@@ -47,7 +47,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5
     (text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
 ";
 
-/// Which pieces are looked at, and which of them are best.
+/// Which pieces are looked at, never echoes, and which of them are best.
 struct Choice {
     /// The best by BM25, of equals the newest. Weighs every piece that fits.
     weighed: &'static str,
@@ -61,14 +61,6 @@ const FIRST_HAND: Choice = Choice {
     newest: "SELECT rowid FROM words WHERE words MATCH ?1 \
              AND rowid NOT IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rowid DESC LIMIT ?2",
 };
-/// There are few: looked up one by one where they fit.
-const ECHOES: Choice = Choice {
-    weighed: "SELECT rowid FROM words WHERE words MATCH ?1 \
-              AND +rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rank, rowid DESC LIMIT ?2",
-    newest: "SELECT rowid FROM words WHERE words MATCH ?1 \
-             AND +rowid IN (SELECT id FROM pieces WHERE echo = 1) ORDER BY rowid DESC LIMIT ?2",
-};
-
 /// Indexes that are open, the last used one last.
 #[derive(Default)]
 pub(super) struct Indexes {
@@ -320,12 +312,9 @@ impl Index {
         self.bring_up(shared)?;
         let view = View { run: &self.run, table: Table::new(&self.journal, &shared.path), shared };
         let tiers = self.tiers(&query.words)?;
-        let echoes = self.id_of_any_echo()?.map(|_| ECHOES);
         let mut ids: Vec<i64> = Vec::new();
-        for (choice, tier) in
-            [FIRST_HAND].iter().chain(&echoes).flat_map(|choice| tiers.iter().map(move |tier| (choice, tier)))
-        {
-            let statement = if tier.weigh { choice.weighed } else { choice.newest };
+        for tier in &tiers {
+            let statement = if tier.weigh { FIRST_HAND.weighed } else { FIRST_HAND.newest };
             let wanted = i64::try_from(most).unwrap_or(i64::MAX);
             for id in self.numbers(statement, params![tier.expression, wanted])? {
                 if ids.len() < most && !ids.contains(&id) {
@@ -345,7 +334,7 @@ impl Index {
             return Ok(found);
         }
         let mut written = Written::new(most);
-        for id in self.numbers("SELECT id FROM pieces ORDER BY id DESC", [])? {
+        for id in self.numbers("SELECT id FROM pieces WHERE echo = 0 ORDER BY id DESC", [])? {
             if let Some(piece) = self.read_piece(id, &view, &known)?
                 && !written.look(&piece, query)
             {
@@ -353,10 +342,6 @@ impl Index {
             }
         }
         Ok(written.best())
-    }
-
-    fn id_of_any_echo(&self) -> Result<Option<i64>, Fault> {
-        Ok(self.numbers("SELECT id FROM pieces WHERE echo = 1 LIMIT 1", [])?.pop())
     }
 
     /// What is asked for one after the other, until there is enough: all words near each other, all, any. Weighed is only

@@ -202,7 +202,8 @@ every_backend! {
         assert!(found[0].excerpt.contains("zq-8841"), "{}", found[0].excerpt);
         assert!(found[0].excerpt.len() <= 3 * EXCERPT_AROUND_BYTES + 8, "{}", found[0].excerpt.len());
         let whole = past.piece(&there.to_string()).await.unwrap().text;
-        assert_eq!(whole.lines().position(|line| line.contains("zq-8841")).map(|line| line as u64 + 1), Some(found[0].line));
+        // Before it stand the call, its arguments and what announces the result.
+        assert_eq!(whole.lines().position(|line| line.contains("zq-8841")).map(|line| line as u64 - 2), Some(found[0].line));
         assert!(found[0].line.abs_diff(line) <= 2, "{} is about {line}", found[0].line);
         assert_eq!(past.first("zq 8841").await, Some(there));
         assert_eq!(past.first("8841").await, Some(there));
@@ -233,14 +234,44 @@ every_backend! {
         assert_eq!(past.bench.journal.find(&past.claim.run, "alpha beta", 0).await.unwrap(), []);
     }
 
-    async fn what_was_looked_up_before_comes_last(bench: &Bench) {
+    async fn what_was_looked_up_before_is_not_found_but_can_be_read(bench: &Bench) {
         let mut past = Past::of(bench, "r1", "x").await;
         let fact = past.action("shell", "{}", &format!("{}the harbour code is 4711{}", filler(5_000), filler(5_000))).await;
-        let echo = past.action("recall", r#"{"query":"harbour code 🎉"}"#, "the harbour code is 4711").await;
+        let echo = past.action("recall", r#"{"query":"harbour code zebra 🎉"}"#, "the harbour code is 4711").await;
         let order: Vec<_> = past.find("harbour code").await.iter().map(|found| found.handle).collect();
-        assert_eq!(order, [fact, echo]);
+        assert_eq!(order, [fact]);
         assert_eq!(past.first("arbour").await, Some(fact));
-        assert_eq!(past.first("🎉").await, Some(echo));
+        for nowhere in ["zebra", "zebr", "🎉"] {
+            assert_eq!(past.first(nowhere).await, None, "{nowhere}");
+        }
+        assert!(past.piece(&echo.to_string()).await.unwrap().text.contains("zebra"));
+    }
+
+    async fn lines_of_an_action_are_lines_of_its_result(bench: &Bench) {
+        let mut past = Past::of(bench, "r1", "x").await;
+        let (action, proposed) = past.proposed("shell", r#"{"command":"grep\nquill"}"#);
+        past.add(vec![proposed], vec![]).await;
+        let running = past.piece("a1").await.unwrap();
+        assert_eq!((running.call(), running.result()), (running.text.as_str(), ""));
+        let printed = Payload::of(&serde_json::json!({ "status": 0, "output": "one\ntwo\nthe needle\n" })).unwrap();
+        past.add(vec![finished(action, Outcome::Done(Content::Inline(printed)))], vec![]).await;
+        let piece = past.piece("a1").await.unwrap();
+        assert!(piece.result().starts_with("one\ntwo\nthe needle\n"), "{}", piece.result());
+        assert!(piece.call().starts_with("shell was called with\n{\"command\":\"grep\nquill\"}\n"), "{}", piece.call());
+        assert_eq!(past.find("needle").await[0].line, 3);
+        assert_eq!(past.find("quill").await[0].line, 0, "in the call");
+
+        let (failed, proposed) = past.proposed("shell", "{}");
+        let data = Content::Inline(Payload::string("first\nbroken pipe"));
+        let error = ToolError { data: Some(data), ..ToolError::new(class::EXIT, "It ended badly.") };
+        past.add(vec![proposed, finished(failed, Outcome::Error(error))], vec![]).await;
+        assert_eq!(past.piece("a2").await.unwrap().result(), "first\nbroken pipe");
+        assert_eq!(past.find("broken").await[0].line, 2);
+        let (refused, proposed) = past.proposed("shell", "{}");
+        let error = ToolError::new(class::TIMEOUT, "Too late.");
+        past.add(vec![proposed, finished(refused, Outcome::Error(error))], vec![]).await;
+        assert_eq!(past.piece("a3").await.unwrap().result(), "It failed (timeout):\nToo late.");
+        assert_eq!(past.piece("u1").await.unwrap().result(), "x");
     }
 
     async fn every_byte_of_one_long_line_can_be_read_by_lines(bench: &Bench) {
@@ -248,9 +279,9 @@ every_backend! {
         let line = filler(200_000).replace('\n', " ");
         past.action("shell", "{}", &format!("{line} needle {line}")).await;
         let found = past.find("needle").await.remove(0);
-        let text = past.piece("a1").await.unwrap().text;
+        let piece = past.piece("a1").await.unwrap();
         let place = usize::try_from(found.line).unwrap() - 1;
-        let lines: Vec<_> = longrein_ports::lines(&text).skip(place).take(2).collect();
+        let lines: Vec<_> = longrein_ports::lines(piece.result()).skip(place).take(2).collect();
         assert!(found.line > 90 && lines.concat().contains("needle"), "{}: {lines:?}", found.line);
     }
 

@@ -306,3 +306,16 @@ proptest! {
         bounded(&json!({ "output": text, "exit_status": 3 }).to_string(), bytes_max);
     }
 }
+
+#[test]
+fn a_smaller_preview_of_the_whole_names_its_lines() {
+    let output: String = (1..=3_000).map(|n| format!("row {n} of the dump\n")).collect();
+    let whole = Payload::of(&json!({ "status": 0, "output_lines": 3_000, "output": output })).unwrap();
+    for max in [16_384, 1_323] {
+        let shown = preview(&whole, max);
+        let (_, note) = shown.as_str().split_once("left out, lines ").expect("a gap");
+        let (note, after) = note.split_once(" …]\\nrow ").expect("its end");
+        let next: usize = after.split(' ').next().unwrap().parse().unwrap();
+        assert!(note.ends_with(&format!("–{}", super::cost::grouped(next - 1))), "{max}: {note} before {next}");
+    }
+}

@@ -11,13 +11,19 @@ use longrein_ports::{Archive, BoxFuture, Found, JournalError, Piece, Tools};
 
 use super::*;
 
-/// One action with these lines.
-struct Shelf(String);
+/// One action with these lines, and where its result begins.
+struct Shelf(String, usize);
 
 impl Shelf {
     fn piece(&self) -> Piece {
         let handle = Handle::Action(ActionId(7));
-        Piece { handle, what: "shell".into(), at: Timestamp(1_700_000_000_000), text: self.0.clone() }
+        Piece {
+            handle,
+            what: "shell".into(),
+            at: Timestamp(1_700_000_000_000),
+            text: self.0.clone(),
+            result_at: self.1,
+        }
     }
 }
 
@@ -32,7 +38,7 @@ impl Archive for Shelf {
         most: usize,
     ) -> BoxFuture<'a, Result<Vec<Found>, JournalError>> {
         Box::pin(async move {
-            let Piece { handle, what, at, text } = self.piece();
+            let Piece { handle, what, at, text, result_at: _ } = self.piece();
             let place = text.lines().position(|line| line.contains(query));
             let found =
                 place.map(|place| Found { handle, what, at, excerpt: text[..40].to_owned(), line: place as u64 + 1 });
@@ -64,7 +70,11 @@ fn toolbox_with(archive: Option<Arc<dyn Archive>>) -> Toolbox {
 
 /// Validated and run, as a call is.
 async fn recall(text: &str, args: &Value) -> Result<Value, ToolError> {
-    let toolbox = toolbox_with(Some(Arc::new(Shelf(text.to_owned()))));
+    recall_of("", text, args).await
+}
+
+async fn recall_of(call: &str, result: &str, args: &Value) -> Result<Value, ToolError> {
+    let toolbox = toolbox_with(Some(Arc::new(Shelf(format!("{call}{result}"), call.len()))));
     let valid = toolbox.validate(&ToolName::new("recall"), &args.to_string())?;
     let attempt = Attempt { args: valid.args, ..attempt("recall", args) };
     match toolbox.attempt(&task(&[]), &attempt, &longrein_ports::Handed::default()).await.outcome {
@@ -107,20 +117,43 @@ async fn a_handle_gives_lines_and_says_what_is_left() {
     assert_eq!(recall("", &json!({ "handle": "a7" })).await.unwrap()["total_lines"], 0);
 }
 
+#[tokio::test]
+async fn lines_of_an_action_are_counted_in_its_result() {
+    let call = "shell was called with\n{\"command\":\"make\"}\nIts result:\n";
+    let told = recall_of(call, &numbered(9_000), &json!({ "handle": "a7" })).await.unwrap();
+    assert_eq!((&told["call"], &told["total_lines"]), (&json!(call), &json!(9_000)));
+    let next = told["to"].as_u64().unwrap() + 1;
+    assert_eq!(told["left_out"], format!("lines {next} to 9000: read on with handle a7, from {next}"));
+    let told = recall_of(call, &numbered(9), &json!({ "handle": "a7", "from": 4, "to": 4 })).await.unwrap();
+    assert_eq!((&told["text"], told.get("call")), (&json!("line 4 of the output\n"), None));
+    let told = recall_of(call, "ok", &json!({ "handle": "a7", "part": "call", "from": 2, "to": 2 })).await.unwrap();
+    assert_eq!((&told["text"], &told["part"]), (&json!("{\"command\":\"make\"}\n"), &json!("call")));
+
+    let long = format!("write_file was called with\n{}", numbered(2_000));
+    let told = recall_of(&long, "ok", &json!({ "handle": "a7" })).await.unwrap();
+    assert!(told["call_left_out"].as_str().unwrap().ends_with("read them with handle a7, part call"), "{told}");
+    assert!(told.to_string().len() < 2_000, "{told}");
+    let error = recall_of(call, "ok", &json!({ "handle": "a7", "from": 2 })).await.unwrap_err();
+    assert_eq!(error.message, "The result of a7 has 1 lines; there is no line 2.");
+    let error = recall_of(call, "ok", &json!({ "handle": "u1", "part": "call" })).await.unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("/part"));
+}
+
 /// Read on from what was left out, every byte comes by, whatever the text is made of.
 #[tokio::test]
 async fn all_of_a_large_piece_can_be_read() {
     for text in [
         numbered(9_000),
         "é\"".repeat(40_000),
-        "\0".repeat(30_000),
+        format!("{}\n", "\u{1}".repeat(900)).repeat(30),
         "\n".repeat(7_000),
         format!("{}\n{}", "x".repeat(5_000), numbered(5_000)),
     ] {
         let (mut read, mut from, mut calls) = (String::new(), 1, 0);
         loop {
             let told = recall(&text, &json!({ "handle": "a7", "from": from })).await.unwrap();
-            assert!(told.to_string().len() < longrein_core::payload::INLINE_MAX_BYTES, "shown whole");
+            let one_line = told["from"] == told["to"];
+            assert!(told.to_string().len() <= 8 * 1024 || one_line, "shown whole: {}", told.to_string().len());
             read.push_str(told["text"].as_str().unwrap());
             from = told["to"].as_u64().unwrap() + 1;
             calls += 1;
