@@ -157,10 +157,14 @@ impl Drive<'_> {
         };
         let total = content.bytes();
         let bytes_max = usize::try_from(spill.bytes_max).unwrap_or(usize::MAX);
-        let whole = match edge::load(self.ports, content).await? {
-            Some(payload) => payload,
-            None => content.shown().clone(),
+        // The last result of a turn is stored with the request that follows it.
+        let unstored = self.draft.blobs.iter().find(|(digest, _)| *digest == content.digest());
+        let whole = match unstored.and_then(|(_, bytes)| edge::parse(bytes)) {
+            Some(payload) => Some(payload),
+            None => edge::load(self.ports, content).await?,
         };
+        // A blob that is lost: what there is of it.
+        let whole = whole.unwrap_or_else(|| content.shown().clone());
         let shown = self.ports.tools.preview(&whole, bytes_max);
         self.command(Command::Spill { action: spill.action, shown, total });
         Ok(())

@@ -60,7 +60,7 @@ pub(crate) async fn evidence_data(
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Payload> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<Payload> {
     String::from_utf8(bytes.to_vec()).ok().and_then(|text| Payload::parse(text).ok())
 }
 
