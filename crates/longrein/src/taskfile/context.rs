@@ -1,4 +1,4 @@
-//! `[context]`, of a task file or of configuration: how the window is kept. Shares are written as 0.35 and kept in
+//! `[context]`, of a task file or of configuration: how the window is kept. Shares are written as 0.25 and kept in
 //! thousandths.
 
 use longrein_core::context::settings::{ContextSpec, Trigger};
