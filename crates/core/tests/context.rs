@@ -747,7 +747,8 @@ fn law_6_a_window_that_is_not_there_ends_the_run_by_name() {
         let case = Case { served: 20, output, says_limit, ..long() };
         let (world, end) = play(&case);
         assert_eq!(end, Some(End::ContextExhausted));
-        let refused = world.events.iter().filter(|event| matches!(event, Event::ModelFailed(_))).count();
+        let is_refusal = |event: &&Event| matches!(event, Event::ModelFailed(failed) if failed.class == ModelErrorClass::ContextExhausted);
+        let refused = world.events.iter().filter(is_refusal).count();
         assert!((1..=3).contains(&refused), "{refused} requests were refused");
         let is_exhausted = |next: &AfterFailure| *next == AfterFailure::ContextExhausted;
         let given_up = world.events.iter().any(|event| {

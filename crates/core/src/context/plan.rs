@@ -125,8 +125,9 @@ pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan 
     }
     match compose(run, meter, &limits, why, bound) {
         Some(started) => Plan::Rebuild(Box::new(started)),
-        // Nothing to be won, and it may go as it is.
-        None if fits && run.window.overflows == run.window.answered => send(bound, &limits),
+        // Nothing to be won, and it may go as it is; after a refusal with less room for the reply, and never as the same
+        // bytes again: that is seen to where the request is decided on.
+        None if fits => send(bound, &limits),
         None => forgo_too_large(run, meter, &limits),
     }
 }
@@ -384,7 +385,9 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     }
     // What was too long is followed by something shorter, reply included, or by nothing: the block costs something too.
     let too_long = before.likely + limits.reserved.saturating_mul(2);
-    let is_smaller = |after: Bound| severity == 0 || after.upper + limits.reserved < too_long;
+    // Of the new block the middle of its bounds: the rest is known in proportion.
+    let middle = |bound: Bound| bound.likely.midpoint(bound.upper);
+    let is_smaller = |after: Bound| severity == 0 || middle(after) + limits.reserved < too_long;
     // What must fit is cut further than anyone would like.
     let last: [Option<RebuildStep>; 4] = [
         groups.paged_out(one),
