@@ -73,8 +73,8 @@ const COLD_GROWTH: u64 = 1_300;
 /// What it costs to get lost working set again, in turns of the usual cost: agents have been seen to take 28 actions after
 /// a rebuild until the next change (`context.md` §2.5). Until it is measured for this run, no less is assumed.
 const REACQUIRE_TURNS: u64 = 28;
-/// How full the window is on average, in thousandths, for what a turn costs.
-const USUALLY_FULL: u32 = 400;
+/// How full the window is on average, in thousandths, for what a turn costs: half way between a rebuild and the watermark.
+const USUALLY_FULL: u32 = 500;
 /// Newest whole turns that always stay.
 const GROUPS_MIN: usize = 2;
 /// An older result is shortened to so many bytes; after a second refusal by the provider all are.
