@@ -35,7 +35,16 @@ async fn daemons_born_while_many_commands_are_dropped_are_ended() {
         .await;
         drop(commands);
         assert!(all_gone().await, "round {round}");
-        let left = alive(&name);
+        // One that was killed a moment ago may still be on its way out where the machine is busy; one that was missed sleeps
+        // for a minute.
+        let mut left = alive(&name);
+        for _ in 0..100 {
+            if left.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            left = alive(&name);
+        }
         assert!(left.is_empty(), "round {round}: {left:?}");
     }
 }
