@@ -62,10 +62,8 @@ impl Meter {
     /// Brings the counts up to the state, and learns from what the provider reported since. Costs what is new: inside a
     /// generation only results of the last turn are ever replaced.
     pub fn measure(&mut self, run: &Run) {
-        let since = match self.generation == run.window.generation {
-            true => self.sums.len().saturating_sub(LAST_ITEMS),
-            false => 0,
-        };
+        let is_same = self.generation == run.window.generation;
+        let since = if is_same { self.sums.len().saturating_sub(LAST_ITEMS) } else { 0 };
         let items = &run.window.items;
         let fits = |(place, (item, _)): (usize, &(Arc<Item>, Features))| {
             items.get(place).is_some_and(|now| Arc::ptr_eq(now, item))
@@ -86,7 +84,10 @@ impl Meter {
         if self.anchor == run.anchor {
             return;
         }
+        // What a rebuild kept is a share, and says nothing of the control block: nothing is learned from it.
         if let (Some(before), Some(now)) = (counted(self.anchor), counted(run.anchor))
+            && self.believes
+            && self.is_believed(&now)
             && before.generation == now.generation
             && before.items <= now.items
         {
@@ -252,9 +253,9 @@ impl Meter {
     }
 }
 
-/// A request of no tokens was not counted, whatever the provider says.
+/// What a provider counted itself; a request of no tokens it did not, whatever it says.
 fn counted(anchor: Option<Anchor>) -> Option<Anchor> {
-    anchor.filter(|anchor| anchor.tokens > 0)
+    anchor.filter(|anchor| anchor.tokens > 0 && anchor.of == Counts::Reported)
 }
 
 fn size_of_tool(tool: &ToolDef) -> Features {
