@@ -219,6 +219,7 @@ impl Past<'_> {
                     rule: "r".to_owned(),
                     idempotency_key: None,
                     target: None,
+                    brings: None,
                 }),
                 Event::ActionFinished(ActionFinished {
                     action,

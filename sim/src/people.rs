@@ -16,7 +16,7 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_core::ruling::Ruling;
 use longrein_core::task::{AnswerSpec, Guard, Task};
-use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model};
+use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model, Ruled};
 
 use crate::chance::Chance;
 use crate::process::Process;
@@ -79,9 +79,9 @@ pub struct Guardian {
 }
 
 impl Gate for Guardian {
-    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+    fn rule(&self, call: &GateCall<'_>) -> Ruled {
         self.process.glance();
-        self.rules.rule(&call.tool.name)
+        Ruled::plain(self.rules.rule(&call.tool.name))
     }
 }
 

@@ -17,7 +17,7 @@ use longrein_core::prompt::{Item, Prompt};
 use longrein_core::task::Task;
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Cabinet, Claim, Committed, Durability, Encoded, Gate, GateCall, Handed,
-    Journal, JournalError, KeyRow, Model, Probed, Ran, Reaped, Ruling, Snapshot, Tools, ValidArgs,
+    Journal, JournalError, KeyRow, Model, Probed, Ran, Reaped, Ruled, Snapshot, Tools, ValidArgs,
 };
 use longrein_sim::process::{Breach, Process};
 use longrein_sim::store::Store;
@@ -298,15 +298,15 @@ fn an_approval_of_another_question() {
 // ---- the gate's protections ----
 
 #[derive(Default)]
-struct AskedOnce(Arc<Mutex<BTreeMap<ToolName, Ruling>>>);
+struct AskedOnce(Arc<Mutex<BTreeMap<ToolName, Ruled>>>);
 
 struct Remembers {
     inner: Arc<dyn Gate>,
-    rulings: Arc<Mutex<BTreeMap<ToolName, Ruling>>>,
+    rulings: Arc<Mutex<BTreeMap<ToolName, Ruled>>>,
 }
 
 impl Gate for Remembers {
-    fn rule(&self, call: &GateCall<'_>) -> Ruling {
+    fn rule(&self, call: &GateCall<'_>) -> Ruled {
         // A process may die while it is asked.
         let mut rulings = self.rulings.lock().unwrap_or_else(PoisonError::into_inner);
         rulings.entry(call.tool.name.clone()).or_insert_with(|| self.inner.rule(call)).clone()

@@ -26,6 +26,7 @@ use crate::payload::{Content, Payload};
 use crate::prompt::Purpose;
 use crate::ruling::Ruling;
 use crate::run::{Closing, Run, Stage};
+use crate::taint::Mark;
 use crate::target::Target;
 use crate::task::{EffectClass, KeyScope};
 use crate::time::Timestamp;
@@ -164,12 +165,15 @@ pub enum Readiness {
         ruling: Ruling,
         /// Digest of the exact question a person would be asked (`semantics.md` E4).
         question: Digest,
-        /// The same without the action's number: equal for all calls that would do the very same.
-        exact: Digest,
+        /// The same without the action's number: equal for all calls that would do the very same. None: no earlier yes
+        /// answers this question.
+        exact: Option<Digest>,
         /// What happens to an ask.
         asks: Asks,
         /// What was ruled on, if it is about one file.
         target: Option<Target>,
+        /// What its result brings into the run, if that taints.
+        brings: Option<Mark>,
     },
     /// The kernel keeps it and tells its id; nothing is run.
     Note(Note),
@@ -586,22 +590,15 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             // It is kept when it would start, in call order.
             Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, exact, asks, target: _ } => {
+            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _ } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else {
                     match ruling {
                         Ruling::Allow { .. } => {}
-                        Ruling::Ask { .. } if run.allowed.contains_key(&exact) => {}
+                        Ruling::Ask { .. } if exact.as_ref().is_some_and(|exact| run.allowed.contains_key(exact)) => {}
                         Ruling::Ask { rule, reason } => {
-                            let held = ActionHeld {
-                                action,
-                                digest: question,
-                                rule,
-                                reason,
-                                wants: Wants::Yes,
-                                exact: Some(exact),
-                            };
+                            let held = ActionHeld { action, digest: question, rule, reason, wants: Wants::Yes, exact };
                             rulings.push(ask(held, asks));
                         }
                         Ruling::Deny { rule, reason } => rulings.push(refused(denied_by_rule(&rule, &reason))),
@@ -749,7 +746,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target) = match readiness {
+    let (ruling, question, exact, asks, target, brings) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -769,7 +766,9 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
                 })]),
             };
         }
-        Readiness::Ruled { ruling, question, exact, asks, target } => (ruling, question, exact, asks, target),
+        Readiness::Ruled { ruling, question, exact, asks, target, brings } => {
+            (ruling, question, exact, asks, target, brings)
+        }
     };
     match key {
         KeyView::Free { .. } => {}
@@ -814,17 +813,10 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             Some(grant) if grant.digest == question && (!first || now < grant.expires) => {
                 format!("approved by {}", grant.by)
             }
-            Some(_) | None => match run.allowed.get(&exact) {
+            Some(_) | None => match exact.as_ref().and_then(|exact| run.allowed.get(exact)) {
                 Some(by) => format!("allowed for the rest of the run by {by}"),
                 None => {
-                    let held = ActionHeld {
-                        action: id,
-                        digest: question,
-                        rule,
-                        reason,
-                        wants: Wants::Yes,
-                        exact: Some(exact),
-                    };
+                    let held = ActionHeld { action: id, digest: question, rule, reason, wants: Wants::Yes, exact };
                     return Ok(vec![ask(held, asks)]);
                 }
             },
@@ -846,6 +838,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             EffectClass::Read | EffectClass::Workspace => None,
         },
         target,
+        brings,
     }));
     Ok(events)
 }

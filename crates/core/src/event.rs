@@ -16,6 +16,7 @@ use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
+use crate::taint::Mark;
 use crate::target::Target;
 use crate::task::{EffectClass, ModelSpec, Task};
 use crate::time::Timestamp;
@@ -592,6 +593,9 @@ pub struct ActionStarted {
     /// What exactly was ruled on, if it is about one file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
+    /// What its result brings into the run, if that taints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brings: Option<Mark>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.

@@ -55,7 +55,9 @@ impl Hold {
                 }
                 Builtin::WriteFile | Builtin::EditFile => Self { shared: Vec::new(), exclusive: named() },
                 Builtin::Shell => Self { shared: Vec::new(), exclusive: vec![Resource::whole()] },
-                Builtin::Ask | Builtin::Recall | Builtin::Note => Self { shared: Vec::new(), exclusive: Vec::new() },
+                Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch => {
+                    Self { shared: Vec::new(), exclusive: Vec::new() }
+                }
             },
             ToolBody::Command(_) | ToolBody::Host(_) => Self::declared(tool),
         }

@@ -21,6 +21,7 @@ pub mod prompt;
 pub mod ruling;
 pub mod run;
 pub mod snapshot;
+pub mod taint;
 pub mod target;
 pub mod task;
 pub mod time;

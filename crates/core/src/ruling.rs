@@ -10,3 +10,60 @@ pub enum Ruling {
     Ask { rule: String, reason: String },
     Deny { rule: String, reason: String },
 }
+
+/// Which earlier answers of a person answer a question as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// A yes to every call that does the very same.
+    Remembered,
+    /// None: only a yes to this one call, because of what the run has read since.
+    Fresh,
+}
+
+/// One thing a call would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    pub kind: EffectKind,
+    /// An absolute path; for `Run`, a command; for `Network`, a host or URL, or the command that reaches out where it does
+    /// not say to whom; for `Unknown`, what cannot be told.
+    pub what: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectKind {
+    Read,
+    Write,
+    Delete,
+    Run,
+    /// Reaches another machine.
+    Network,
+    /// Something that cannot be told before it is run.
+    Unknown,
+}
+
+impl EffectKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EffectKind::Read => "read",
+            EffectKind::Write => "write",
+            EffectKind::Delete => "delete",
+            EffectKind::Run => "run",
+            EffectKind::Network => "network",
+            EffectKind::Unknown => "unknown",
+        }
+    }
+}
+
+impl Effect {
+    /// Adds it once, and no more than a person would read.
+    pub fn add(effects: &mut Vec<Effect>, kind: EffectKind, what: &str) {
+        let effect = Effect { kind, what: what.trim_matches('"').to_owned() };
+        if effects.len() < EFFECTS_MAX && !effects.contains(&effect) {
+            effects.push(effect);
+        }
+    }
+}
+
+/// Effects beyond these are not listed.
+const EFFECTS_MAX: usize = 64;

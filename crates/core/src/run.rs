@@ -26,6 +26,7 @@ use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
 use crate::prompt::{Item, Purpose, WireCall};
+use crate::taint::Taint;
 use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
@@ -74,6 +75,8 @@ pub struct Run {
     pub seen: BTreeMap<String, Digest>,
     /// Calls a person allowed for the rest of the run, by the digest of what exactly they do, and who allowed them.
     pub allowed: BTreeMap<Digest, String>,
+    /// Where what it has read came from.
+    pub taint: Taint,
     /// Started calls per tool.
     pub calls: BTreeMap<ToolName, u32>,
     /// Workspace and external actions known to have happened.
@@ -252,6 +255,7 @@ impl Run {
             seen: BTreeMap::new(),
             epochs: vec![Seq(1)],
             allowed: BTreeMap::new(),
+            taint: Taint::default(),
             calls: BTreeMap::new(),
             happened: Vec::new(),
             winding: None,

@@ -10,7 +10,7 @@ use crate::observe;
 use crate::payload::Payload;
 use crate::program::Program;
 use crate::run::Run;
-use crate::task::{ModelSpec, PolicyRules, Task};
+use crate::task::{Mode, ModelSpec, PolicyRules, Task};
 
 /// Version of the fold. Raised whenever `apply` makes another state of the same events; a test that folds a recorded
 /// journal fails until it is.
@@ -64,6 +64,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        permission_mode: Mode::default(),
         rules: Vec::new(),
         context: Default::default(),
         sources: Default::default(),

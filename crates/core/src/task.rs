@@ -40,6 +40,8 @@ pub struct Task {
     pub answer: Option<AnswerSpec>,
     #[serde(default)]
     pub policy: PolicyRules,
+    #[serde(default, skip_serializing_if = "Mode::is_ask")]
+    pub permission_mode: Mode,
     /// Files of the workspace that say how to work in their folder, captured by content at the start; from the root down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleFile>,
@@ -79,6 +81,42 @@ impl Task {
         note(self.answer != other.answer, "answer");
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
         named
+    }
+}
+
+/// How much a run may do without a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Reads only; everything else is denied.
+    Plan,
+    /// Reads inside the workspace; everything else is asked unless a rule allows it.
+    #[default]
+    Ask,
+    /// As `Ask`, and ordinary files of the workspace may be written.
+    AcceptEdits,
+    /// Whatever the sandbox contains; the rest is asked.
+    Auto,
+    /// Reads are run; of every other call it is recorded what it would have done.
+    Shadow,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 5] = [Mode::Plan, Mode::Ask, Mode::AcceptEdits, Mode::Auto, Mode::Shadow];
+
+    /// As people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Plan => "plan",
+            Mode::Ask => "ask",
+            Mode::AcceptEdits => "accept-edits",
+            Mode::Auto => "auto",
+            Mode::Shadow => "shadow",
+        }
+    }
+
+    fn is_ask(&self) -> bool {
+        *self == Mode::Ask
     }
 }
 
@@ -257,10 +295,11 @@ pub enum Builtin {
     Recall,
     /// Writes something down for the rest of the run.
     Note,
+    WebFetch,
 }
 
 impl Builtin {
-    pub const ALL: [Builtin; 9] = [
+    pub const ALL: [Builtin; 10] = [
         Builtin::ReadFile,
         Builtin::WriteFile,
         Builtin::EditFile,
@@ -270,6 +309,7 @@ impl Builtin {
         Builtin::Ask,
         Builtin::Recall,
         Builtin::Note,
+        Builtin::WebFetch,
     ];
 
     /// The name it has as a tool.
@@ -284,6 +324,7 @@ impl Builtin {
             Builtin::Ask => "ask",
             Builtin::Recall => "recall",
             Builtin::Note => "note",
+            Builtin::WebFetch => "web_fetch",
         }
     }
 }

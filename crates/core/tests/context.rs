@@ -604,6 +604,7 @@ fn task(case: &Case) -> Task {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        permission_mode: longrein_core::task::Mode::Ask,
         rules: vec![RuleFile {
             path: "AGENTS.md".to_owned(),
             text: "ROOT-RULE-7: be careful".to_owned(),

@@ -544,6 +544,7 @@ fn task(limits: u64) -> Task {
         acceptance: if limits.is_multiple_of(2) { vec![check] } else { Vec::new() },
         answer: None,
         policy: PolicyRules::default(),
+        permission_mode: longrein_core::task::Mode::Ask,
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),

@@ -11,12 +11,14 @@ use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, Seq, ToolName};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
+use longrein_core::prompt::Item;
 use longrein_core::ruling::Ruling;
 use longrein_core::run::{Evidence, Run};
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 use longrein_ports::{
-    Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody, ValidArgs,
+    Answers, Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody,
+    Ruled, ValidArgs,
 };
 
 use crate::ports::Ports;
@@ -113,7 +115,8 @@ fn changes_a_file(spec: &ToolSpec) -> bool {
             | Builtin::Shell
             | Builtin::Ask
             | Builtin::Recall
-            | Builtin::Note,
+            | Builtin::Note
+            | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
         | ToolBody::Host(_) => false,
@@ -192,17 +195,24 @@ pub(crate) async fn readiness(
         Err(error) => return Ok((Readiness::Refused(error), BTreeMap::new())),
     };
     let changed = ports.tools.changed(&spec.name);
-    let ruling = match &changed {
-        Some(Changed { file, .. }) => Ruling::Ask {
-            rule: "pinned programs".to_owned(),
-            reason: format!("{file} is not what it was when the run started"),
+    let ruled = ports.gate.rule(&GateCall {
+        tool: spec,
+        args: &valid.args,
+        target: target.as_ref(),
+        workspace: &run.task.workspace,
+        mode: run.task.permission_mode,
+        taint: &run.taint,
+        said: &said(run),
+    });
+    let Ruled { ruling, answers, effects: _, brings } = match &changed {
+        Some(Changed { file, .. }) => Ruled {
+            ruling: Ruling::Ask {
+                rule: "pinned programs".to_owned(),
+                reason: format!("{file} is not what it was when the run started"),
+            },
+            ..ruled
         },
-        None => ports.gate.rule(&GateCall {
-            tool: spec,
-            args: &valid.args,
-            target: target.as_ref(),
-            workspace: &run.task.workspace,
-        }),
+        None => ruled,
     };
     let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), changed.as_ref());
     let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
@@ -211,10 +221,23 @@ pub(crate) async fn readiness(
             Readiness::Question { text: question_text(&valid.args), digest: question, rule, asks }
         }
         (true, ruling @ Ruling::Deny { .. }) | (false, ruling) => {
-            Readiness::Ruled { ruling, question, exact, asks, target }
+            let exact = match answers {
+                Answers::Remembered => Some(exact),
+                Answers::Fresh => None,
+            };
+            Readiness::Ruled { ruling, question, exact, asks, target, brings }
         }
     };
     Ok((readiness, evidence))
+}
+
+/// What people have typed in this run.
+fn said(run: &Run) -> Vec<&str> {
+    let words = run.memory.messages.iter().filter_map(|message| match message.item.as_ref() {
+        Item::User(words) => Some(words.as_str()),
+        Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+    });
+    std::iter::once(run.task.goal.as_str()).chain(words).collect()
 }
 
 /// What `ask` asks: its one argument, which the schema requires.

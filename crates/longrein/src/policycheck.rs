@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
-use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody, ToolSpec};
+use longrein_core::taint::Taint;
+use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
 use longrein_policy::{BadRule, Policy, World};
 use longrein_ports::{GateCall, Ruling};
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,15 @@ impl PolicyCheck {
         let policy = self.policy(world).map_err(|error| bad(error.to_string()))?;
         let args = Payload::of(&line.args).map_err(|error| bad(error.to_string()))?;
         let (tool, known) = self.tool(&line.tool);
-        let judged = policy.judge(&GateCall { tool: &tool, args: &args, target: None, workspace });
+        let judged = policy.judge(&GateCall {
+            tool: &tool,
+            args: &args,
+            target: None,
+            workspace,
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        });
         let ruling = match (judged.ruling, known) {
             (Ruling::Allow { .. } | Ruling::Ask { .. }, false) => {
                 let reason = format!("there is no tool {} here", line.tool);

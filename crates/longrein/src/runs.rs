@@ -24,7 +24,7 @@ use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
     Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
-    Recorded, RecordedBody, Ruling, Store, Tools, VerifyReport, Worker,
+    Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
@@ -539,14 +539,8 @@ fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summariser>, Strin
 struct Strictest(Arc<dyn Gate>, Arc<dyn Gate>);
 
 impl Gate for Strictest {
-    fn rule(&self, call: &GateCall<'_>) -> Ruling {
-        let strictness = |ruling: &Ruling| match ruling {
-            Ruling::Allow { .. } => 0,
-            Ruling::Ask { .. } => 1,
-            Ruling::Deny { .. } => 2,
-        };
-        let (one, other) = (self.0.rule(call), self.1.rule(call));
-        if strictness(&other) > strictness(&one) { other } else { one }
+    fn rule(&self, call: &GateCall<'_>) -> Ruled {
+        self.0.rule(call).stricter(self.1.rule(call))
     }
 }
 

@@ -435,6 +435,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         tools: draft.tools,
         acceptance,
         answer,
+        permission_mode: longrein_core::task::Mode::Ask,
         policy,
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },

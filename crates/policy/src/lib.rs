@@ -21,7 +21,8 @@ use std::collections::BTreeSet;
 use longrein_core::ids::ToolName;
 use longrein_core::target::Place;
 use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody};
-use longrein_ports::{Gate, GateCall, Ruling};
+use longrein_ports::{Answers, Gate, GateCall, Ruled};
+pub use longrein_ports::{Effect, EffectKind};
 use serde_json::{Map, Value};
 
 pub use near::near;
@@ -40,50 +41,6 @@ pub struct Policy {
     ask: Vec<Rule>,
     allow: Vec<Rule>,
     surroundings: Surroundings,
-}
-
-/// A ruling, and what the call would touch as far as that can be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
-    pub ruling: Ruling,
-    pub effects: Vec<Effect>,
-}
-
-/// One thing a call would do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
-    pub kind: EffectKind,
-    /// An absolute path; for `Run`, a command.
-    pub what: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EffectKind {
-    Read,
-    Write,
-    Delete,
-    Run,
-}
-
-impl EffectKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EffectKind::Read => "read",
-            EffectKind::Write => "write",
-            EffectKind::Delete => "delete",
-            EffectKind::Run => "run",
-        }
-    }
-}
-
-impl Effect {
-    /// Adds it once, and no more than a person would read.
-    pub(crate) fn add(effects: &mut Vec<Effect>, kind: EffectKind, what: &str) {
-        let effect = Effect { kind, what: what.trim_matches('"').to_owned() };
-        if effects.len() < EFFECTS_MAX && !effects.contains(&effect) {
-            effects.push(effect);
-        }
-    }
 }
 
 impl Policy {
@@ -115,10 +72,10 @@ impl Policy {
     }
 
     /// The ruling, and what the call would touch.
-    pub fn judge(&self, call: &GateCall<'_>) -> Judgement {
+    pub fn judge(&self, call: &GateCall<'_>) -> Ruled {
         let mut effects = Vec::new();
         let verdict = self.verdict(call, &mut effects);
-        Judgement { ruling: verdict.ruling(), effects }
+        Ruled { ruling: verdict.ruling(), answers: Answers::Remembered, effects, brings: None }
     }
 
     fn verdict(&self, call: &GateCall<'_>, effects: &mut Vec<Effect>) -> Verdict {
@@ -152,6 +109,7 @@ impl Policy {
         match builtin {
             Builtin::Ask => Verdict::allow(own::ASKS_A_PERSON),
             Builtin::Recall | Builtin::Note => Verdict::allow(own::OF_THE_RUN),
+            Builtin::WebFetch => Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, "it reaches another machine"),
             Builtin::Shell => self.shell(&args, call.workspace, effects),
             Builtin::ReadFile => self.file(builtin, Purpose::Read, &args, call, effects),
             Builtin::ListFiles => self.file(builtin, Purpose::List, &args, call, effects),
@@ -230,8 +188,8 @@ impl Policy {
 }
 
 impl Gate for Policy {
-    fn rule(&self, call: &GateCall<'_>) -> Ruling {
-        self.judge(call).ruling
+    fn rule(&self, call: &GateCall<'_>) -> Ruled {
+        self.judge(call)
     }
 }
 
@@ -259,9 +217,6 @@ fn undeclared(name: &ToolName, effect: EffectClass) -> Verdict {
 fn last_part(pattern: &str) -> &str {
     pattern.rsplit('/').next().unwrap_or_default()
 }
-
-/// Effects beyond these are not listed.
-const EFFECTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -129,7 +129,9 @@ pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault
             | Builtin::SearchFiles),
         ) => Ok(Matches::Paths(builtin, path_pattern(name, pattern)?)),
         Some(Builtin::Shell) => Ok(Matches::Commands(CommandPattern::parse(pattern)?)),
-        Some(Builtin::Ask | Builtin::Recall | Builtin::Note) | None => Err(Fault::Pattern { tool: name.to_owned() }),
+        Some(Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch) | None => {
+            Err(Fault::Pattern { tool: name.to_owned() })
+        }
     }
 }
 

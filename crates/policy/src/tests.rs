@@ -1,7 +1,10 @@
 //! Which list wins, and which rules stop a run.
 
 use longrein_core::payload::Payload;
-use longrein_core::task::{ToolBody, ToolSpec};
+use longrein_core::taint::Taint;
+use longrein_core::task::{Mode, ToolBody, ToolSpec};
+
+use longrein_ports::Ruling;
 
 use super::*;
 
@@ -25,7 +28,18 @@ fn check(rules: &str, tool: &str, effect: EffectClass) -> String {
     };
     let args = Payload::parse("{}").unwrap();
     let tool = ToolSpec::new(ToolName::new(tool), ToolBody::Command(Vec::new()), effect);
-    match policy.rule(&GateCall { tool: &tool, args: &args, target: None, workspace: "/w" }) {
+    match policy
+        .rule(&GateCall {
+            tool: &tool,
+            args: &args,
+            target: None,
+            workspace: "/w",
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        })
+        .ruling
+    {
         Ruling::Allow { rule } => format!("allow by {rule}"),
         Ruling::Ask { rule, reason } => format!("ask by {rule}: {reason}"),
         Ruling::Deny { rule, reason } => format!("deny by {rule}: {reason}"),

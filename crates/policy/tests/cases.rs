@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
-use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody, ToolSpec};
+use longrein_core::taint::Taint;
+use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
 use longrein_policy::{Policy, Surroundings, World};
 use longrein_ports::{Gate, GateCall, Ruling};
 use serde_json::Value;
@@ -55,7 +56,18 @@ fn ruling(case: &Value) -> &'static str {
     let tool = ToolSpec::new(ToolName::new(name), body, EffectClass::External);
     let args = Payload::of(&case["args"]).expect("arguments");
     let workspace = case["workspace"].as_str().expect("a workspace");
-    match policy.rule(&GateCall { tool: &tool, args: &args, target: None, workspace }) {
+    match policy
+        .rule(&GateCall {
+            tool: &tool,
+            args: &args,
+            target: None,
+            workspace,
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        })
+        .ruling
+    {
         Ruling::Allow { .. } => "allow",
         Ruling::Ask { .. } => "ask",
         Ruling::Deny { .. } => "deny",

@@ -1,10 +1,11 @@
 //! The gate: may this call run?
 
 use longrein_core::payload::Payload;
+use longrein_core::taint::{Mark, Taint};
 use longrein_core::target::Target;
-use longrein_core::task::ToolSpec;
+use longrein_core::task::{Mode, ToolSpec};
 
-pub use longrein_core::ruling::Ruling;
+pub use longrein_core::ruling::{Answers, Effect, EffectKind, Ruling};
 
 /// One call as it would run.
 #[derive(Debug, Clone)]
@@ -16,9 +17,57 @@ pub struct GateCall<'a> {
     pub target: Option<&'a Target>,
     /// Absolute path of the folder the run works in.
     pub workspace: &'a str,
+    pub mode: Mode,
+    /// What the run has read so far.
+    pub taint: &'a Taint,
+    /// What people have typed in this run: its goal and their messages. Whom they name there they mean.
+    pub said: &'a [&'a str],
+}
+
+/// What the gate finds of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruled {
+    pub ruling: Ruling,
+    /// What may answer it, where it is a question.
+    pub answers: Answers,
+    /// What it would do, as far as that can be told.
+    pub effects: Vec<Effect>,
+    /// What its result would bring into the run. None: nothing that taints.
+    pub brings: Option<Mark>,
+}
+
+impl Ruled {
+    /// A ruling that knows nothing of what the call does.
+    pub fn plain(ruling: Ruling) -> Self {
+        Self { ruling, answers: Answers::Remembered, effects: Vec::new(), brings: None }
+    }
+
+    /// Of two gates' findings of one call, the stricter in every part.
+    #[must_use]
+    pub fn stricter(self, other: Ruled) -> Self {
+        let strictness = |ruling: &Ruling| match ruling {
+            Ruling::Allow { .. } => 0,
+            Ruling::Ask { .. } => 1,
+            Ruling::Deny { .. } => 2,
+        };
+        let mut effects = self.effects;
+        for effect in other.effects {
+            Effect::add(&mut effects, effect.kind, &effect.what);
+        }
+        let brings = match (self.brings, other.brings) {
+            (Some(one), Some(two)) => Some(Mark { label: one.label.join(two.label), source: one.source }),
+            (one, two) => one.or(two),
+        };
+        let answers = match (self.answers, other.answers) {
+            (Answers::Remembered, Answers::Remembered) => Answers::Remembered,
+            (Answers::Fresh, _) | (_, Answers::Fresh) => Answers::Fresh,
+        };
+        let ruling = if strictness(&other.ruling) > strictness(&self.ruling) { other.ruling } else { self.ruling };
+        Self { ruling, answers, effects, brings }
+    }
 }
 
 /// Rules are read once, when the gate is made; a rule that cannot be read stops the run before it starts.
 pub trait Gate: Send + Sync {
-    fn rule(&self, call: &GateCall<'_>) -> Ruling;
+    fn rule(&self, call: &GateCall<'_>) -> Ruled;
 }

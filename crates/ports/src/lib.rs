@@ -17,7 +17,7 @@ pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, LINE_MAX_BYTES, Piece, l
 pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
 pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
-pub use gate::{Gate, GateCall, Ruling};
+pub use gate::{Answers, Effect, EffectKind, Gate, GateCall, Ruled, Ruling};
 pub use journal::{
     AppendError, Batch, BatchId, Claim, ClaimError, Collected, Committed, Create, Durability, Finding, Holder, Journal,
     JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody,

@@ -246,7 +246,7 @@ impl Toolbox {
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
                 // The run itself does these.
-                Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
+                Builtin::Ask | Builtin::Note | Builtin::WebFetch => cannot_run(&tool.spec),
             },
             ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }

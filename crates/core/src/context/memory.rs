@@ -337,7 +337,8 @@ fn is_own(run: &Run, cite: &str) -> bool {
             | Builtin::ListFiles
             | Builtin::SearchFiles
             | Builtin::Shell
-            | Builtin::Ask,
+            | Builtin::Ask
+            | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
         | ToolBody::Host(_) => false,

@@ -349,6 +349,7 @@ impl Task {
             tools,
             acceptance: self.checks()?,
             answer: self.answer_spec(),
+            permission_mode: longrein_core::task::Mode::Ask,
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),

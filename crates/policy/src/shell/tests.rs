@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
-use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody, ToolSpec};
+use longrein_core::taint::Taint;
+use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
 use longrein_ports::{Gate, GateCall, Ruling};
 use proptest::prelude::*;
 
@@ -64,7 +65,17 @@ fn policy(rules: &str) -> Policy {
 fn ruling(policy: &Policy, tool: Builtin, args: &serde_json::Value) -> Ruling {
     let args = Payload::of(args).unwrap();
     let spec = ToolSpec::new(ToolName::new(tool.as_str()), ToolBody::Builtin(tool), EffectClass::External);
-    policy.rule(&GateCall { tool: &spec, args: &args, target: None, workspace: "/w" })
+    policy
+        .rule(&GateCall {
+            tool: &spec,
+            args: &args,
+            target: None,
+            workspace: "/w",
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        })
+        .ruling
 }
 
 fn word(ruling: &Ruling) -> &'static str {
@@ -802,8 +813,16 @@ fn a_workspace_may_itself_be_reached_through_a_link() {
         [("cat a", "allow"), ("cat ../x", "ask"), ("cat to_secret.rs", "deny"), ("rm -rf /data/ws", "deny")]
     {
         let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
-        let call = GateCall { tool: &spec, args: &args, target: None, workspace: "/ws" };
-        assert_eq!(word(&policy.rule(&call)), expected, "{command}");
+        let call = GateCall {
+            tool: &spec,
+            args: &args,
+            target: None,
+            workspace: "/ws",
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        };
+        assert_eq!(word(&policy.rule(&call).ruling), expected, "{command}");
     }
 }
 

@@ -118,6 +118,7 @@ fn task(goal: &str) -> Task {
         acceptance: Vec::new(),
         answer: None,
         policy: PolicyRules::default(),
+        permission_mode: longrein_core::task::Mode::Ask,
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),

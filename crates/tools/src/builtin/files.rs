@@ -47,7 +47,7 @@ impl FileTool {
             Builtin::EditFile => Some(FileTool::Change(ChangeTool::Edit)),
             Builtin::ListFiles => Some(FileTool::List),
             Builtin::SearchFiles => Some(FileTool::Search),
-            Builtin::Shell | Builtin::Ask | Builtin::Recall | Builtin::Note => None,
+            Builtin::Shell | Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch => None,
         }
     }
 }

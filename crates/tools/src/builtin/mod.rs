@@ -17,6 +17,7 @@ pub(crate) mod recall;
 mod search_files;
 pub(crate) mod shell;
 mod told;
+mod web_fetch;
 mod write_file;
 
 /// A built-in tool as a task declares it.
@@ -31,6 +32,7 @@ pub fn builtin(tool: Builtin) -> ToolSpec {
         Builtin::Ask => ask::spec(),
         Builtin::Recall => recall::spec(),
         Builtin::Note => note::spec(),
+        Builtin::WebFetch => web_fetch::spec(),
     }
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn check(tool: Builtin, args: &Value) -> Result<(), ToolError> {
         | Builtin::EditFile
         | Builtin::ListFiles
         | Builtin::SearchFiles
-        | Builtin::Ask => Ok(()),
+        | Builtin::Ask
+        | Builtin::WebFetch => Ok(()),
     }
 }
