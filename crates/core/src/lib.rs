@@ -3,6 +3,7 @@
 //! Read [`run::Run`] first, then the three questions core answers: `decide`, `apply`, `owed`.
 
 pub mod action;
+pub mod address;
 pub mod budget;
 pub mod check;
 pub mod context;
