@@ -566,9 +566,10 @@ fn allowed() -> Readiness {
     Readiness::Ruled {
         ruling: Ruling::Allow { rule: "test".to_owned() },
         question: Digest::of(b"q"),
-        exact: Digest::of(b"x"),
+        exact: Some(Digest::of(b"x")),
         asks: Asks::Hold,
         target: None,
+        brings: None,
     }
 }
 

@@ -409,7 +409,14 @@ impl Table {
             _ => Ruling::Allow { rule },
         };
         let exact = Digest::of(&[u8::from(self.roll(2) == 0)]);
-        Readiness::Ruled { ruling, question: Digest::of(b"question"), exact, asks, target: None }
+        Readiness::Ruled {
+            ruling,
+            question: Digest::of(b"question"),
+            exact: Some(exact),
+            asks,
+            target: None,
+            brings: None,
+        }
     }
 
     fn key(&mut self) -> KeyView {
