@@ -158,8 +158,8 @@ fn cost(binary: &Path, turns: u64, repeat: usize) -> anyhow::Result<()> {
     let memory = median(ours.iter().map(|cost| cost.memory_per_turn));
     line("memory per turn, second half", "", &format!("{memory:.0} B"));
     let last = ours.last().context("no run")?.last;
-    let conversation = last.bytes as f64;
-    line("conversation", "", &format!("{} B ({} B a turn)", last.bytes, last.bytes / turns));
+    let conversation = last.conversation as f64;
+    line("conversation", "", &format!("{} B ({} B a turn)", last.conversation, last.conversation / turns));
     line("journaled / conversation", "at most 3", &format!("{:.2}", stored.bytes as f64 / conversation));
     line("files / conversation", "", &format!("{:.2}", stored.files as f64 / conversation));
     line("events per turn", "", &format!("{:.1}", stored.events as f64 / turns as f64));

@@ -34,8 +34,9 @@ pub(crate) struct Sample {
     /// CPU time of the commands it ran.
     pub(crate) children: Duration,
     pub(crate) status: process::Status,
-    /// Bytes of the request's body.
-    pub(crate) bytes: u64,
+    /// Bytes of all that was said by then: what each request had more than the one before. Where one has less, the client
+    /// has left turns out, and the turn that came is taken to be as long as the last one.
+    pub(crate) conversation: u64,
     pub(crate) at: Instant,
 }
 
@@ -54,12 +55,12 @@ impl Server {
         let (send, samples) = channel();
         let watched = Arc::clone(&client);
         std::thread::spawn(move || {
-            let mut replied = 0;
+            let mut said = Said::default();
             // A client that opens another connection goes on where it was.
             for stream in listener.incoming().flatten() {
                 // It ends with the connection.
-                let _ = serve(stream, &script, &mut replied, &watched, &send);
-                if replied > script.turns {
+                let _ = serve(stream, &script, &mut said, &watched, &send);
+                if said.replied > script.turns {
                     return;
                 }
             }
@@ -85,10 +86,30 @@ impl Server {
     }
 }
 
+/// What was said so far.
+#[derive(Default)]
+struct Said {
+    replied: u64,
+    conversation: u64,
+    /// Length of the last request, and how much more it was than the one before.
+    last: u64,
+    grown: u64,
+}
+
+impl Said {
+    fn hear(&mut self, bytes: u64) {
+        if let Some(grown) = bytes.checked_sub(self.last) {
+            self.grown = grown;
+        }
+        self.last = bytes;
+        self.conversation += self.grown;
+    }
+}
+
 fn serve(
     stream: TcpStream,
     script: &Script,
-    replied: &mut u64,
+    said: &mut Said,
     client: &(Mutex<Option<u32>>, Condvar),
     samples: &Sender<Sample>,
 ) -> std::io::Result<()> {
@@ -96,20 +117,22 @@ fn serve(
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::with_capacity(1 << 20, stream);
     while let Some(bytes) = read_request(&mut reader)? {
-        if replied.is_multiple_of(script.sample_every) || *replied == script.turns {
+        said.hear(bytes);
+        if said.replied.is_multiple_of(script.sample_every) || said.replied == script.turns {
             let at = Instant::now();
             let (pid, told) = client;
             let pid = pid.lock().unwrap_or_else(PoisonError::into_inner);
             let pid = told.wait_while(pid, |pid| pid.is_none()).unwrap_or_else(PoisonError::into_inner).unwrap_or(0);
             let cpu = process::cpu(pid).unwrap_or_default();
             let children = process::children(pid).unwrap_or_default();
-            let sample = Sample { turns: *replied, cpu, children, status: process::status(pid), bytes, at };
+            let conversation = said.conversation;
+            let sample = Sample { turns: said.replied, cpu, children, status: process::status(pid), conversation, at };
             // Nobody asks for samples in some measurements.
             let _ = samples.send(sample);
         }
         std::thread::sleep(script.delay);
-        let events = if *replied < script.turns { calls(script, *replied) } else { answer() };
-        *replied += 1;
+        let events = if said.replied < script.turns { calls(script, said.replied) } else { answer() };
+        said.replied += 1;
         writer.write_all(&response(&events))?;
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! Read [`plan`] for what happens in a run, [`judge`] for what is measured, [`report`] for the goals.
 
 mod agent;
+mod assembly;
 mod judge;
 mod operator;
 mod plan;
@@ -198,6 +199,7 @@ pub(crate) fn print(binary: &Path, options: &Options) -> anyhow::Result<()> {
     }
     println!("{}", options.title());
     let missed = report::print(&agent, &plan, &ended);
+    assembly::print(&operator.store(), operator::RUN)?;
     if missed > 0 {
         bail!("{missed} of what must hold exactly does not");
     }

@@ -38,7 +38,7 @@ pub(crate) struct Setting {
     pub(crate) trigger: Option<String>,
 }
 
-const RUN: &str = "r1";
+pub(crate) const RUN: &str = "r1";
 
 impl Operator {
     pub(crate) fn new(binary: &Path) -> anyhow::Result<Self> {
@@ -162,6 +162,10 @@ impl Operator {
         let home = self.folder.path().join("home");
         let files = std::fs::read_dir(home).into_iter().flatten().flatten();
         files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.path().join("home/longrein.db")
     }
 
     /// Leaves the folder where it is.

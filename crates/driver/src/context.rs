@@ -12,7 +12,7 @@ use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::prompt::{Purpose, ToolDef};
 use longrein_core::run::Run;
 use longrein_core::snapshot;
-use longrein_core::task::ModelSpec;
+use longrein_core::task::{Builtin, ModelSpec, ToolBody};
 use longrein_ports::{Cabinet, Encoded, NewEvent, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ use crate::ports::Ports;
 const PLANS_MAX: usize = 8;
 /// Events between looks of the index at what is new, once turns have left the window: whoever searches then need not wait.
 const INDEX_EVERY: u64 = 150;
+/// The same of a run that has not searched yet: most never do, and a look costs as much as several turns.
+const INDEX_EVERY_UNASKED: u64 = 900;
 
 impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
@@ -82,7 +84,8 @@ impl Drive<'_> {
     pub(crate) async fn keep(&mut self, events: &[(Seq, NewEvent)]) {
         let rebuilt = events.iter().any(|(_, new)| matches!(new.event, Event::GenerationStarted(_)));
         let unindexed = self.head.0.saturating_sub(self.indexed.0);
-        if rebuilt || (self.run.window.generation > 1 && unindexed >= INDEX_EVERY) {
+        let has_left = rebuilt || self.run.window.generation > 1;
+        if has_left && index_every(&self.run).is_some_and(|every| unindexed >= every) {
             self.indexed = self.head;
             if !self.hangar.is_flying(&Flight::Index) {
                 self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
@@ -169,6 +172,12 @@ impl Drive<'_> {
         self.command(Command::Spill { action: spill.action, shown, total });
         Ok(())
     }
+}
+
+/// How often the index looks at what is new. None: the run has nothing to search with.
+fn index_every(run: &Run) -> Option<u64> {
+    let recall = run.task.tools.iter().find(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))?;
+    Some(if run.calls.contains_key(&recall.name) { INDEX_EVERY } else { INDEX_EVERY_UNASKED })
 }
 
 /// What was learned of a model with one list of tools, for other runs.
