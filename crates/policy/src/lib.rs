@@ -10,6 +10,7 @@
 //! Deliberately absent so far: permission modes, taint, the network and MCP.
 
 mod files;
+mod git;
 mod near;
 mod path;
 mod rule;
@@ -25,7 +26,7 @@ use longrein_ports::{Gate, GateCall, Ruling};
 use serde_json::{Map, Value};
 
 pub use near::near;
-pub use path::{Surroundings, Unseen, World};
+pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Fault, List};
 
 use files::{By, Touch};
@@ -53,7 +54,8 @@ pub struct Judgement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     pub kind: EffectKind,
-    /// An absolute path; for `Run`, a command.
+    /// An absolute path; for `Run`, a command; for `Network`, a host, or the command that reaches one; for `Unknown`, what
+    /// cannot be told.
     pub what: String,
 }
 
@@ -63,6 +65,10 @@ pub enum EffectKind {
     Write,
     Delete,
     Run,
+    /// Another machine is reached.
+    Network,
+    /// It may do more than is listed.
+    Unknown,
 }
 
 impl EffectKind {
@@ -72,6 +78,8 @@ impl EffectKind {
             EffectKind::Write => "write",
             EffectKind::Delete => "delete",
             EffectKind::Run => "run",
+            EffectKind::Network => "network",
+            EffectKind::Unknown => "unknown",
         }
     }
 }
@@ -80,8 +88,14 @@ impl Effect {
     /// Adds it once, and no more than a person would read.
     pub(crate) fn add(effects: &mut Vec<Effect>, kind: EffectKind, what: &str) {
         let effect = Effect { kind, what: what.trim_matches('"').to_owned() };
-        if effects.len() < EFFECTS_MAX && !effects.contains(&effect) {
-            effects.push(effect);
+        if effects.contains(&effect) {
+            return;
+        }
+        match effects.len() {
+            listed if listed < EFFECTS_MAX => effects.push(effect),
+            // what is not listed must not look like nothing
+            EFFECTS_MAX => effects.push(Effect { kind: EffectKind::Unknown, what: "and more".to_owned() }),
+            _ => {}
         }
     }
 }
