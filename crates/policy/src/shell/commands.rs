@@ -376,9 +376,10 @@ pub(super) const GIT: &[(&str, &str, GitOperands)] = &[
                   left-right topo-order date-order parents children objects",
         GitOperands::Revisions,
     ),
+    // `--dirty` writes the index, whatever is said of locks, and a hook is run for that
     (
         "describe",
-        "all tags contains long abbrev: candidates: exact-match always match: exclude: dirty= first-parent",
+        "all tags contains long abbrev: candidates: exact-match always match: exclude: first-parent",
         GitOperands::Revisions,
     ),
     ("merge-base", "a all octopus independent is-ancestor fork-point", GitOperands::Revisions),

@@ -329,6 +329,19 @@ impl<'a> Analysis<'a> {
         std::mem::replace(&mut self.verdict, outer)
     }
 
+    /// What is denied in text that may be run later: the value of a variable, of an alias.
+    fn kept_for_later(&mut self, text: &str, here: &Here, depth: usize) {
+        if !text.contains(char::is_whitespace) || depth >= DEPTH_MAX {
+            return;
+        }
+        let (effects, untold) = (self.effects.clone(), self.untold.take());
+        let verdict = self.inner_script(text, here, depth + 1);
+        (self.effects, self.untold) = (effects, untold);
+        if verdict.strictness == Strictness::Deny {
+            self.note(verdict);
+        }
+    }
+
     /// What a wrapper makes of the verdict on what it runs. A rule lifts a question if it spells the words out to `at`.
     fn wrapped(&self, words: &[Word], base: &str, at: usize, wrapper: Wrapper, inner: Verdict) -> Verdict {
         let verdict = match wrapper {
@@ -543,6 +556,10 @@ impl<'a> Analysis<'a> {
             }
         }
         if here.folders.is_empty() && !path.starts_with('/') {
+            if matches!(purpose, Purpose::Read | Purpose::ReadBelow) && path::is_secret(&path) {
+                let reason = format!("{} usually holds secrets", shown(&path));
+                return Verdict::new(Strictness::Deny, own::SECRET, reason);
+            }
             let reason = format!("which folder {} is relative to cannot be told", shown(&path));
             return verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
@@ -571,13 +588,16 @@ impl<'a> Analysis<'a> {
             let all = matches!(base, "chmod" | "chown" | "chgrp") && recursive;
             return if all { verdict.and(self.emptied(operand, here)) } else { verdict };
         }
-        if operand.purpose != Purpose::Delete || !recursive {
+        if operand.purpose != Purpose::Delete || !(recursive || base == "shred") {
             // a folder is not removed without being asked to remove what is in it
             let only_a_folder = verdict.rule == own::DESTRUCTION;
             return match only_a_folder {
                 true => Verdict::new(Strictness::Unless, own::DEFAULT, verdict.reason),
                 false => verdict,
             };
+        }
+        if base == "shred" && verdict.rule == own::OUTSIDE {
+            return Verdict::new(Strictness::Deny, own::DESTRUCTION, verdict.reason);
         }
         let inside = |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
         if base == "find" && found::Found::of(words).is_narrow && here.folders.iter().all(inside) {

@@ -34,6 +34,13 @@ pub(crate) enum Purpose {
 /// caller to ask about.
 pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
     let name = words.first().and_then(Word::known).unwrap_or_default();
+    let rest = words.get(1..).unwrap_or_default();
+    if let [only] = rest
+        && only.kind == Kind::Literal
+        && VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&only.text.as_str()))
+    {
+        return Ok(Vec::new());
+    }
     match name {
         "find" => return find(words),
         "git" => return git(words),
@@ -41,13 +48,6 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         "sed" => return sed(words),
         "echo" | "printf" => return print(words),
         _ => {}
-    }
-    let rest = words.get(1..).unwrap_or_default();
-    if let [only] = rest
-        && only.kind == Kind::Literal
-        && VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&only.text.as_str()))
-    {
-        return Ok(Vec::new());
     }
     if name == "printenv" && !rest.is_empty() && rest.iter().all(|word| PLAIN_VARIABLES.contains(&word.text.as_str())) {
         return Ok(Vec::new());

@@ -386,7 +386,9 @@ impl Analysis<'_> {
                 }
                 CommandPrefixOrSuffixItem::ProcessSubstitution(kind, group) => {
                     // read as the rougher reading reads it: what stands before, the commands inside, what stands behind
-                    walk.seen.push(std::mem::take(&mut seen));
+                    if seen != Seen::default() {
+                        walk.seen.push(std::mem::take(&mut seen));
+                    }
                     let (stdin, fed) = (self.stdin.take(), self.fed.take());
                     match kind {
                         ProcessSubstitutionKind::Read => words.push(Word { text: STREAM.to_owned(), kind: Kind::Literal }),
@@ -406,6 +408,11 @@ impl Analysis<'_> {
         }
         if given.is_some() {
             self.stdin = given;
+        }
+        if words.first().and_then(Word::known) == Some("alias") {
+            for word in words.iter().skip(1) {
+                self.kept_for_later(word.text.split_once('=').map_or("", |(_, text)| text), here, walk.depth);
+            }
         }
         let inside = std::mem::replace(&mut walk.inside, outer);
         self.brought_in(simple, &words, &inside, here);
@@ -492,6 +499,9 @@ impl Analysis<'_> {
                 word.kind == Kind::Literal && word.text.bytes().all(letters)
             };
             plain &= words.iter().all(harmless);
+            for word in &words {
+                self.kept_for_later(&word.text, here, walk.depth);
+            }
         }
         if !(plain && HARMLESS_VARIABLES.contains(&name)) {
             self.ask(format!("it sets the variable {}", shown(name)));

@@ -97,11 +97,11 @@ pub(in crate::shell) fn look(program: &str) -> Program {
     let has = |words: &[&str]| words.iter().any(|word| program.contains(word));
     let texts = texts(program);
     let runs = has(&RUNS) || program.contains('`');
-    let harm = harm(program, &texts, runs);
+    let harm = harm(program, &texts);
     Program { texts, runs, removes: has(&REMOVES), writes: has(&WRITES), harm }
 }
 
-fn harm(program: &str, texts: &[String], runs: bool) -> Option<Harm> {
+fn harm(program: &str, texts: &[String]) -> Option<Harm> {
     let has = |words: &[&str]| words.iter().any(|word| program.contains(word));
     let evaluates = has(&["exec(", "eval(", "eval ", "system(", "os.system", "Function(", "instance_eval", "compile(", "execSync", "popen"]);
     let fetches = has(&["urlopen", "requests.get", "requests.post", "http.get", "https.get", "fetch(", "LWP::Simple", "open-uri", "URI.open", "Net::HTTP", "file_get_contents('http", "file_get_contents(\"http"]);
@@ -133,10 +133,8 @@ fn harm(program: &str, texts: &[String], runs: bool) -> Option<Harm> {
             return Some(Harm::destroys("its program removes a whole home folder"));
         }
     }
-    if !runs {
-        return texts.iter().find_map(|text| sql::destroys(text).filter(|_| has(&["execute", "query(", "connect("]))).map(Harm::removes);
-    }
-    None
+    let asks_a_database = has(&["execute", "query(", "connect("]);
+    texts.iter().find_map(|text| sql::destroys(text).filter(|_| asks_a_database)).map(Harm::removes)
 }
 
 /// Texts in quotes. A backslash takes the letter behind it along.

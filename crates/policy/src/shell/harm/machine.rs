@@ -165,6 +165,7 @@ fn guards(call: &Call<'_>) -> Option<Harm> {
             call.names(&["stop", "disable", "mask", "kill"]) && call.operands().iter().any(|arg| name(&arg))
         }
         "history" => call.letter(&['c', 'd', 'w']),
+        "unset" | "export" => call.args.iter().any(|arg| matches!(*arg, "HISTFILE" | "HISTFILE=" | "HISTFILE=/dev/null" | "HISTSIZE=0")),
         "journalctl" => call.args.iter().any(|arg| arg.starts_with("--vacuum") || *arg == "--rotate"),
         "dmesg" => call.has(&["-C", "--clear", "-c"]),
         "mount" => call.args.iter().any(|arg| arg.contains("remount") || *arg == "--bind" || *arg == "--move"),
