@@ -1,4 +1,4 @@
-//! What a repository makes git do: settings with which it runs programs, even where it only reads.
+//! What a repository makes git do: settings and hooks with which it runs programs, even where it only reads.
 //!
 //! Read [`trap`] first. Git is not run to find out, for that would spring it. What cannot be read is called a trap.
 
@@ -6,8 +6,8 @@ use crate::path::{self, File, World};
 
 /// Why git, started in this folder to read, might run a program of the repository's. None: it would run none.
 ///
-/// Hooks and pagers are not looked for: reading runs no hook where optional locks are off, and there is no terminal. Our
-/// `shell` sets both.
+/// Of the hooks one counts: `git diff` writes the index when it finds a file's time changed, though optional locks are off.
+/// Pagers are not looked for, as nobody sits at a terminal.
 pub(crate) fn trap(world: &dyn World, folder: &str) -> Option<String> {
     let mut at = folder.to_owned();
     for _ in 0..PARENTS_MAX {
@@ -42,17 +42,29 @@ fn repository(world: &dyn World, folder: &str) -> Option<String> {
         File::Missing => folder.to_owned(),
         File::Unreadable => return Some(format!("{folder}/commondir cannot be read")),
     };
+    let mut hooks = format!("{common}/hooks");
     for file in [format!("{common}/config"), format!("{folder}/config.worktree")] {
         match world.file(&file) {
             File::Content(bytes) => {
-                let setting = settings(&String::from_utf8_lossy(&bytes)).into_iter().find(springs);
-                if let Some((key, _)) = setting {
+                let settings = settings(&String::from_utf8_lossy(&bytes));
+                if let Some((_, value)) = settings.iter().rev().find(|(key, _)| key == "core.hookspath") {
+                    let told = !value.starts_with(['~', '%']) && !value.contains(['"', '#', ';', '\\']);
+                    if !told || !(value.starts_with('/') || folder.ends_with("/.git")) {
+                        return Some(format!("where its hooks lie is not told plainly in {file}"));
+                    }
+                    // relative to the folder that is checked out
+                    hooks = path::absolute(folder.rsplit_once('/').map_or("/", |(above, _)| above), value);
+                }
+                if let Some((key, _)) = settings.into_iter().find(springs) {
                     return Some(format!("the repository's setting {key} has git run or read something of its choice"));
                 }
             }
             File::Missing => {}
             File::Unreadable => return Some(format!("{file} cannot be read")),
         }
+    }
+    if world.file(&format!("{hooks}/post-index-change")) != File::Missing {
+        return Some("the repository has a hook that is run when git writes its index".to_owned());
     }
     match world.file(&format!("{folder}/index")) {
         File::Content(bytes) if holds_repositories(&bytes) => {

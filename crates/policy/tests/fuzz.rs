@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use longrein_policy::EffectKind;
 use support::{Folder, is_allowed, judge, policy};
@@ -158,10 +159,10 @@ fn prepare(folder: &Folder) {
         folder.write(name, text);
     }
     std::os::unix::fs::symlink("..", folder.path().join("w/link")).expect("a link");
-    let log = folder.text("log");
     for name in STUBS {
-        // one line for each call: the words with their ends marked
-        let text = format!("#!/bin/sh\n{{ printf '%s' '{name}'; for word in \"$@\"; do printf '\\001%s' \"$word\"; done; printf '\\002\\n'; }} >> {log}\n");
+        // one line for each call: the words with their ends marked. Each command finds the programs under a name of its own,
+        // and what it leaves running in the background writes to its own log
+        let text = format!("#!/bin/sh\nlog=\"${{0%/*}}.log\"\n{{ printf '%s' '{name}'; for word in \"$@\"; do printf '\\001%s' \"$word\"; done; printf '\\002\\n'; }} >> \"$log\"\n");
         folder.write(&format!("bin/{name}"), &text);
         let path = folder.path().join("bin").join(name);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
@@ -175,14 +176,14 @@ fn prepare(folder: &Folder) {
 }
 
 /// How often a seed was allowed something, and everything that went wrong.
-fn play(seed: u64, commands: usize) -> (usize, Vec<String>) {
+fn play(seed: u64, commands: usize) -> (usize, usize, Vec<String>) {
     let folder = Folder::new(&format!("fuzz-{seed}"));
     prepare(&folder);
     let policy = policy(&folder.text("home"));
-    let (workspace, log) = (folder.text("w"), folder.path().join("log"));
+    let workspace = folder.text("w");
     let before = (contents(&folder.path().join("w")), contents(&folder.path().join("home")));
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let (mut allowed, mut wrong) = (0, Vec::new());
+    let (mut allowed, mut wrong, mut tried) = (0, Vec::new(), Vec::new());
     for _ in 0..commands {
         let text = command(&mut dice, 3);
         let judgement = judge(&policy, &text, &workspace);
@@ -190,15 +191,33 @@ fn play(seed: u64, commands: usize) -> (usize, Vec<String>) {
             continue;
         }
         allowed += 1;
-        let _ = std::fs::remove_file(&log);
+        let programs = folder.path().join(format!("run-{allowed}"));
+        std::os::unix::fs::symlink("bin", &programs).expect("a link");
         let mut bash = Command::new("timeout");
         bash.args(["5", "/bin/bash", "-c", &text]).current_dir(&workspace).env_clear();
-        bash.env("PATH", folder.path().join("bin")).env("HOME", folder.path().join("home")).env("x", "rm").env("f", "rm -rf");
+        bash.env("PATH", &programs).env("HOME", folder.path().join("home")).env("x", "rm").env("f", "rm -rf");
         let _ = bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let after = (contents(&folder.path().join("w")), contents(&folder.path().join("home")));
+        if after != before {
+            wrong.push(format!("seed {seed}: {text:?} wrote something"));
+            return (allowed, 0, wrong);
+        }
+        tried.push((text, judgement));
+    }
+    let mut calls = 0;
+    // what runs in the background may be late
+    std::thread::sleep(Duration::from_millis(300));
+    for (at, (text, judgement)) in tried.iter().enumerate() {
+        let log = folder.path().join(format!("run-{}.log", at + 1));
         let ran = std::fs::read_to_string(&log).unwrap_or_default();
-        let seen: Vec<&str> =
-            judgement.effects.iter().filter(|effect| effect.kind == EffectKind::Run).map(|effect| effect.what.as_str()).collect();
+        let seen: Vec<&str> = judgement
+            .effects
+            .iter()
+            .filter(|effect| effect.kind == EffectKind::Run)
+            .map(|effect| effect.what.as_str())
+            .collect();
         for call in ran.split("\u{2}\n").filter(|call| !call.is_empty()) {
+            calls += 1;
             let called = call.replace('\u{1}', " ");
             let name = called.split(' ').next().unwrap_or_default();
             // patterns and what find finds stand in the effects as they were written
@@ -214,13 +233,8 @@ fn play(seed: u64, commands: usize) -> (usize, Vec<String>) {
                 wrong.push(format!("seed {seed}: {text:?} ran {called:?} unasked"));
             }
         }
-        let after = (contents(&folder.path().join("w")), contents(&folder.path().join("home")));
-        if after != before {
-            wrong.push(format!("seed {seed}: {text:?} wrote something"));
-            return (allowed, wrong);
-        }
     }
-    (allowed, wrong)
+    (allowed, calls, wrong)
 }
 
 #[test]
@@ -232,13 +246,17 @@ fn an_allowed_command_does_what_the_analysis_saw_and_nothing_else() {
     let nightly = std::env::var_os("LONGREIN_NIGHTLY").is_some();
     let one = std::env::var("LONGREIN_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds: Vec<u64> = one.map_or_else(|| (1..=if nightly { 100 } else { 2 }).collect(), |seed| vec![seed]);
-    let (mut allowed, mut wrong) = (0, Vec::new());
+    let (mut allowed, mut calls, mut wrong) = (0, 0, Vec::new());
     for seed in seeds {
-        let (more, mistakes) = play(seed, 500);
+        let (more, called, mistakes) = play(seed, COMMANDS);
         allowed += more;
+        calls += called;
         wrong.extend(mistakes);
     }
-    eprintln!("{allowed} commands were allowed and run");
+    eprintln!("{allowed} commands were allowed and run; they called {calls} programs");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(allowed > 100, "too few are allowed to try anything: {allowed}");
+    assert!(allowed > 100 && calls > 50, "too few are allowed to try anything: {allowed}, {calls}");
 }
+
+/// Commands of one seed.
+const COMMANDS: usize = 800;
