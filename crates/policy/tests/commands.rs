@@ -115,3 +115,8 @@ fn what_only_reads_is_allowed() {
     let score = score("held_out_harmless.txt");
     assert!(score.wrong.len() * 100 <= score.rows * 5, "too many are asked about: {}", score.wrong.len());
 }
+
+#[test]
+fn every_row_of_the_table_is_ruled_as_it_says() {
+    assert_eq!(score("table.txt").wrong, Vec::<String>::new());
+}

@@ -162,7 +162,7 @@ fn prepare(folder: &Folder) {
     for name in STUBS {
         // one line for each call: the words with their ends marked. Each command finds the programs under a name of its own,
         // and what it leaves running in the background writes to its own log
-        let text = format!("#!/bin/sh\nlog=\"${{0%/*}}.log\"\n{{ printf '%s' '{name}'; for word in \"$@\"; do printf '\\001%s' \"$word\"; done; printf '\\002\\n'; }} >> \"$log\"\n");
+        let text = format!("#!/bin/sh\nIFS=$(printf '\\001')\nprintf '%s\\002\\n' \"{name}${{1+$IFS}}$*\" >> \"${{0%/*}}.log\"\n");
         folder.write(&format!("bin/{name}"), &text);
         let path = folder.path().join("bin").join(name);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it may be run");

@@ -289,7 +289,12 @@ impl<'a> Analysis<'a> {
                 };
                 let nesting = Nesting { wrappers: nesting.wrappers + 1, ..nesting };
                 let verdict = self.simple(&inner, here, nesting);
-                self.wrapped(words, base, at, wrapper, verdict)
+                let verdict = self.wrapped(words, base, at, wrapper, verdict);
+                // what the wrapper itself is given: a file of variables, a folder to mount
+                let (effects, untold) = (std::mem::take(&mut self.effects), self.untold.take());
+                let own = self.mentions(words.get(..at).unwrap_or_default(), base, here);
+                (self.effects, self.untold) = (effects, untold);
+                if own.strictness == Strictness::Deny { verdict.and(own) } else { verdict }
             }
             // a signal is ignored: nothing is run for it
             Inner::Script { text, .. } if base == "trap" && text.is_empty() => Verdict::allow(own::READS_INSIDE),
@@ -780,7 +785,13 @@ impl<'a> Analysis<'a> {
         let base = command.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
         let removes = matches!(base, "rm" | "unlink" | "shred" | "rmdir" | "mv" | "truncate" | "trash" | "srm");
         let mut verdict = Verdict::allow(own::READS_INSIDE);
-        for start in found.starts.iter().filter(|_| removes && !found.is_narrow) {
+        let is_outside = |start: &Word| {
+            here.folders.iter().any(|folder| {
+                let start = path::absolute(folder, &start.text);
+                path::within(self.workspace, &start).is_none() && (start == "/" || path::is_of_the_system(&start))
+            })
+        };
+        for start in found.starts.iter().filter(|start| removes && (!found.is_narrow || is_outside(start))) {
             let operand = Operand { word: start.clone(), purpose: Purpose::Delete };
             verdict = verdict.and(self.emptied(&operand, here));
         }
@@ -932,7 +943,8 @@ fn paths_in(word: &str) -> impl Iterator<Item = &str> {
     let file = word.strip_prefix("file://");
     let nested = after('=').and_then(|rest| rest.strip_prefix('@'));
     let all = (!word.starts_with('-')).then_some(word);
-    [all, after('='), after('@'), after(':'), file, nested].into_iter().flatten().filter(|path| !path.is_empty())
+    let before = word.split_once(':').map(|(path, _)| path).filter(|path| path.starts_with(['/', '.', '~']));
+    [all, after('='), after('@'), after(':'), before, file, nested].into_iter().flatten().filter(|path| !path.is_empty())
 }
 
 fn looks_like_path(word: &str) -> bool {

@@ -175,6 +175,11 @@ fn options(syntax: &Syntax, words: &[Word]) -> Option<(usize, bool)> {
             all_plain &= letter.is_ascii_digit() || syntax.plain.contains(&name.as_str());
         }
     }
+    // `sudo NAME=value command`
+    while syntax.adds == RIGHTS && words.get(at).is_some_and(|word| assigned(&word.text).is_some()) {
+        at += 1;
+        all_plain = false;
+    }
     for _ in 0..syntax.operands {
         words.get(at)?.known()?;
         at += 1;
@@ -254,6 +259,7 @@ fn env(words: &[Word]) -> Inner {
                 at += 1;
                 break;
             }
+            text if assigned(text).is_some_and(|(name, value)| is_harmless(name, value)) => {}
             text if text.starts_with('-') || text.contains('=') => {
                 wrapper = Wrapper::Adds("changes the folder or the variables");
             }
@@ -267,6 +273,36 @@ fn env(words: &[Word]) -> Inner {
         Inner::Unseen("env prints every variable".to_owned())
     }
 }
+
+/// `NAME=value`.
+fn assigned(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some((name, value))
+}
+
+/// Whether a variable so set changes no more than how output looks.
+pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
+    HARMLESS_VARIABLES.contains(&name) && value.bytes().all(letters)
+}
+
+const HARMLESS_VARIABLES: [&str; 14] = [
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LANG",
+    "TZ",
+    "NO_COLOR",
+    "CLICOLOR",
+    "FORCE_COLOR",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "COLUMNS",
+    "LINES",
+];
 
 /// A word that nobody can see, for what a wrapper adds at the end.
 pub(crate) fn with_more(words: &[Word]) -> Vec<Word> {

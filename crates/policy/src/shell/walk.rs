@@ -10,7 +10,7 @@ use brush_parser::ast::{
 
 use super::scan::{Direction, Seen};
 use super::table::{Operand, Purpose, shown};
-use super::unwrap::{Inner, unwrap};
+use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Word};
 use super::harm::{self, flow, flow::Part};
 use super::{Analysis, Here, Nesting, found, scan};
@@ -127,9 +127,12 @@ impl Analysis<'_> {
             Command::Simple(simple) => self.simple_command(simple, here, walk),
             Command::Compound(compound, redirects) => {
                 let after = self.compound(compound, here, walk);
+                let mut seen = Seen::default();
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
-                    self.ask("a group of commands is redirected");
-                    self.redirect(redirect, here, walk, &mut Seen::default());
+                    self.redirect(redirect, here, walk, &mut seen);
+                }
+                if seen != Seen::default() {
+                    walk.seen.push(seen);
                 }
                 After { success: after.clone(), any: after }
             }
@@ -494,16 +497,13 @@ impl Analysis<'_> {
         let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
         for value in values {
             let words = self.words_of(value, here, walk);
-            let harmless = |word: &Word| {
-                let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
-                word.kind == Kind::Literal && word.text.bytes().all(letters)
-            };
+            let harmless = |word: &Word| word.kind == Kind::Literal && is_harmless(name, &word.text);
             plain &= words.iter().all(harmless);
             for word in &words {
                 self.kept_for_later(&word.text, here, walk.depth);
             }
         }
-        if !(plain && HARMLESS_VARIABLES.contains(&name)) {
+        if !plain {
             self.ask(format!("it sets the variable {}", shown(name)));
         }
     }
@@ -663,10 +663,6 @@ fn direction(kind: &IoFileRedirectKind) -> Direction {
         | IoFileRedirectKind::DuplicateOutput => Direction::Out,
     }
 }
-
-/// Variables that change no more than how output looks.
-const HARMLESS_VARIABLES: [&str; 10] =
-    ["LC_ALL", "LC_COLLATE", "LC_CTYPE", "LANG", "TZ", "NO_COLOR", "CLICOLOR", "RUST_BACKTRACE", "RUST_LOG", "COLUMNS"];
 
 /// What a process that is read as a file stands as among the words: as standard input does.
 const STREAM: &str = "-";

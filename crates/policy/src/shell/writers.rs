@@ -28,7 +28,14 @@ pub(crate) fn touched(words: &[Word]) -> Option<Vec<Operand>> {
         }
         "cp" | "install" | "rsync" | "scp" => sources_and_target(rest, Purpose::Read),
         "ln" => sources_and_target(rest, Purpose::Read),
-        "mv" => sources_and_target(rest, Purpose::Delete),
+        // what is moved can be read under another name
+        "mv" => {
+            let moved = sources_and_target(rest, Purpose::Delete);
+            let gone = moved.iter().filter(|operand| operand.purpose == Purpose::Delete);
+            let read: Vec<Operand> =
+                gone.map(|operand| Operand { word: operand.word.clone(), purpose: Purpose::Read }).collect();
+            moved.into_iter().chain(read).collect()
+        }
         "dd" => rest.iter().filter_map(dd).collect(),
         "sed" if rest.iter().any(|word| is_in_place(&word.text)) => {
             let given = rest.iter().any(|word| word.text.starts_with("-e") || word.text.starts_with("--expression"));
