@@ -59,16 +59,33 @@ pub(super) fn commands(words: &[Word], found: &Found) -> Vec<Vec<Word>> {
         if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             // elsewhere a relative path means something else
             let example = found.example.as_ref().filter(|_| word.text == "-exec");
-            let command = words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+"));
+            let command: Vec<Word> =
+                words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+")).cloned().collect();
+            let before = command.iter().position(|word| word.text.contains("{}")).unwrap_or(command.len());
+            let example = example.filter(|_| takes_files(command.get(..before).unwrap_or_default()));
             let named = |word: &Word| match (word.text.contains("{}"), example) {
-                (false, _) => word.clone(),
-                (true, Some(example)) if word.text == "{}" => example.clone(),
-                (true, _) => Word::unknown(),
+                (false, _) => vec![word.clone()],
+                // several may be given at once
+                (true, Some(example)) if word.text == "{}" => vec![example.clone(), example.clone()],
+                (true, _) => vec![Word::unknown()],
             };
-            commands.push(command.map(named).collect());
+            commands.push(command.iter().flat_map(named).collect());
         }
     }
     commands
+}
+
+/// Whether a further word of this command would be a file, and not a program, a pattern or a command, which names of files
+/// must not become.
+pub(super) fn takes_files(command: &[Word]) -> bool {
+    let base = command.first().and_then(Word::known).unwrap_or_default();
+    let has_operand = command.iter().skip(1).any(|word| word.kind == Kind::Literal && !word.text.starts_with('-'));
+    match base {
+        "cat" | "head" | "tail" | "wc" | "ls" | "stat" | "file" | "nl" | "tac" | "sort" | "md5sum" | "sha1sum" | "sha256sum"
+        | "sha512sum" | "cksum" | "du" | "basename" | "dirname" | "realpath" | "readlink" | "echo" | "strings" | "hexdump" | "od" => true,
+        "grep" | "egrep" | "fgrep" | "sed" | "awk" | "jq" | "rg" => has_operand,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

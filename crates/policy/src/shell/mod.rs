@@ -330,7 +330,10 @@ impl<'a> Analysis<'a> {
     /// The verdict on shell text that a command runs.
     fn inner_script(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
         let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+        // another shell does not have the variables of this one
+        let bindings = std::mem::take(&mut self.bindings);
         self.script(text, here, depth);
+        self.bindings = bindings;
         std::mem::replace(&mut self.verdict, outer)
     }
 
@@ -601,8 +604,10 @@ impl<'a> Analysis<'a> {
                 false => verdict,
             };
         }
-        if base == "shred" && verdict.rule == own::OUTSIDE {
-            return Verdict::new(Strictness::Deny, own::DESTRUCTION, verdict.reason);
+        let outside = |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_none();
+        if base == "shred" && here.folders.iter().any(outside) {
+            let reason = format!("it overwrites {} outside the workspace", shown(&operand.word.text));
+            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
         }
         let inside = |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
         if base == "find" && found::Found::of(words).is_narrow && here.folders.iter().all(inside) {
@@ -771,9 +776,11 @@ impl<'a> Analysis<'a> {
         if let Some(found) = self.fed.take() {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
-            if let Some(name) = found.example.filter(|_| null && found.ends_names && !replaces) {
+            let files = found.example.filter(|_| null && found.ends_names && !replaces && found::takes_files(inner));
+            if let Some(name) = files {
+                // several are given at once
                 let mut words = inner.to_vec();
-                words.push(name);
+                words.extend([name.clone(), name]);
                 return words;
             }
         }

@@ -70,6 +70,9 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::Read => paths.extend(operands.into_iter().map(purpose(Purpose::Read))),
         Role::Compare => {
             let below = options.contains("r") || options.contains("recursive");
+            if below && !options.contains("no-dereference") {
+                return Err(format!("{name} follows links below the folders it compares; give it --no-dereference"));
+            }
             let how = if below { Purpose::ReadBelow } else { Purpose::Read };
             paths.extend(operands.into_iter().map(purpose(how)));
         }
