@@ -21,10 +21,14 @@ pub(crate) fn trap(world: &dyn World, folder: &str) -> Option<String> {
         match world.file(&inside) {
             File::Content(bytes) => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                let Some(target) = text.strip_prefix("gitdir:") else { return Some(format!("{inside} cannot be read")) };
+                let Some(target) = text.strip_prefix("gitdir:") else {
+                    return Some(format!("{inside} cannot be read"));
+                };
                 return repository(world, &path::absolute(&at, target.trim()));
             }
-            File::Unreadable if world.file(&format!("{inside}/HEAD")) != File::Missing => return repository(world, &inside),
+            File::Unreadable if world.file(&format!("{inside}/HEAD")) != File::Missing => {
+                return repository(world, &inside);
+            }
             File::Missing | File::Unreadable => {}
         }
         match at.rfind('/') {
@@ -78,8 +82,12 @@ fn repository(world: &dyn World, folder: &str) -> Option<String> {
 /// Whether a setting matters to commands that only read.
 fn springs((key, value): &(String, String)) -> bool {
     match runs_a_program(key) {
-        Some(When::Reading) if key == "core.fsmonitor" => !matches!(value.to_lowercase().as_str(), "" | "true" | "false" | "0" | "1" | "no" | "yes" | "off" | "on"),
-        Some(When::Reading) if key == "log.showsignature" => !matches!(value.to_lowercase().as_str(), "false" | "no" | "off" | "0"),
+        Some(When::Reading) if key == "core.fsmonitor" => {
+            !matches!(value.to_lowercase().as_str(), "" | "true" | "false" | "0" | "1" | "no" | "yes" | "off" | "on")
+        }
+        Some(When::Reading) if key == "log.showsignature" => {
+            !matches!(value.to_lowercase().as_str(), "false" | "no" | "off" | "0")
+        }
         Some(When::Reading) => true,
         Some(When::Otherwise) | None => false,
     }
@@ -104,7 +112,9 @@ pub(crate) fn runs_a_program(key: &str) -> Option<When> {
         ("filter", "clean" | "smudge" | "process") => When::Reading,
         ("gpg", "program") | ("log", "showsignature") => When::Reading,
         ("include" | "includeif", _) => When::Reading,
-        ("extensions", "partialclone" | "objectformat") | ("remote", "promisor" | "partialclonefilter" | "vcs") => When::Reading,
+        ("extensions", "partialclone" | "objectformat") | ("remote", "promisor" | "partialclonefilter" | "vcs") => {
+            When::Reading
+        }
         ("trailer", "cmd" | "command") | ("hook", "command") => When::Reading,
         ("alias" | "pager" | "protocol" | "sendemail", _) => When::Otherwise,
         ("merge", "driver") | ("mergetool" | "difftool" | "browser" | "man", "cmd" | "path") => When::Otherwise,

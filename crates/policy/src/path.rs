@@ -161,7 +161,12 @@ pub(crate) fn is_secret(path: &str) -> bool {
 /// Whether a pattern of file names may stand for a secret.
 pub(crate) fn may_be_secret(pattern: &str) -> bool {
     let tails = SECRET_TAILS.iter().filter_map(|tail| tail.rsplit('/').next());
-    SECRET_EXAMPLES.iter().copied().chain(tails).chain(["shadow", "environ", "token"]).any(|name| glob_matches(pattern, name))
+    SECRET_EXAMPLES
+        .iter()
+        .copied()
+        .chain(tails)
+        .chain(["shadow", "environ", "token"])
+        .any(|name| glob_matches(pattern, name))
 }
 
 /// Whether writing a file makes something run, or changes who may do what, beyond any workspace.

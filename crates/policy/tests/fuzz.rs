@@ -34,14 +34,31 @@ impl Dice {
 
 /// Programs that write down how they were called. `bash` and the wrappers are the real ones.
 const STUBS: [&str; 27] = [
-    "cat", "ls", "head", "tail", "grep", "wc", "sort", "uniq", "cut", "sed", "awk", "rm", "touch", "mv", "cp", "curl", "python3", "make",
-    "git", "diff", "tee", "sudo", "ssh", "chmod", "stat", "rg", "jq",
+    "cat", "ls", "head", "tail", "grep", "wc", "sort", "uniq", "cut", "sed", "awk", "rm", "touch", "mv", "cp", "curl",
+    "python3", "make", "git", "diff", "tee", "sudo", "ssh", "chmod", "stat", "rg", "jq",
 ];
 const REAL: [&str; 9] = ["bash", "sh", "timeout", "nice", "env", "nohup", "xargs", "find", "stdbuf"];
 
 /// A word, spelt in one of the ways a shell reads.
 fn word(dice: &mut Dice, depth: usize) -> String {
-    let plain = dice.pick(&["a.txt", "src", "src/b.txt", "README.md", "-n", "-l", "x y", "c d.txt", ".", "'", "-", "é.txt", "1", "a;b", "$x", "--"]);
+    let plain = dice.pick(&[
+        "a.txt",
+        "src",
+        "src/b.txt",
+        "README.md",
+        "-n",
+        "-l",
+        "x y",
+        "c d.txt",
+        ".",
+        "'",
+        "-",
+        "é.txt",
+        "1",
+        "a;b",
+        "$x",
+        "--",
+    ]);
     match dice.roll(22) {
         0..=6 => match plain.contains([' ', '\'', ';', '$']) {
             true => format!("'{}'", plain.replace('\'', "'\\''")),
@@ -53,9 +70,13 @@ fn word(dice: &mut Dice, depth: usize) -> String {
             let _ = write!(text, "\\{letter}");
             text
         }),
-        10 => dice.pick(&["*.txt", "src/*", "a?txt", "[ab].txt", "*", "src/*.txt", "nothing/*", "*.none", ".*"]).to_owned(),
+        10 => dice
+            .pick(&["*.txt", "src/*", "a?txt", "[ab].txt", "*", "src/*.txt", "nothing/*", "*.none", ".*"])
+            .to_owned(),
         11 => dice.pick(&["{a,b}.txt", "src/{b,c}.txt", "{1..3}", "{a}", "a{", "}"]).to_owned(),
-        12 => dice.pick(&["$x", "${x}", "\"$x\"", "$HOME", "\"${y:-a.txt}\"", "$1", "$?", "$((1+1))", "$f", "\"$f\"", "${f}"]).to_owned(),
+        12 => dice
+            .pick(&["$x", "${x}", "\"$x\"", "$HOME", "\"${y:-a.txt}\"", "$1", "$?", "$((1+1))", "$f", "\"$f\"", "${f}"])
+            .to_owned(),
         13 => dice.pick(&["~", "~/x", "~root", "a~"]).to_owned(),
         14 => dice.pick(&["$'a.txt'", "$'\\x61.txt'", "$\"a.txt\"", "$'a\\'b'"]).to_owned(),
         15 if depth > 0 => format!("$({})", command(dice, depth - 1)),
@@ -74,18 +95,38 @@ fn simple(dice: &mut Dice, depth: usize) -> String {
         text += dice.pick(&["LC_ALL=C ", "X=1 ", "PATH=src ", "TZ=UTC ", "A=b C=d "]);
     }
     if dice.roll(6) == 0 {
-        text += dice.pick(&["timeout 5 ", "nice ", "env ", "command ", "nohup ", "time ", "env -i ", "exec ", "stdbuf -oL ", "nice -n 5 "]);
+        text += dice.pick(&[
+            "timeout 5 ",
+            "nice ",
+            "env ",
+            "command ",
+            "nohup ",
+            "time ",
+            "env -i ",
+            "exec ",
+            "stdbuf -oL ",
+            "nice -n 5 ",
+        ]);
     }
     let name = dice.pick(&[
-        "cat", "ls", "head", "tail", "grep", "wc", "sort", "uniq", "echo", "echo", "printf", "cd", "true", "test", "cut", "sed", "awk", "rm", "touch",
-        "curl", "git", "diff", "stat", "c'a't", "\\ls", "l\"s\"", "find", "xargs", "rg", "jq", "pwd",
+        "cat", "ls", "head", "tail", "grep", "wc", "sort", "uniq", "echo", "echo", "printf", "cd", "true", "test",
+        "cut", "sed", "awk", "rm", "touch", "curl", "git", "diff", "stat", "c'a't", "\\ls", "l\"s\"", "find", "xargs",
+        "rg", "jq", "pwd",
     ]);
     text += name;
     match name {
         "git" => text += dice.pick(&[" status", " diff", " log -p", " push", " -C src status", " -c a=b log"]),
         "sed" => text += dice.pick(&[" -n 1p", " s/a/b/", " 's/a/b/w x'", " -i s/a/b/", " -e p -e d"]),
         "awk" => text += dice.pick(&[" '{print $1}'", " '{print > \"x\"}'", " 'BEGIN{system(\"ls\")}'", " -F, '/a/'"]),
-        "find" => text += dice.pick(&[" . -name '*.txt'", " . -type f -name '*.txt' -exec cat {} \\;", " . -exec rm {} +", " src -delete", " src -type f -name 'b*' -print0"]),
+        "find" => {
+            text += dice.pick(&[
+                " . -name '*.txt'",
+                " . -type f -name '*.txt' -exec cat {} \\;",
+                " . -exec rm {} +",
+                " src -delete",
+                " src -type f -name 'b*' -print0",
+            ])
+        }
         "xargs" => text += dice.pick(&[" cat", " -0 wc", " rm", " -n1 echo"]),
         "jq" => text += dice.pick(&[" .", " -r '.a'"]),
         _ => {}
@@ -130,7 +171,17 @@ fn command(dice: &mut Dice, depth: usize) -> String {
         20 => format!("bash -c '{}'", command(dice, inner).replace('\'', "'\\''")),
         21 => format!("cd src && {}", command(dice, inner)),
         22 => format!("{} & {}", simple(dice, inner), simple(dice, inner)),
-        _ => dice.pick(&["f() { ls; }; f", "case a in a) ls;; esac", "while false; do ls; done", "eval ls", "trap ls EXIT", "((1+1))", "a[0]=1"]).to_owned(),
+        _ => dice
+            .pick(&[
+                "f() { ls; }; f",
+                "case a in a) ls;; esac",
+                "while false; do ls; done",
+                "eval ls",
+                "trap ls EXIT",
+                "((1+1))",
+                "a[0]=1",
+            ])
+            .to_owned(),
     }
 }
 
@@ -153,16 +204,27 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn prepare(folder: &Folder) {
-    for (name, text) in
-        [("w/a.txt", "a\n"), ("w/b.txt", "b\n"), ("w/src/b.txt", "b\n"), ("w/src/c.txt", "c\n"), ("w/README.md", "x\n"), ("w/c d.txt", "x\n"), ("w/.env", "K=V\n"), ("w/-n", "x\n"), ("home/x", "x\n"), ("x", "x\n")]
-    {
+    for (name, text) in [
+        ("w/a.txt", "a\n"),
+        ("w/b.txt", "b\n"),
+        ("w/src/b.txt", "b\n"),
+        ("w/src/c.txt", "c\n"),
+        ("w/README.md", "x\n"),
+        ("w/c d.txt", "x\n"),
+        ("w/.env", "K=V\n"),
+        ("w/-n", "x\n"),
+        ("home/x", "x\n"),
+        ("x", "x\n"),
+    ] {
         folder.write(name, text);
     }
     std::os::unix::fs::symlink("..", folder.path().join("w/link")).expect("a link");
     for name in STUBS {
         // one line for each call: the words with their ends marked. Each command finds the programs under a name of its own,
         // and what it leaves running in the background writes to its own log
-        let text = format!("#!/bin/sh\nIFS=$(printf '\\001')\nprintf '%s\\002\\n' \"{name}${{1+$IFS}}$*\" >> \"${{0%/*}}.log\"\n");
+        let text = format!(
+            "#!/bin/sh\nIFS=$(printf '\\001')\nprintf '%s\\002\\n' \"{name}${{1+$IFS}}$*\" >> \"${{0%/*}}.log\"\n"
+        );
         folder.write(&format!("bin/{name}"), &text);
         let path = folder.path().join("bin").join(name);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
@@ -222,7 +284,8 @@ fn play(seed: u64, commands: usize) -> (usize, usize, Vec<String>) {
             let name = called.split(' ').next().unwrap_or_default();
             // patterns and what find finds stand in the effects as they were written
             let fits = |what: &&str| {
-                **what == called || (what.split(' ').next() == Some(name) && what.contains(['*', '?', '[', '{', '…', '\\']))
+                **what == called
+                    || (what.split(' ').next() == Some(name) && what.contains(['*', '?', '[', '{', '…', '\\']))
                     || (what.split(' ').next() == Some(name) && text.contains("find ") && what.ends_with("x.txt"))
                     || (what.split(' ').next() == Some(name) && text.contains("<("))
             };

@@ -58,8 +58,14 @@ const POISONS: [(&str, &str); 20] = [
         "hooks in their usual place, and a file whose time alone has changed",
         "cp \"$P\" .git/hooks/post-index-change; cp \"$P\" .git/hooks/fsmonitor-watchman; git checkout -q a.txt; touch -d 2001-01-01 a.txt",
     ),
-    ("included", "printf '[core]\\nfsmonitor = %s\\n[diff]\\nexternal = %s\\n' \"$P\" \"$P\" > more; git config include.path ../more"),
-    ("conditionally included", "printf '[diff]\\nexternal = %s\\n' \"$P\" > more; git config includeIf.gitdir:/.path ../more"),
+    (
+        "included",
+        "printf '[core]\\nfsmonitor = %s\\n[diff]\\nexternal = %s\\n' \"$P\" \"$P\" > more; git config include.path ../more",
+    ),
+    (
+        "conditionally included",
+        "printf '[diff]\\nexternal = %s\\n' \"$P\" > more; git config includeIf.gitdir:/.path ../more",
+    ),
     ("alias", "git config alias.status \"!$P\"; git config alias.diff \"!$P\""),
     (
         "a repository inside",
@@ -72,10 +78,16 @@ const POISONS: [(&str, &str); 20] = [
         "git init -q --bare bare.git; mv bare.git/* sub/; printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nworktree = .\\nfsmonitor = %s\\n[diff]\\nexternal = %s\\n' \"$P\" \"$P\" > sub/config",
     ),
     ("a repository elsewhere", "mv .git elsewhere; echo 'gitdir: elsewhere' > .git; git config diff.external \"$P\""),
-    ("a worktree's own settings", "git config extensions.worktreeConfig true; git config --worktree diff.external \"$P\""),
+    (
+        "a worktree's own settings",
+        "git config extensions.worktreeConfig true; git config --worktree diff.external \"$P\"",
+    ),
     ("a worktree moved", "git config core.worktree /etc"),
     ("odd spelling", "printf '[DIFF]external=%s\\n' \"$P\" >> .git/config"),
-    ("a line that goes on", "printf '[diff]\\n\\tex\\\\\\nternal = %s\\n[diff] external = %s\\n' \"$P\" \"$P\" >> .git/config"),
+    (
+        "a line that goes on",
+        "printf '[diff]\\n\\tex\\\\\\nternal = %s\\n[diff] external = %s\\n' \"$P\" \"$P\" >> .git/config",
+    ),
 ];
 
 fn shell(text: &str, folder: &Path, home: &Path, program: &Path) {
@@ -116,7 +128,8 @@ fn repository(name: &str) -> Folder {
 }
 
 fn has_git() -> bool {
-    let found = Command::new("git").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    let found =
+        Command::new("git").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
     if !found {
         eprintln!("skipped: no git");
     }
@@ -145,7 +158,8 @@ fn what_is_allowed_runs_no_program_of_a_poisoned_repository() {
     let mut ran = 0;
     for (at, (poison, prepare)) in POISONS.iter().enumerate() {
         let folder = repository(&format!("poisoned-{at}"));
-        let (workspace, home, program) = (folder.path().join("w"), folder.path().join("home"), folder.path().join("program"));
+        let (workspace, home, program) =
+            (folder.path().join("w"), folder.path().join("home"), folder.path().join("program"));
         shell(prepare, &workspace, &home, &program);
         let mark = folder.path().join("mark");
         // preparing it may have run it

@@ -19,28 +19,50 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn of(words: &[Word]) -> Self {
         let rest = words.get(1..).unwrap_or_default();
-        let options = rest.iter().take_while(|word| matches!(word.text.as_str(), "-H" | "-P" | "-L" | "-O1" | "-O2" | "-O3")).count();
-        let is_test = |word: &&Word| !word.text.starts_with('-') && !matches!(word.text.as_str(), "(" | "!" | ")" | ",");
+        let options = rest
+            .iter()
+            .take_while(|word| matches!(word.text.as_str(), "-H" | "-P" | "-L" | "-O1" | "-O2" | "-O3"))
+            .count();
+        let is_test =
+            |word: &&Word| !word.text.starts_with('-') && !matches!(word.text.as_str(), "(" | "!" | ")" | ",");
         let mut starts: Vec<Word> = rest.iter().skip(options).take_while(is_test).cloned().collect();
         let tests = rest.get(options + starts.len()..).unwrap_or_default();
         if starts.is_empty() {
             starts.push(Word { text: ".".to_owned(), kind: Kind::Literal });
         }
         // up to what it runs: words behind that are not its own
-        let own = tests.iter().take_while(|word| !matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir"));
+        let own =
+            tests.iter().take_while(|word| !matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir"));
         let own: Vec<&str> = own.map(|word| word.text.as_str()).collect();
         let value = |name: &str| own.iter().position(|test| *test == name).and_then(|at| own.get(at + 1)).copied();
         let all = |pattern: &str| pattern.chars().all(|letter| matches!(letter, '*' | '.' | '/' | '?'));
         let narrows = |name: &&str| {
-            matches!(*name, "-newer" | "-size" | "-empty" | "-user" | "-group" | "-perm" | "-inum" | "-nouser" | "-regex" | "-iregex" | "-lname")
-                || (name.len() > 5 && name.starts_with('-') && (name.ends_with("time") || name.ends_with("min")))
-                || (matches!(*name, "-name" | "-iname" | "-path" | "-ipath" | "-wholename") && !value(name).is_some_and(all))
+            matches!(
+                *name,
+                "-newer"
+                    | "-size"
+                    | "-empty"
+                    | "-user"
+                    | "-group"
+                    | "-perm"
+                    | "-inum"
+                    | "-nouser"
+                    | "-regex"
+                    | "-iregex"
+                    | "-lname"
+            ) || (name.len() > 5 && name.starts_with('-') && (name.ends_with("time") || name.ends_with("min")))
+                || (matches!(*name, "-name" | "-iname" | "-path" | "-ipath" | "-wholename")
+                    && !value(name).is_some_and(all))
         };
         let chooses = own.iter().any(|test| matches!(*test, "-o" | "-or" | "," | "!" | "-not" | "-follow" | "-L"));
         let follows = rest.iter().take(options).any(|word| word.text == "-L");
         let example = match (starts.as_slice(), value("-name"), value("-type")) {
             ([start], Some(name), Some("f"))
-                if start.kind == Kind::Literal && !chooses && !follows && !path::may_be_secret(name) && !name.contains(['[', '\\', '/']) =>
+                if start.kind == Kind::Literal
+                    && !chooses
+                    && !follows
+                    && !path::may_be_secret(name)
+                    && !name.contains(['[', '\\', '/']) =>
             {
                 let name = name.replace(['*', '?'], "x");
                 Some(Word { text: format!("{}/{name}", start.text), kind: Kind::Literal })
@@ -81,8 +103,9 @@ pub(super) fn takes_files(command: &[Word]) -> bool {
     let base = command.first().and_then(Word::known).unwrap_or_default();
     let has_operand = command.iter().skip(1).any(|word| word.kind == Kind::Literal && !word.text.starts_with('-'));
     match base {
-        "cat" | "head" | "tail" | "wc" | "ls" | "stat" | "file" | "nl" | "tac" | "sort" | "md5sum" | "sha1sum" | "sha256sum"
-        | "sha512sum" | "cksum" | "du" | "basename" | "dirname" | "realpath" | "readlink" | "echo" | "strings" | "hexdump" | "od" => true,
+        "cat" | "head" | "tail" | "wc" | "ls" | "stat" | "file" | "nl" | "tac" | "sort" | "md5sum" | "sha1sum"
+        | "sha256sum" | "sha512sum" | "cksum" | "du" | "basename" | "dirname" | "realpath" | "readlink" | "echo"
+        | "strings" | "hexdump" | "od" => true,
         "grep" | "egrep" | "fgrep" | "sed" | "awk" | "jq" | "rg" => has_operand,
         _ => false,
     }

@@ -230,7 +230,12 @@ impl<'a> Analysis<'a> {
             _ => None,
         };
         let surroundings = &self.policy.surroundings;
-        Variables { home: surroundings.home(), longrein_home: surroundings.longrein_home.as_deref(), here, bindings: &self.bindings }
+        Variables {
+            home: surroundings.home(),
+            longrein_home: surroundings.longrein_home.as_deref(),
+            here,
+            bindings: &self.bindings,
+        }
     }
 
     /// Raw words, read; scripts inside them are handed over.
@@ -259,6 +264,9 @@ impl<'a> Analysis<'a> {
         if let Some(harm) = harm::harm(base, words, self.stdin.as_deref()) {
             verdict = verdict.and(self.lifted(harm.verdict(), words, name));
         }
+        for host in network::reached(base, words) {
+            Effect::add(&mut self.effects, EffectKind::Network, &host);
+        }
         if self.runs_fetched(words, name, base, here) {
             let reason = "it runs a file that it has just fetched from another machine, unread";
             return Verdict::new(Strictness::Deny, own::FETCHED, reason);
@@ -276,9 +284,17 @@ impl<'a> Analysis<'a> {
         }
         let inner = match base {
             // what only says its version runs nothing
-            "bash" | "zsh" | "uv" | "docker" | "podman" if words.len() == 2 && table::operands(words).is_ok() => Inner::None,
+            "bash" | "zsh" | "uv" | "docker" | "podman" if words.len() == 2 && table::operands(words).is_ok() => {
+                Inner::None
+            }
             _ => unwrap::unwrap(words),
         };
+        if let Inner::Command { wrapper: Wrapper::Adds(_), .. } | Inner::Script { wrapper: Wrapper::Adds(_), .. } =
+            &inner
+        {
+            // with other rights, or elsewhere, it does something else
+            self.untold.get_or_insert_with(|| command_shown(words));
+        }
         let plain = match inner {
             Inner::None => self.plain(words, name, base, here, nesting),
             Inner::Command { at, more, wrapper } => {
@@ -406,9 +422,6 @@ impl<'a> Analysis<'a> {
     /// A command that runs no other.
     fn plain(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) -> Verdict {
         Effect::add(&mut self.effects, EffectKind::Run, &command_shown(words));
-        for host in network::reached(base, words) {
-            Effect::add(&mut self.effects, EffectKind::Network, &host);
-        }
         let mut verdict = self.inline(base, words, here, nesting);
         if base == "find" && nesting.wrappers < UNWRAP_MAX {
             let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
@@ -454,7 +467,8 @@ impl<'a> Analysis<'a> {
                 if let Some(reason) = self.trap(base, words, here) {
                     verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 }
-                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !matches!(base, "rg" | "ag") {
+                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !matches!(base, "rg" | "ag")
+                {
                     verdict = verdict.and(self.reads_hidden(&operands, here));
                 }
             }
@@ -555,7 +569,10 @@ impl<'a> Analysis<'a> {
         let goes_on =
             word.kind == Kind::Glob && word.text.find(['*', '?', '[']).is_some_and(|at| word.text[at..].contains('/'));
         let last = word.text.rsplit('/').next().unwrap_or_default();
-        if word.kind == Kind::Glob && (*purpose != Purpose::List || goes_on) && !self.stands_for_itself(&word.text, here) {
+        if word.kind == Kind::Glob
+            && (*purpose != Purpose::List || goes_on)
+            && !self.stands_for_itself(&word.text, here)
+        {
             let reason = format!("which files {} stands for is only known once it runs", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
             if path::SECRET_EXAMPLES.iter().any(|secret| last.starts_with('.') && path::glob_matches(last, secret)) {
@@ -604,12 +621,14 @@ impl<'a> Analysis<'a> {
                 false => verdict,
             };
         }
-        let outside = |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_none();
+        let outside =
+            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_none();
         if base == "shred" && here.folders.iter().any(outside) {
             let reason = format!("it overwrites {} outside the workspace", shown(&operand.word.text));
             return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
         }
-        let inside = |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
+        let inside =
+            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
         if base == "find" && found::Found::of(words).is_narrow && here.folders.iter().all(inside) {
             let reason = format!("it removes files below {} and no rule allows it", shown(&operand.word.text));
             return Verdict::new(Strictness::Unless, own::DEFAULT, reason);
@@ -759,7 +778,8 @@ impl<'a> Analysis<'a> {
         if self.fetched.is_empty() {
             return false;
         }
-        let is_fetched = |file: &str| here.folders.iter().any(|folder| self.fetched.contains(&path::absolute(folder, file)));
+        let is_fetched =
+            |file: &str| here.folders.iter().any(|folder| self.fetched.contains(&path::absolute(folder, file)));
         let reads = unwrap::is_shell(base) || harm::inline::is_interpreter(base) || matches!(base, "source" | ".");
         (name.contains('/') && is_fetched(name)) || (reads && words.iter().skip(1).any(|word| is_fetched(&word.text)))
     }
@@ -810,13 +830,16 @@ impl<'a> Analysis<'a> {
         let world = self.policy.surroundings.world.as_ref();
         here.folders.iter().find_map(|folder| match base {
             "git" => {
-                let folder = table::git_folder(words).map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
+                let folder = table::git_folder(words)
+                    .map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
                 crate::git::trap(world, &folder)
             }
             // rustup obeys a toolchain that lies beside the sources
             "cargo" | "rustc" | "rustfmt" | "rustup" => {
-                let parents = std::iter::successors(Some(folder.as_str()), |at| at.rfind('/').and_then(|end| at.get(..end)));
-                let named = parents.flat_map(|at| ["rust-toolchain", "rust-toolchain.toml"].map(|name| format!("{at}/{name}")));
+                let parents =
+                    std::iter::successors(Some(folder.as_str()), |at| at.rfind('/').and_then(|end| at.get(..end)));
+                let named =
+                    parents.flat_map(|at| ["rust-toolchain", "rust-toolchain.toml"].map(|name| format!("{at}/{name}")));
                 named
                     .filter(|file| match world.file(file) {
                         File::Missing => false,
@@ -951,7 +974,10 @@ fn paths_in(word: &str) -> impl Iterator<Item = &str> {
     let nested = after('=').and_then(|rest| rest.strip_prefix('@'));
     let all = (!word.starts_with('-')).then_some(word);
     let before = word.split_once(':').map(|(path, _)| path).filter(|path| path.starts_with(['/', '.', '~']));
-    [all, after('='), after('@'), after(':'), before, file, nested].into_iter().flatten().filter(|path| !path.is_empty())
+    [all, after('='), after('@'), after(':'), before, file, nested]
+        .into_iter()
+        .flatten()
+        .filter(|path| !path.is_empty())
 }
 
 fn looks_like_path(word: &str) -> bool {
@@ -976,7 +1002,10 @@ pub(crate) fn suspicious(text: &str) -> Option<String> {
 
 /// `.pem` alone is what names are compared with.
 fn is_only_an_ending(text: &str) -> bool {
-    text.starts_with('.') && text != ".env" && !text.contains('/') && text.bytes().filter(|byte| *byte == b'.').count() == 1
+    text.starts_with('.')
+        && text != ".env"
+        && !text.contains('/')
+        && text.bytes().filter(|byte| *byte == b'.').count() == 1
 }
 
 fn command_shown(words: &[Word]) -> String {

@@ -9,30 +9,35 @@ pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
     let operands = || args.iter().copied().filter(|arg| !arg.starts_with('-'));
     let named = |verbs: &[&str]| operands().any(|arg| verbs.contains(&arg));
     let reaches = match base {
-        "curl" | "wget" | "http" | "https" | "xh" | "aria2c" | "lynx" | "w3m" | "links" | "nc" | "ncat" | "netcat" | "telnet"
-        | "socat" | "ssh" | "scp" | "sftp" | "ftp" | "lftp" | "ping" | "ping6" | "dig" | "nslookup" | "host" | "drill" | "whois"
-        | "traceroute" | "tracepath" | "mtr" | "nmap" | "mail" | "mailx" | "sendmail" | "mutt" | "rclone" | "aws" | "gcloud"
-        | "gsutil" | "az" | "gh" | "glab" | "kubectl" | "helm" | "doctl" | "heroku" | "fly" | "flyctl" | "vercel" | "netlify"
-        | "ngrok" | "npx" | "uvx" | "pipx" | "bunx" | "websocat" | "grpcurl" | "brew" | "apt" | "apt-get" | "dnf" | "yum" | "apk"
-        | "pacman" | "zypper" | "snap" | "flatpak" | "ssh-copy-id" | "mosh" | "svn" | "hg" => true,
+        "curl" | "wget" | "http" | "https" | "xh" | "aria2c" | "lynx" | "w3m" | "links" | "nc" | "ncat" | "netcat"
+        | "telnet" | "socat" | "ssh" | "scp" | "sftp" | "ftp" | "lftp" | "ping" | "ping6" | "dig" | "nslookup"
+        | "host" | "drill" | "whois" | "traceroute" | "tracepath" | "mtr" | "nmap" | "mail" | "mailx" | "sendmail"
+        | "mutt" | "rclone" | "aws" | "gcloud" | "gsutil" | "az" | "gh" | "glab" | "kubectl" | "helm" | "doctl"
+        | "heroku" | "fly" | "flyctl" | "vercel" | "netlify" | "ngrok" | "npx" | "uvx" | "pipx" | "bunx"
+        | "websocat" | "grpcurl" | "brew" | "apt" | "apt-get" | "dnf" | "yum" | "apk" | "pacman" | "zypper"
+        | "snap" | "flatpak" | "ssh-copy-id" | "mosh" | "svn" | "hg" => true,
         "rsync" => operands().any(|arg| arg.contains(':')),
-        "git" => named(&["fetch", "pull", "push", "clone", "ls-remote", "submodule", "send-email", "request-pull"])
-            || (named(&["remote"]) && named(&["update", "show", "prune"])),
+        "git" => {
+            named(&["fetch", "pull", "push", "clone", "ls-remote", "submodule", "send-email", "request-pull"])
+                || (named(&["remote"]) && named(&["update", "show", "prune"]))
+        }
         "npm" | "pnpm" | "yarn" | "bun" => {
             args.is_empty()
                 || named(&[
-                    "install", "i", "ci", "add", "update", "upgrade", "publish", "dlx", "exec", "create", "init", "audit", "view",
-                    "info", "search", "login", "outdated", "x",
+                    "install", "i", "ci", "add", "update", "upgrade", "publish", "dlx", "exec", "create", "init",
+                    "audit", "view", "info", "search", "login", "outdated", "x",
                 ])
         }
         "pip" | "pip3" => named(&["install", "download", "search", "index", "wheel"]),
         "uv" | "poetry" | "pipenv" | "pdm" | "conda" | "mamba" => {
             named(&["add", "install", "sync", "lock", "update", "run", "publish", "pip", "create", "build", "tool"])
         }
-        "cargo" => named(&[
-            "publish", "install", "search", "login", "owner", "yank", "fetch", "add", "update", "build", "check", "test", "run", "bench",
-            "clippy", "doc", "b", "c", "t", "r",
-        ]) && !args.contains(&"--offline"),
+        "cargo" => {
+            named(&[
+                "publish", "install", "search", "login", "owner", "yank", "fetch", "add", "update", "build", "check",
+                "test", "run", "bench", "clippy", "doc", "b", "c", "t", "r",
+            ]) && !args.contains(&"--offline")
+        }
         "go" => named(&["get", "install", "mod", "build", "test", "run", "work", "vet", "generate"]),
         "gem" | "bundle" => named(&["install", "update", "push", "add", "fetch", "outdated"]),
         "composer" => named(&["install", "update", "require", "create-project"]),
@@ -40,7 +45,9 @@ pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
         "docker" | "podman" | "nerdctl" | "docker-compose" => {
             named(&["pull", "push", "build", "run", "login", "search", "compose", "up", "buildx", "create"])
         }
-        "terraform" | "tofu" | "pulumi" | "cdk" => named(&["init", "plan", "apply", "destroy", "up", "refresh", "import", "get"]),
+        "terraform" | "tofu" | "pulumi" | "cdk" => {
+            named(&["init", "plan", "apply", "destroy", "up", "refresh", "import", "get"])
+        }
         "openssl" => named(&["s_client", "s_server", "ocsp"]),
         "psql" | "mysql" | "mariadb" | "mongosh" | "mongo" | "redis-cli" | "pg_dump" | "mysqldump" | "cqlsh" => true,
         "python3" | "python" => args.windows(2).any(|two| matches!(two, ["-m", "http.server" | "pip" | "smtpd"])),
@@ -60,13 +67,33 @@ fn host(base: &str, word: &str) -> Option<String> {
         let host = authority.rsplit('@').next().unwrap_or_default();
         return (!host.is_empty()).then(|| host.to_lowercase());
     }
-    let bare = matches!(base, "ssh" | "ping" | "ping6" | "dig" | "nslookup" | "host" | "telnet" | "nc" | "ncat" | "netcat" | "whois" | "traceroute" | "mosh" | "sftp" | "ftp");
+    let bare = matches!(
+        base,
+        "ssh"
+            | "ping"
+            | "ping6"
+            | "dig"
+            | "nslookup"
+            | "host"
+            | "telnet"
+            | "nc"
+            | "ncat"
+            | "netcat"
+            | "whois"
+            | "traceroute"
+            | "mosh"
+            | "sftp"
+            | "ftp"
+    );
     let copies = matches!(base, "scp" | "rsync" | "git" | "sftp");
     let looks_like_host = |text: &str| {
-        text.contains('.') && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']'))
+        text.contains('.')
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']'))
     };
     match word.split_once('@').map_or(word, |(_, host)| host) {
-        rest if copies && rest.contains(':') => rest.split(':').next().filter(|host| !host.is_empty()).map(str::to_lowercase),
+        rest if copies && rest.contains(':') => {
+            rest.split(':').next().filter(|host| !host.is_empty()).map(str::to_lowercase)
+        }
         rest if bare && !rest.is_empty() && rest.parse::<u32>().is_err() => Some(rest.to_lowercase()),
         rest if matches!(base, "curl" | "wget" | "http" | "https" | "xh") => {
             let host = rest.split('/').next().unwrap_or_default();

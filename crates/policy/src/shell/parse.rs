@@ -105,7 +105,11 @@ fn without_quoted_words(text: &str) -> Cow<'_, str> {
             '\'' => {
                 let rest = letters.as_str();
                 let Some((inside, after)) = rest.split_once('\'') else { return Cow::Borrowed(text) };
-                let whole = before.is_whitespace() && after.chars().next().is_none_or(|next| next.is_whitespace() || matches!(next, ';' | '|' | '&' | ')'));
+                let whole = before.is_whitespace()
+                    && after
+                        .chars()
+                        .next()
+                        .is_none_or(|next| next.is_whitespace() || matches!(next, ';' | '|' | '&' | ')'));
                 kept.push_str("''");
                 if !whole {
                     kept.push_str(inside);

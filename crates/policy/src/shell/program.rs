@@ -188,7 +188,17 @@ fn awk_tokens(program: &str) -> Option<()> {
                 printing |= matches!(word.as_str(), "print" | "printf");
                 value = !matches!(
                     word.as_str(),
-                    "print" | "printf" | "return" | "in" | "else" | "do" | "case" | "BEGIN" | "END" | "function" | "func"
+                    "print"
+                        | "printf"
+                        | "return"
+                        | "in"
+                        | "else"
+                        | "do"
+                        | "case"
+                        | "BEGIN"
+                        | "END"
+                        | "function"
+                        | "func"
                 );
             }
             letter if letter.is_ascii_punctuation() => {}
@@ -219,7 +229,8 @@ fn awk_quoted(letters: &[char], from: usize, close: char) -> Option<usize> {
 
 /// A program of jq or yq that reads no other file and no environment.
 pub(super) fn jq_only_prints(program: &str) -> bool {
-    const NEVER: [&str; 9] = ["env", "ENV", "import", "include", "load", "system", "input_line_number", "eval", "get_search_list"];
+    const NEVER: [&str; 9] =
+        ["env", "ENV", "import", "include", "load", "system", "input_line_number", "eval", "get_search_list"];
     !NEVER.iter().any(|word| program.contains(word))
 }
 
@@ -230,16 +241,66 @@ mod tests {
     #[test]
     fn scripts_of_sed_that_only_print_are_known() {
         for script in [
-            "2,5p", "$p", "1~2p", "/a/p", "/a/,/b/p", "/a/,+3p", "/a/!d", "s/a/b/", "s/a/b/gp", "s|/x|/y|2", "s/a\\/b/c/g",
-            "/^#/d;/^$/d", "1d;$d", "/x/{s/a/b/;p}", "y/abc/xyz/", "10q", "$=", "n;d", "s/[^a]*/x/", "# remark\np", "a hello",
-            ":a;N;$!ba;s/\\n/ /g", "s,a,b,;s,c,d,", "\\|x|p", "/a/I p", "1,5!d", "s/e/w/", "",
+            "2,5p",
+            "$p",
+            "1~2p",
+            "/a/p",
+            "/a/,/b/p",
+            "/a/,+3p",
+            "/a/!d",
+            "s/a/b/",
+            "s/a/b/gp",
+            "s|/x|/y|2",
+            "s/a\\/b/c/g",
+            "/^#/d;/^$/d",
+            "1d;$d",
+            "/x/{s/a/b/;p}",
+            "y/abc/xyz/",
+            "10q",
+            "$=",
+            "n;d",
+            "s/[^a]*/x/",
+            "# remark\np",
+            "a hello",
+            ":a;N;$!ba;s/\\n/ /g",
+            "s,a,b,;s,c,d,",
+            "\\|x|p",
+            "/a/I p",
+            "1,5!d",
+            "s/e/w/",
+            "",
         ] {
             assert!(sed_only_prints(script), "{script}");
         }
         for script in [
-            "w out", "1w out", "s/a/b/w out", "s/a/b/e", "s/a/b/gew x", "e id", "1e id", "r /etc/passwd", "R x", "W x", "p\nw x",
-            "/a/w x", "/a/{w x\n}", "s/a/b", "s/[/]/b/w x/", "v", "M", "s/a/b/;w x", "a x\\\nw y", "}w x", "p w x", "sea/b/w",
-            "y/a/b/w x", "l5w x", "ba w x\nw y", "$!w x", "s\na\nb\n", "/[/]/w x/p",
+            "w out",
+            "1w out",
+            "s/a/b/w out",
+            "s/a/b/e",
+            "s/a/b/gew x",
+            "e id",
+            "1e id",
+            "r /etc/passwd",
+            "R x",
+            "W x",
+            "p\nw x",
+            "/a/w x",
+            "/a/{w x\n}",
+            "s/a/b",
+            "s/[/]/b/w x/",
+            "v",
+            "M",
+            "s/a/b/;w x",
+            "a x\\\nw y",
+            "}w x",
+            "p w x",
+            "sea/b/w",
+            "y/a/b/w x",
+            "l5w x",
+            "ba w x\nw y",
+            "$!w x",
+            "s\na\nb\n",
+            "/[/]/w x/p",
         ] {
             assert!(!sed_only_prints(script), "{script}");
         }

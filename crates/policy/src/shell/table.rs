@@ -79,7 +79,8 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::Names => {
             paths.extend(operands.into_iter().skip(1).map(purpose(Purpose::List)));
             if paths.is_empty() {
-                paths.push(Operand { word: Word { text: ".".to_owned(), kind: Kind::Literal }, purpose: Purpose::List });
+                paths
+                    .push(Operand { word: Word { text: ".".to_owned(), kind: Kind::Literal }, purpose: Purpose::List });
             }
         }
         Role::ReadIf(needed) if operands.is_empty() || needed.iter().any(|option| options.contains(*option)) => {
@@ -101,14 +102,17 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::Program(only_prints) => {
             let mut operands = operands.into_iter();
             let mut program = operands.next();
-            if name == "yq" && program.as_ref().is_some_and(|word| matches!(word.text.as_str(), "e" | "eval" | "ea" | "eval-all")) {
+            if name == "yq"
+                && program.as_ref().is_some_and(|word| matches!(word.text.as_str(), "e" | "eval" | "ea" | "eval-all"))
+            {
                 program = operands.next();
             }
             let Some(program) = program else { return Err(format!("{name} without a program")) };
             if program.kind != Kind::Literal || !only_prints(&program.text) {
                 return Err(format!("its program may write, run or read something else: {}", shown(&program.text)));
             }
-            let assigns = |word: &Word| name.ends_with("awk") && word.text.split_once('=').is_some_and(|(name, _)| is_name(name));
+            let assigns =
+                |word: &Word| name.ends_with("awk") && word.text.split_once('=').is_some_and(|(name, _)| is_name(name));
             paths.extend(operands.filter(|word| !assigns(word)).map(purpose(Purpose::Read)));
         }
         Role::ReadOne if operands.len() > 1 => return Err(format!("{name} writes to its second operand")),
@@ -371,7 +375,8 @@ fn git(words: &[Word]) -> Result<Vec<Operand>, String> {
                 [key] | ["get", key] => *key,
                 _ => return Err("git config may change a setting".to_owned()),
             };
-            let plain = ["user.", "core.", "init.", "branch.", "color.", "pull.", "push.", "merge.", "rebase.", "diff."];
+            let plain =
+                ["user.", "core.", "init.", "branch.", "color.", "pull.", "push.", "merge.", "rebase.", "diff."];
             if !plain.iter().any(|start| key.to_lowercase().starts_with(start)) {
                 return Err(format!("the setting {} may hold a secret", shown(key)));
             }
@@ -491,10 +496,14 @@ fn print(words: &[Word]) -> Result<Vec<Operand>, String> {
 
 /// `sed` with scripts that only print.
 fn sed(words: &[Word]) -> Result<Vec<Operand>, String> {
-    let options = "n quiet silent E r regexp-extended s separate e: expression: z null-data u unbuffered l: line-length:";
+    let options =
+        "n quiet silent E r regexp-extended s separate e: expression: z null-data u unbuffered l: line-length:";
     let Parsed { mut paths, operands, values, .. } = parse("sed", options, words.get(1..).unwrap_or_default())?;
-    let given: Vec<&Word> =
-        values.iter().filter(|(name, _)| matches!(name.as_str(), "e" | "expression")).map(|(_, script)| script).collect();
+    let given: Vec<&Word> = values
+        .iter()
+        .filter(|(name, _)| matches!(name.as_str(), "e" | "expression"))
+        .map(|(_, script)| script)
+        .collect();
     let (scripts, files) = match (given.is_empty(), operands.split_first()) {
         (true, Some((script, files))) => (vec![script], files),
         (true, None) => return Err("sed without a script".to_owned()),
@@ -529,4 +538,3 @@ const SHOWN_MAX: usize = 60;
 /// Variables that tell nothing anybody would hide.
 const PLAIN_VARIABLES: [&str; 12] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TZ", "LC_ALL", "EDITOR", "TMPDIR"];
-

@@ -9,7 +9,7 @@ use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody, ToolSpec}
 use longrein_ports::{Gate, GateCall, Ruling};
 use proptest::prelude::*;
 
-use crate::{Policy, Surroundings, World};
+use crate::{EffectKind, Policy, Surroundings, World};
 
 /// A workspace with a few files and links in it.
 struct Stub {
@@ -999,4 +999,52 @@ proptest! {
         let found = shell(&policy, &format!("{denied}\n{text}"));
         prop_assert_eq!(word(&found), "deny", "{:?} {:?}", text, found);
     }
+}
+
+/// What a command does beside what the words say is said as well: nothing that cannot be told looks like nothing.
+#[test]
+fn effects_tell_what_is_reached_and_what_is_not_known() {
+    let policy = policy("");
+    let spec = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::External);
+    for (command, network, unknown) in [
+        ("cat README.md | wc -l", "", false),
+        ("rm -rf target", "", false),
+        ("cp a b", "", false),
+        ("for f in a b; do cat $f; done", "", false),
+        ("curl -s https://x.example/a", "x.example", true),
+        ("git push origin main", "git", true),
+        ("npm install", "npm", true),
+        ("timeout 5 ssh me@h.example ls", "h.example", true),
+        ("make", "", true),
+        ("./run.sh", "", true),
+        ("cat $x", "", true),
+        ("cat $(ls)", "", true),
+        ("bash build.sh", "", true),
+        ("ls 'a", "", true),
+        ("python3 -c 'print(1)'", "", true),
+        ("eval \"$x\"", "", true),
+    ] {
+        let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
+        let found = policy.judge(&GateCall { tool: &spec, args: &args, target: None, workspace: "/w" });
+        let of = |kind: EffectKind| found.effects.iter().filter(move |effect| effect.kind == kind);
+        let hosts: Vec<&str> = of(EffectKind::Network).map(|effect| effect.what.as_str()).collect();
+        assert_eq!(hosts.first().copied().unwrap_or_default(), network, "{command}: {found:?}");
+        assert_eq!(of(EffectKind::Unknown).next().is_some(), unknown, "{command}: {found:?}");
+    }
+    let many: Vec<String> = (0..100).map(|at| format!("cat f{at}")).collect();
+    let args = Payload::of(&serde_json::json!({ "command": many.join(";") })).unwrap();
+    let found = policy.judge(&GateCall { tool: &spec, args: &args, target: None, workspace: "/w" });
+    assert!(found.effects.iter().any(|effect| effect.kind == EffectKind::Unknown), "what is not listed is not told");
+}
+
+/// A rule that spells a command out lifts what is denied because others keep something there; nothing lifts the rest.
+#[test]
+fn what_others_keep_is_removed_only_where_a_rule_spells_it_out() {
+    check("allow shell(terraform destroy)", "allow", &["terraform destroy"]);
+    check("allow shell(terraform *), shell, *", "deny", &["terraform destroy", "terraform destroy -auto-approve"]);
+    check(
+        "allow shell(rm -rf /), shell(mkfs /dev/sda), shell(gh auth token)",
+        "deny",
+        &["rm -rf /", "mkfs /dev/sda", "gh auth token"],
+    );
 }

@@ -111,8 +111,28 @@ pub(crate) fn is_shell(name: &str) -> bool {
 /// What runs inside a container or a project's own surroundings: `docker exec web ls`, `uv run pytest`.
 fn inside(name: &str, words: &[Word]) -> Option<Inner> {
     const VALUED: [&str; 22] = [
-        "-e", "--env", "-v", "--volume", "-w", "--workdir", "-u", "--user", "-p", "--publish", "--name", "--network", "--net",
-        "-n", "--namespace", "-c", "--container", "--mount", "--entrypoint", "--platform", "--env-file", "-h",
+        "-e",
+        "--env",
+        "-v",
+        "--volume",
+        "-w",
+        "--workdir",
+        "-u",
+        "--user",
+        "-p",
+        "--publish",
+        "--name",
+        "--network",
+        "--net",
+        "-n",
+        "--namespace",
+        "-c",
+        "--container",
+        "--mount",
+        "--entrypoint",
+        "--platform",
+        "--env-file",
+        "-h",
     ];
     let text = |at: usize| words.get(at).map(|word| word.text.as_str()).unwrap_or_default();
     let from = match (name, text(1), text(2)) {
@@ -135,8 +155,11 @@ fn inside(name: &str, words: &[Word]) -> Option<Inner> {
         ("direnv", "exec", _) => 3,
         _ => return None,
     };
-    (from < words.len())
-        .then_some(Inner::Command { at: from, more: false, wrapper: Wrapper::Adds("runs it in other surroundings") })
+    (from < words.len()).then_some(Inner::Command {
+        at: from,
+        more: false,
+        wrapper: Wrapper::Adds("runs it in other surroundings"),
+    })
 }
 
 /// Whether a word names a wrapper that is followed by a command.

@@ -2,17 +2,16 @@
 //! would run in.
 
 use brush_parser::ast::{
-    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
-    BinaryPredicate, CompoundList, ExtendedTestExpr, ForClauseCommand, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect,
-    Pipeline, ProcessSubstitutionKind, Program,
-    SeparatorOperator, SimpleCommand, UnaryPredicate,
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, Command, CommandPrefixOrSuffixItem,
+    CompoundCommand, CompoundList, ExtendedTestExpr, ForClauseCommand, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Pipeline, ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, UnaryPredicate,
 };
 
+use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
 use super::table::{Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Word};
-use super::harm::{self, flow, flow::Part};
 use super::{Analysis, Here, Nesting, found, scan};
 use crate::path;
 use crate::verdict::{Strictness, Verdict, own};
@@ -104,7 +103,9 @@ impl Analysis<'_> {
         for command in &pipeline.seq {
             // what a group does counts for all of the group
             let seen = scan::scan(&command.to_string());
-            written = seen.iter().any(|seen| seen.redirects.iter().any(|(direction, file)| *direction == Direction::Out && !file.starts_with('&')));
+            written = seen.iter().any(|seen| {
+                seen.redirects.iter().any(|(direction, file)| *direction == Direction::Out && !file.starts_with('&'))
+            });
             parts.extend(seen.iter().take(PARTS_MAX).map(|seen| self.part(seen, here)));
         }
         if let Some(harm) = flow::pipeline(&parts, written) {
@@ -139,7 +140,8 @@ impl Analysis<'_> {
             Command::Function(function) => {
                 self.ask("it defines a function, which may stand for any command");
                 let body = function.body.0.to_string();
-                let calls_itself = scan::scan(&body).iter().any(|seen| seen.words.first() == Some(&function.fname.value));
+                let calls_itself =
+                    scan::scan(&body).iter().any(|seen| seen.words.first() == Some(&function.fname.value));
                 if calls_itself && body.contains(['|', '&']) {
                     self.note(Verdict::new(Strictness::Deny, own::EXHAUSTION, "it starts processes without end"));
                 }
@@ -254,7 +256,8 @@ impl Analysis<'_> {
         }
         walk.seen.push(seen);
         let values = self.expand(&values, here);
-        let plain_name = clause.variable_name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let plain_name =
+            clause.variable_name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         let known = |word: &Word| match word.kind {
             Kind::Literal => true,
             Kind::Glob => self.stands_for_itself(&word.text, here),
@@ -266,7 +269,8 @@ impl Analysis<'_> {
         }
         let mut after = here.clone();
         let turns = values.into_iter().take(self.turns.max(1)).map(Some).chain([None]);
-        let turns: Vec<Option<Word>> = if all_known { turns.filter(Option::is_some).collect() } else { turns.collect() };
+        let turns: Vec<Option<Word>> =
+            if all_known { turns.filter(Option::is_some).collect() } else { turns.collect() };
         for (turn, value) in turns.into_iter().enumerate() {
             self.turns = self.turns.saturating_sub(1);
             let bound = value.is_some();
@@ -394,7 +398,9 @@ impl Analysis<'_> {
                     }
                     let (stdin, fed) = (self.stdin.take(), self.fed.take());
                     match kind {
-                        ProcessSubstitutionKind::Read => words.push(Word { text: STREAM.to_owned(), kind: Kind::Literal }),
+                        ProcessSubstitutionKind::Read => {
+                            words.push(Word { text: STREAM.to_owned(), kind: Kind::Literal })
+                        }
                         ProcessSubstitutionKind::Write => {
                             self.ask("it runs another command as a file");
                             words.push(Word::unknown());

@@ -267,7 +267,9 @@ impl Reader<'_> {
     fn bound_value(&mut self, word: &Word, quoting: Quoting) {
         match word.kind {
             // a shell would split it
-            Kind::Literal if quoting == Quoting::Bare && !word.text.chars().all(is_plain) => self.pieces.push(Piece::Opaque),
+            Kind::Literal if quoting == Quoting::Bare && !word.text.chars().all(is_plain) => {
+                self.pieces.push(Piece::Opaque)
+            }
             Kind::Literal => self.quoted(&word.text.clone()),
             // some name of that shape
             Kind::Glob => self.pieces.extend(word.text.chars().map(Piece::Bare)),

@@ -18,7 +18,9 @@ pub(crate) fn touched(words: &[Word]) -> Option<Vec<Operand>> {
         "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => {
             all(operands(rest).into_iter().skip(1).collect(), Purpose::Write)
         }
-        "rsync" if rest.iter().any(|word| word.text.starts_with("--del") || word.text.starts_with("--remove-source")) => {
+        "rsync"
+            if rest.iter().any(|word| word.text.starts_with("--del") || word.text.starts_with("--remove-source")) =>
+        {
             let words = without_values(rest, &["-e", "--rsh", "--exclude", "--include", "--filter", "-f"]);
             let target = operands(&words).pop();
             sources_and_target(rest, Purpose::Read)

@@ -49,7 +49,9 @@ impl Part {
             "gunzip" | "zcat" | "bzcat" | "xzcat" | "bunzip2" | "unxz" | "zstdcat" | "uudecode" | "rev" | "tr" => true,
             "gzip" | "bzip2" | "xz" | "zstd" => call.letter(&['d']) || call.has(&["--decompress"]),
             "gpg" | "age" => call.letter(&['d']) || call.has(&["--decrypt"]),
-            "printf" | "echo" => call.args.iter().any(|arg| arg.contains("\\x") || arg.contains("\\0") || arg.contains("\\1")),
+            "printf" | "echo" => {
+                call.args.iter().any(|arg| arg.contains("\\x") || arg.contains("\\0") || arg.contains("\\1"))
+            }
             _ => false,
         }
     }
@@ -67,10 +69,13 @@ impl Part {
     /// It sends what it is given to another machine.
     fn sends(&self) -> bool {
         let call = self.call();
-        let from_input = |arg: &&str| arg.ends_with("@-") || *arg == "-" || arg.ends_with("=-") || arg.ends_with("/dev/stdin");
+        let from_input =
+            |arg: &&str| arg.ends_with("@-") || *arg == "-" || arg.ends_with("=-") || arg.ends_with("/dev/stdin");
         match self.base() {
-            "curl" | "wget" | "http" | "https" | "xh" => call.args.iter().any(|arg| from_input(&arg)),
-            "aws" | "gsutil" | "rclone" | "az" | "gcloud" | "gh" | "glab" => call.args.iter().any(|arg| from_input(&arg)) || call.names(&["rcat"]),
+            "curl" | "wget" | "http" | "https" | "xh" => call.args.iter().any(&from_input),
+            "aws" | "gsutil" | "rclone" | "az" | "gcloud" | "gh" | "glab" => {
+                call.args.iter().any(&from_input) || call.names(&["rcat"])
+            }
             "ssh" | "mail" | "mailx" | "mutt" | "sendmail" | "msmtp" | "swaks" | "ftp" | "lftp" | "sftp" => true,
             "openssl" => call.names(&["s_client"]),
             base => CONNECTS.contains(&base) || self.words.iter().any(|word| word.text.contains("/dev/tcp/")),
@@ -93,7 +98,9 @@ impl Part {
             "export" | "declare" | "typeset" => call.has(&["-p", "-x"]) && call.operands().is_empty(),
             "tar" => {
                 call.has(&["--create"])
-                    || call.args.first().is_some_and(|first| first.trim_start_matches('-').starts_with(['c', 'C']) || first.contains('c'))
+                    || call.args.first().is_some_and(|first| {
+                        first.trim_start_matches('-').starts_with(['c', 'C']) || first.contains('c')
+                    })
             }
             "zip" | "7z" => call.letter(&['r']) || call.names(&["a"]),
             "cpio" => call.letter(&['o']),
@@ -111,19 +118,20 @@ impl Part {
     /// It prints without end.
     fn never_ends(&self) -> bool {
         let endless = self.words.iter().skip(1).any(|word| {
-            ENDLESS.contains(&word.text.as_str()) || word.text.strip_prefix("if=").is_some_and(|device| ENDLESS.contains(&device))
+            ENDLESS.contains(&word.text.as_str())
+                || word.text.strip_prefix("if=").is_some_and(|device| ENDLESS.contains(&device))
         });
         let call = self.call();
         match self.base() {
-            "cat" | "tac" | "cp" | "base64" | "base32" | "gzip" | "tr" | "sort" | "grep" | "strings" | "sha256sum" | "md5sum" | "tee" | "dd" => {
-                endless && !call.args.iter().any(|arg| arg.starts_with("count="))
-            }
+            "cat" | "tac" | "cp" | "base64" | "base32" | "gzip" | "tr" | "sort" | "grep" | "strings" | "sha256sum"
+            | "md5sum" | "tee" | "dd" => endless && !call.args.iter().any(|arg| arg.starts_with("count=")),
             "xxd" | "od" | "hexdump" => endless && !call.letter(&['l', 'N', 'n']),
             "tail" => endless,
             "head" => {
                 endless
                     && call.args.iter().any(|arg| {
-                        super::machine::size(arg.trim_start_matches("-c").trim_start_matches("--bytes=")).is_some_and(|size| size >= super::machine::HUGE)
+                        super::machine::size(arg.trim_start_matches("-c").trim_start_matches("--bytes="))
+                            .is_some_and(|size| size >= super::machine::HUGE)
                     })
             }
             _ => false,
@@ -163,7 +171,11 @@ pub(in crate::shell) fn substituted(words: &[Word], inside: &[Part]) -> Option<H
         || is_interpreter(base)
         || matches!(base, "eval" | "source" | "." | "exec" | "xargs")
         || words.first().is_some_and(|first| first.known().is_none());
-    if runs && inside.iter().any(|part| part.fetches() || part.decodes() && !matches!(part.base(), "tr" | "rev" | "echo" | "printf")) {
+    if runs
+        && inside
+            .iter()
+            .any(|part| part.fetches() || part.decodes() && !matches!(part.base(), "tr" | "rev" | "echo" | "printf"))
+    {
         return Some(Harm::runs_unseen("it runs what it fetches or decodes, unread"));
     }
     if part.speaks_out() && inside.iter().any(Part::gathers) {
@@ -176,8 +188,10 @@ pub(in crate::shell) fn substituted(words: &[Word], inside: &[Part]) -> Option<H
 pub(super) fn opens_a_door(call: &Call<'_>) -> Option<Harm> {
     let opens = match call.base {
         "nc" | "ncat" | "netcat" | "nc.traditional" | "nc.openbsd" => {
-            call.letter(&['e']) || call.has(&["--exec", "--sh-exec", "--lua-exec"])
-                || (call.letter(&['c']) && call.args.iter().any(|arg| is_shell(arg.rsplit('/').next().unwrap_or_default())))
+            call.letter(&['e'])
+                || call.has(&["--exec", "--sh-exec", "--lua-exec"])
+                || (call.letter(&['c'])
+                    && call.args.iter().any(|arg| is_shell(arg.rsplit('/').next().unwrap_or_default())))
         }
         "socat" => call.args.iter().any(|arg| {
             let arg = arg.to_uppercase();
@@ -208,7 +222,10 @@ pub(in crate::shell) fn fetched_to(words: &[Word]) -> Vec<String> {
             _ => {
                 if let Some(file) = arg.strip_prefix("--output=").or_else(|| arg.strip_prefix("--output-document=")) {
                     found.push(file.to_owned());
-                } else if arg.starts_with('-') && !arg.starts_with("--") && (arg.ends_with('o') && base == "curl" || arg.ends_with('O') && base == "wget") {
+                } else if arg.starts_with('-')
+                    && !arg.starts_with("--")
+                    && (arg.ends_with('o') && base == "curl" || arg.ends_with('O') && base == "wget")
+                {
                     found.extend(args.next().map(str::to_owned));
                     named_by_url = false;
                 } else if base == "curl" && arg.starts_with('-') && !arg.starts_with("--") && arg.contains('O') {
@@ -218,15 +235,35 @@ pub(in crate::shell) fn fetched_to(words: &[Word]) -> Vec<String> {
         }
     }
     if named_by_url {
-        let urls = part.words.iter().skip(1).filter(|word| word.text.contains("://") || (word.text.contains('/') && word.text.contains('.')));
-        found.extend(urls.filter_map(|url| url.text.rsplit('/').next()).filter(|name| !name.is_empty()).map(str::to_owned));
+        let urls = part
+            .words
+            .iter()
+            .skip(1)
+            .filter(|word| word.text.contains("://") || (word.text.contains('/') && word.text.contains('.')));
+        found.extend(
+            urls.filter_map(|url| url.text.rsplit('/').next()).filter(|name| !name.is_empty()).map(str::to_owned),
+        );
     }
     found
 }
 
 /// Programs that bring what an address names.
-const FETCHERS: [&str; 14] =
-    ["curl", "wget", "wget2", "fetch", "aria2c", "http", "https", "xh", "httpie", "lynx", "w3m", "links", "lwp-request", "GET"];
+const FETCHERS: [&str; 14] = [
+    "curl",
+    "wget",
+    "wget2",
+    "fetch",
+    "aria2c",
+    "http",
+    "https",
+    "xh",
+    "httpie",
+    "lynx",
+    "w3m",
+    "links",
+    "lwp-request",
+    "GET",
+];
 /// Programs that connect their input and output to another machine.
 const CONNECTS: [&str; 8] = ["nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "socat", "telnet", "websocat"];
 const ENDLESS: [&str; 4] = ["/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"];

@@ -23,8 +23,30 @@ pub(in crate::shell) struct Program {
 /// Whether this is an interpreter of a language that is no shell.
 pub(in crate::shell) fn is_interpreter(base: &str) -> bool {
     const NAMES: [&str; 24] = [
-        "perl", "ruby", "node", "nodejs", "php", "lua", "luajit", "awk", "gawk", "mawk", "nawk", "deno", "bun",
-        "osascript", "pwsh", "powershell", "Rscript", "R", "julia", "tclsh", "groovy", "elixir", "irb", "ts-node",
+        "perl",
+        "ruby",
+        "node",
+        "nodejs",
+        "php",
+        "lua",
+        "luajit",
+        "awk",
+        "gawk",
+        "mawk",
+        "nawk",
+        "deno",
+        "bun",
+        "osascript",
+        "pwsh",
+        "powershell",
+        "Rscript",
+        "R",
+        "julia",
+        "tclsh",
+        "groovy",
+        "elixir",
+        "irb",
+        "ts-node",
     ];
     NAMES.contains(&base) || is_version_of(base, "python") || is_version_of(base, "pypy") || is_version_of(base, "perl")
 }
@@ -88,7 +110,9 @@ fn of_awk(words: &[Word]) -> Option<String> {
 pub(in crate::shell) fn reads_program(base: &str, words: &[Word]) -> bool {
     is_interpreter(base)
         && of_words(base, words).is_none()
-        && words.iter().skip(1).all(|word| word.text == "-" || (word.text.starts_with('-') && word.text != "-m" && !word.text.contains("version")))
+        && words.iter().skip(1).all(|word| {
+            word.text == "-" || (word.text.starts_with('-') && word.text != "-m" && !word.text.contains("version"))
+        })
 }
 
 /// What a program says.
@@ -103,17 +127,68 @@ pub(in crate::shell) fn look(program: &str) -> Program {
 
 fn harm(program: &str, texts: &[String]) -> Option<Harm> {
     let has = |words: &[&str]| words.iter().any(|word| program.contains(word));
-    let evaluates = has(&["exec(", "eval(", "eval ", "system(", "os.system", "Function(", "instance_eval", "compile(", "execSync", "popen"]);
-    let fetches = has(&["urlopen", "requests.get", "requests.post", "http.get", "https.get", "fetch(", "LWP::Simple", "open-uri", "URI.open", "Net::HTTP", "file_get_contents('http", "file_get_contents(\"http"]);
-    let decodes = has(&["b64decode", "fromhex", "unhexlify", "atob(", "'base64'", "\"base64\"", "decode_base64", "base64_decode", "unpack('m", "unpack(\"m", "zlib.decompress", "codecs.decode", "marshal.loads", "gzinflate", "decode64"]);
-    let sockets = has(&["socket", "fsockopen", "TCPSocket", "net.connect", "net.Socket", "createConnection", "use Socket", "IO::Socket", "/inet/tcp", "Socket."]);
+    let evaluates = has(&[
+        "exec(",
+        "eval(",
+        "eval ",
+        "system(",
+        "os.system",
+        "Function(",
+        "instance_eval",
+        "compile(",
+        "execSync",
+        "popen",
+    ]);
+    let fetches = has(&[
+        "urlopen",
+        "requests.get",
+        "requests.post",
+        "http.get",
+        "https.get",
+        "fetch(",
+        "LWP::Simple",
+        "open-uri",
+        "URI.open",
+        "Net::HTTP",
+        "file_get_contents('http",
+        "file_get_contents(\"http",
+    ]);
+    let decodes = has(&[
+        "b64decode",
+        "fromhex",
+        "unhexlify",
+        "atob(",
+        "'base64'",
+        "\"base64\"",
+        "decode_base64",
+        "base64_decode",
+        "unpack('m",
+        "unpack(\"m",
+        "zlib.decompress",
+        "codecs.decode",
+        "marshal.loads",
+        "gzinflate",
+        "decode64",
+    ]);
+    let sockets = has(&[
+        "socket",
+        "fsockopen",
+        "TCPSocket",
+        "net.connect",
+        "net.Socket",
+        "createConnection",
+        "use Socket",
+        "IO::Socket",
+        "/inet/tcp",
+        "Socket.",
+    ]);
     let shells = has(&["/bin/sh", "/bin/bash", "/bin/zsh", "bash -i", "sh -i", "pty.spawn", "dup2", "cmd.exe"]);
     let environment = has(&["os.environ", "process.env", "%ENV", "ENV.to", "$_ENV", "ENVIRON", "Deno.env"]);
     let forks = has(&["fork"]) && has(&["while", "for(;;)", "for (;;)", "loop"]);
     if sockets && shells {
         return Some(Harm::runs_unseen("its program connects a shell to another machine"));
     }
-    if (evaluates && decodes) || (evaluates && fetches) {
+    if evaluates && (decodes || fetches) {
         return Some(Harm::runs_unseen("its program runs what it fetches or decodes"));
     }
     if environment && (fetches || sockets || has(&["http", "urllib", "requests."])) && !program.contains("localhost") {
@@ -126,10 +201,23 @@ fn harm(program: &str, texts: &[String]) -> Option<Harm> {
     let removal = REMOVES.iter().filter_map(|name| program.find(name).map(|at| at + name.len()));
     for at in removal {
         let after = program.get(at..).unwrap_or_default().trim_start_matches(['(', ' ', '\'', '"', ':', 's', 'S']);
-        if ["Path.home())", "os.homedir())", "os.homedir(),", "Path.home(),", "Dir.home)", "Dir.home,", "ENV['HOME'])", "process.env.HOME,", "process.env.HOME)", "os.environ['HOME'])", "$HOME"]
-            .iter()
-            .any(|home| after.starts_with(home) || after.starts_with(&format!("require('os').{}", home.trim_start_matches("os."))))
-        {
+        if [
+            "Path.home())",
+            "os.homedir())",
+            "os.homedir(),",
+            "Path.home(),",
+            "Dir.home)",
+            "Dir.home,",
+            "ENV['HOME'])",
+            "process.env.HOME,",
+            "process.env.HOME)",
+            "os.environ['HOME'])",
+            "$HOME",
+        ]
+        .iter()
+        .any(|home| {
+            after.starts_with(home) || after.starts_with(&format!("require('os').{}", home.trim_start_matches("os.")))
+        }) {
             return Some(Harm::destroys("its program removes a whole home folder"));
         }
     }
@@ -179,18 +267,67 @@ fn texts(program: &str) -> Vec<String> {
 
 /// Calls that start programs.
 const RUNS: [&str; 18] = [
-    "system", "popen", "Popen", "subprocess", "exec", "spawn", "check_output", "check_call", "qx", "child_process", "%x",
-    "shell_exec", "passthru", "proc_open", "do shell script", "Open3", "Kernel", "Deno.Command",
+    "system",
+    "popen",
+    "Popen",
+    "subprocess",
+    "exec",
+    "spawn",
+    "check_output",
+    "check_call",
+    "qx",
+    "child_process",
+    "%x",
+    "shell_exec",
+    "passthru",
+    "proc_open",
+    "do shell script",
+    "Open3",
+    "Kernel",
+    "Deno.Command",
 ];
 /// Calls that remove files.
 const REMOVES: [&str; 18] = [
-    "rmtree", "rmSync", "rmdirSync", "unlinkSync", "unlink", "rm_rf", "rm_r", "os.remove", "os.rmdir", "removedirs", "removeSync",
-    "rimraf", "File.delete", "fs.rm", "remove_tree", "delete_recursive", "Deno.remove", "shutil.move",
+    "rmtree",
+    "rmSync",
+    "rmdirSync",
+    "unlinkSync",
+    "unlink",
+    "rm_rf",
+    "rm_r",
+    "os.remove",
+    "os.rmdir",
+    "removedirs",
+    "removeSync",
+    "rimraf",
+    "File.delete",
+    "fs.rm",
+    "remove_tree",
+    "delete_recursive",
+    "Deno.remove",
+    "shutil.move",
 ];
 /// Calls that write files.
 const WRITES: [&str; 19] = [
-    "'w'", "\"w\"", "'a'", "\"a\"", "'wb'", "\"wb\"", "'ab'", "\"ab\"", "writeFile", "appendFile", "write_text", "write_bytes", "File.write",
-    "file_put_contents", "'>", "\">", "createWriteStream", "Deno.write", "truncate",
+    "'w'",
+    "\"w\"",
+    "'a'",
+    "\"a\"",
+    "'wb'",
+    "\"wb\"",
+    "'ab'",
+    "\"ab\"",
+    "writeFile",
+    "appendFile",
+    "write_text",
+    "write_bytes",
+    "File.write",
+    "file_put_contents",
+    "'>",
+    "\">",
+    "createWriteStream",
+    "Deno.write",
+    "truncate",
 ];
 const TEXTS_MAX: usize = 64;
 /// Bytes of a program that are looked at.
@@ -249,7 +386,9 @@ mod tests {
         ] {
             assert!(look(program).harm.is_some(), "{program}");
         }
-        for program in ["print(1+1)", "import json,sys;print(json.load(sys.stdin)['a'])", "console.log(process.version)"] {
+        for program in
+            ["print(1+1)", "import json,sys;print(json.load(sys.stdin)['a'])", "console.log(process.version)"]
+        {
             assert_eq!(look(program).harm, None, "{program}");
         }
     }

@@ -57,7 +57,6 @@ fn power(call: &Call<'_>) -> Option<Harm> {
         "umount" => call.has(&["-a", "--all"]) || call.names(&["/"]),
         "rmmod" | "insmod" => true,
         "modprobe" => call.letter(&['r']) || call.has(&["--remove"]),
-        "rabbitmqctl" => false,
         _ => false,
     };
     stops.then(|| Harm::destroys(format!("{base} takes the machine or a part of it down")))
@@ -91,9 +90,9 @@ fn processes(call: &Call<'_>) -> Option<Harm> {
 fn rights(call: &Call<'_>) -> Option<Harm> {
     let base = call.base;
     let people = match base {
-        "userdel" | "useradd" | "usermod" | "adduser" | "deluser" | "groupdel" | "groupadd" | "groupmod" | "delgroup"
-        | "addgroup" | "chpasswd" | "newusers" | "visudo" | "vipw" | "vigr" | "chsh" | "gpasswd" | "ssh-copy-id"
-        | "setcap" => !call.has(&["--help", "--version"]),
+        "userdel" | "useradd" | "usermod" | "adduser" | "deluser" | "groupdel" | "groupadd" | "groupmod"
+        | "delgroup" | "addgroup" | "chpasswd" | "newusers" | "visudo" | "vipw" | "vigr" | "chsh" | "gpasswd"
+        | "ssh-copy-id" | "setcap" => !call.has(&["--help", "--version"]),
         "passwd" => !call.has(&["-S", "--status", "--help"]),
         "chmod" | "install" => call.args.iter().any(|arg| sets_user_id(arg)),
         "csrutil" => call.names(&["disable"]),
@@ -104,7 +103,7 @@ fn rights(call: &Call<'_>) -> Option<Harm> {
         return Some(Harm::takes_rights(format!("{base} changes who may do what on this machine")));
     }
     let stays = match base {
-        "crontab" => !(call.has(&["-l"]) && !call.has(&["-r", "-e"])),
+        "crontab" => !call.has(&["-l"]) || call.has(&["-r", "-e"]),
         "at" | "batch" => !call.has(&["-l", "-c", "-V"]),
         "systemctl" => call.names(&["enable", "link", "edit", "set-default"]),
         "launchctl" => call.names(&["load", "bootstrap", "submit"]),
@@ -152,20 +151,25 @@ fn guards(call: &Call<'_>) -> Option<Harm> {
     let base = call.base;
     let off = match base {
         "iptables" | "ip6tables" | "ebtables" => {
-            call.has(&["-F", "--flush", "-X", "--delete-chain"]) || (call.has(&["-P"]) && call.names(&["ACCEPT", "DROP"]))
+            call.has(&["-F", "--flush", "-X", "--delete-chain"])
+                || (call.has(&["-P"]) && call.names(&["ACCEPT", "DROP"]))
         }
         "nft" => call.names(&["flush", "delete", "destroy"]),
         "ufw" => call.names(&["disable", "reset"]),
         "setenforce" => call.names(&["0", "Permissive", "permissive"]),
         "aa-teardown" | "aa-disable" | "aa-complain" => true,
         "auditctl" => call.has(&["-D"]) || call.says(&["0"]),
-        "sysctl" => call.has(&["-w", "--write", "-p", "--system"]) || call.operands().iter().any(|arg| arg.contains('=')),
+        "sysctl" => {
+            call.has(&["-w", "--write", "-p", "--system"]) || call.operands().iter().any(|arg| arg.contains('='))
+        }
         "systemctl" | "service" => {
             let name = |arg: &&str| WATCHES.contains(&arg.trim_end_matches(".service"));
-            call.names(&["stop", "disable", "mask", "kill"]) && call.operands().iter().any(|arg| name(&arg))
+            call.names(&["stop", "disable", "mask", "kill"]) && call.operands().iter().any(name)
         }
         "history" => call.letter(&['c', 'd', 'w']),
-        "unset" | "export" => call.args.iter().any(|arg| matches!(*arg, "HISTFILE" | "HISTFILE=" | "HISTFILE=/dev/null" | "HISTSIZE=0")),
+        "unset" | "export" => {
+            call.args.iter().any(|arg| matches!(*arg, "HISTFILE" | "HISTFILE=" | "HISTFILE=/dev/null" | "HISTSIZE=0"))
+        }
         "journalctl" => call.args.iter().any(|arg| arg.starts_with("--vacuum") || *arg == "--rotate"),
         "dmesg" => call.has(&["-C", "--clear", "-c"]),
         "mount" => call.args.iter().any(|arg| arg.contains("remount") || *arg == "--bind" || *arg == "--move"),
@@ -219,9 +223,14 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        for (text, bytes) in
-            [("10", Some(10)), ("1K", Some(1024)), ("2GiB", Some(2 << 30)), ("900T", Some(900 << 40)), ("x", None), ("", None)]
-        {
+        for (text, bytes) in [
+            ("10", Some(10)),
+            ("1K", Some(1024)),
+            ("2GiB", Some(2 << 30)),
+            ("900T", Some(900 << 40)),
+            ("x", None),
+            ("", None),
+        ] {
             assert_eq!(size(text), bytes, "{text}");
         }
     }

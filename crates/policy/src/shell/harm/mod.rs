@@ -104,9 +104,9 @@ impl<'a> Call<'a> {
 
     /// Whether one of these letters stands among the short options.
     fn letter(&self, letters: &[char]) -> bool {
-        self.args.iter().any(|arg| {
-            arg.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.contains(letters))
-        })
+        self.args
+            .iter()
+            .any(|arg| arg.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.contains(letters)))
     }
 
     /// Words that are no options. Values of options may be among them.

@@ -6,7 +6,9 @@ use super::{Call, Harm};
 
 pub(super) fn harm(call: &Call<'_>) -> Option<Harm> {
     let removes = infrastructure(call) || containers(call) || stores(call) || forges(call);
-    removes.then(|| Harm::removes(format!("{} removes what is kept elsewhere, for good", call.base))).or_else(|| git(call))
+    removes
+        .then(|| Harm::removes(format!("{} removes what is kept elsewhere, for good", call.base)))
+        .or_else(|| git(call))
 }
 
 fn infrastructure(call: &Call<'_>) -> bool {
@@ -35,10 +37,14 @@ fn infrastructure(call: &Call<'_>) -> bool {
         "gcloud" | "az" | "oci" | "ibmcloud" | "linode-cli" | "hcloud" | "scw" | "openstack" | "nova" => {
             any(&|arg| matches!(arg, "delete" | "purge" | "destroy" | "delete-all"))
         }
-        "gsutil" => call.names(&["rb"]) || (call.names(&["rm"]) && (call.letter(&['r', 'R']) || any(&|a| a.contains("*")))),
+        "gsutil" => {
+            call.names(&["rb"]) || (call.names(&["rm"]) && (call.letter(&['r', 'R']) || any(&|a| a.contains("*"))))
+        }
         "bq" => call.names(&["rm"]),
         "rclone" => call.names(&["purge", "delete", "deletefile", "sync", "cleanup"]),
-        "s3cmd" | "mc" | "s5cmd" => call.names(&["rb", "del"]) || (call.names(&["rm"]) && call.has(&["--recursive", "--force", "-r"])),
+        "s3cmd" | "mc" | "s5cmd" => {
+            call.names(&["rb", "del"]) || (call.names(&["rm"]) && call.has(&["--recursive", "--force", "-r"]))
+        }
         "heroku" | "dokku" => any(&|arg| arg.ends_with(":destroy") || arg == "pg:reset" || arg.ends_with(":delete")),
         "fly" | "flyctl" | "railway" | "vercel" | "netlify" | "wrangler" | "render" => {
             any(&|arg| matches!(arg, "destroy" | "delete" | "remove" | "rm") || arg.ends_with(":delete"))
@@ -67,7 +73,7 @@ fn containers(call: &Call<'_>) -> bool {
                 "statefulset",
             ];
             let kind = |arg: &&str| WIDE.contains(&arg.split('/').next().unwrap_or_default());
-            (call.names(&["delete"]) && (call.has(&["--all", "--all-namespaces", "-A"]) || call.args.iter().any(|a| kind(&a))))
+            (call.names(&["delete"]) && (call.has(&["--all", "--all-namespaces", "-A"]) || call.args.iter().any(kind)))
                 || call.names(&["drain"])
                 || (call.names(&["replace"]) && call.has(&["--force"]))
         }
@@ -77,7 +83,8 @@ fn containers(call: &Call<'_>) -> bool {
             let all_of_them = call.names(&["rm", "rmi", "kill", "stop"]) && call.args.iter().any(|arg| arg.is_empty());
             call.says(&["system", "prune"])
                 || call.says(&["volume", "rm"])
-                || call.names(&["prune"]) && (call.names(&["volume", "image", "builder"]) || call.has(&["-a", "--all", "-af"]))
+                || call.names(&["prune"])
+                    && (call.names(&["volume", "image", "builder"]) || call.has(&["-a", "--all", "-af"]))
                 || (call.says(&["swarm", "leave"]) && call.has(&["--force", "-f"]))
                 || compose_down
                 || all_of_them
@@ -158,7 +165,10 @@ fn git(call: &Call<'_>) -> Option<Harm> {
     if call.names(&["push"]) {
         let main = |arg: &str| {
             let target = arg.rsplit(':').next().unwrap_or_default();
-            matches!(target.trim_start_matches('+').trim_start_matches("refs/heads/"), "main" | "master" | "trunk" | "develop")
+            matches!(
+                target.trim_start_matches('+').trim_start_matches("refs/heads/"),
+                "main" | "master" | "trunk" | "develop"
+            )
         };
         let forced = call.has(&["--force", "--delete", "--mirror", "--prune"]) || call.letter(&['f', 'd']);
         let shared = call.operands().iter().any(|arg| main(arg));

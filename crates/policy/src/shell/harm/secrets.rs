@@ -15,10 +15,17 @@ pub(super) fn harm(call: &Call<'_>) -> Option<Harm> {
             call.names(&["get", "show", "export", "read", "secrets", "list", "download"])
         }
         "aws" => {
-            (call.says(&["configure", "get"]) && any(&|arg| arg.contains("secret") || arg.contains("token") || arg.contains("key")))
+            (call.says(&["configure", "get"])
+                && any(&|arg| arg.contains("secret") || arg.contains("token") || arg.contains("key")))
                 || call.says(&["configure", "export-credentials"])
-                || call.names(&["get-secret-value", "get-session-token", "get-login-password", "get-authorization-token"])
-                || (call.names(&["get-parameter", "get-parameters", "get-parameters-by-path"]) && call.has(&["--with-decryption"]))
+                || call.names(&[
+                    "get-secret-value",
+                    "get-session-token",
+                    "get-login-password",
+                    "get-authorization-token",
+                ])
+                || (call.names(&["get-parameter", "get-parameters", "get-parameters-by-path"])
+                    && call.has(&["--with-decryption"]))
                 || call.names(&["create-access-key", "get-federation-token", "assume-role"])
         }
         "gcloud" => {
@@ -31,12 +38,13 @@ pub(super) fn harm(call: &Call<'_>) -> Option<Harm> {
                 || (call.names(&["keys"]) && call.names(&["list"]))
         }
         "vault" => {
-            call.names(&["read", "print"]) || (call.names(&["kv"]) && call.names(&["get"])) || call.says(&["token", "lookup"])
+            call.names(&["read", "print"])
+                || (call.names(&["kv"]) && call.names(&["get"]))
+                || call.says(&["token", "lookup"])
         }
         "kubectl" | "oc" => {
-            let secret = |arg: &str| {
-                arg.split(['/', ',']).any(|kind| matches!(kind, "secret" | "secrets" | "secrets.v1"))
-            };
+            let secret =
+                |arg: &str| arg.split(['/', ',']).any(|kind| matches!(kind, "secret" | "secrets" | "secrets.v1"));
             (call.names(&["get", "describe", "edit"]) && any(&secret) && prints(call))
                 || call.says(&["create", "token"])
                 || (call.says(&["config", "view"]) && call.has(&["--raw"]))
@@ -44,16 +52,19 @@ pub(super) fn harm(call: &Call<'_>) -> Option<Harm> {
         "gh" => {
             (call.says(&["auth", "token"])) || (call.says(&["auth", "status"]) && call.has(&["-t", "--show-token"]))
         }
-        "glab" => call.says(&["auth", "token"]) || (call.says(&["auth", "status"]) && call.has(&["-t", "--show-token"])),
-        "git" => {
-            call.says(&["credential", "fill"])
-                || any(&|arg| arg.starts_with("credential-") && !arg.contains('.'))
+        "glab" => {
+            call.says(&["auth", "token"]) || (call.says(&["auth", "status"]) && call.has(&["-t", "--show-token"]))
         }
+        "git" => call.says(&["credential", "fill"]) || any(&|arg| arg.starts_with("credential-") && !arg.contains('.')),
         "npm" | "pnpm" | "yarn" => {
             call.says(&["token", "create"])
-                || ((call.names(&["config"]) || call.names(&["get"])) && any(&|arg| arg.to_lowercase().contains("authtoken")))
+                || ((call.names(&["config"]) || call.names(&["get"]))
+                    && any(&|arg| arg.to_lowercase().contains("authtoken")))
         }
-        "docker-credential-desktop" | "docker-credential-osxkeychain" | "docker-credential-secretservice" | "docker-credential-pass" => true,
+        "docker-credential-desktop"
+        | "docker-credential-osxkeychain"
+        | "docker-credential-secretservice"
+        | "docker-credential-pass" => true,
         "heroku" => any(&|arg| matches!(arg, "auth:token" | "config" | "config:get")),
         "fly" | "flyctl" => call.says(&["auth", "token"]) || call.names(&["tokens"]),
         "printenv" => call.operands().iter().any(|name| is_secret_name(name)),
@@ -75,19 +86,36 @@ fn prints(call: &Call<'_>) -> bool {
     call.names(&["describe", "edit"])
         || call.args.iter().any(|arg| {
             let form = arg.strip_prefix("--output=").or_else(|| arg.strip_prefix("-o")).unwrap_or(arg);
-            ["json", "yaml", "jsonpath", "go-template", "custom-columns", "template"].iter().any(|f| form.trim_start_matches('=').starts_with(f))
+            ["json", "yaml", "jsonpath", "go-template", "custom-columns", "template"]
+                .iter()
+                .any(|f| form.trim_start_matches('=').starts_with(f))
         })
 }
 
 /// Whether a variable of this name usually holds a credential.
 pub(in crate::shell) fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    let parts: Vec<&str> = name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> =
+        name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|part| !part.is_empty()).collect();
     let said = |word: &str| parts.contains(&word);
-    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PGPASSWORD", "AUTHTOKEN"]
-        .iter()
-        .any(|word| said(word))
-        || (said("KEY") && ["API", "ACCESS", "PRIVATE", "SECRET", "SIGNING", "ENCRYPTION", "MASTER", "SSH", "DEPLOY"].iter().any(|word| said(word)))
+    [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "APIKEY",
+        "PGPASSWORD",
+        "AUTHTOKEN",
+    ]
+    .iter()
+    .any(|word| said(word))
+        || (said("KEY")
+            && ["API", "ACCESS", "PRIVATE", "SECRET", "SIGNING", "ENCRYPTION", "MASTER", "SSH", "DEPLOY"]
+                .iter()
+                .any(|word| said(word)))
         || name.ends_with("_PAT")
         || matches!(name.as_str(), "DATABASE_URL" | "REDIS_URL" | "MONGODB_URI")
 }
@@ -107,7 +135,9 @@ mod tests {
 
     #[test]
     fn names_of_variables_tell_what_they_hold() {
-        for name in ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "PGPASSWORD", "OPENAI_API_KEY", "npm_token"] {
+        for name in
+            ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "PGPASSWORD", "OPENAI_API_KEY", "npm_token"]
+        {
             assert!(is_secret_name(name), "{name}");
         }
         for name in ["PATH", "HOME", "KEYBOARD", "TOKENIZERS", "MONKEY", "PUBLIC_KEY", "KEY", "PASS_RATE"] {

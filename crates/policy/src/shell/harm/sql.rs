@@ -54,7 +54,17 @@ pub(super) fn destroys(program: &str) -> Option<String> {
             let what = match word.as_str() {
                 "drop" => matches!(
                     next,
-                    "database" | "schema" | "table" | "user" | "role" | "keyspace" | "column" | "tablespace" | "owned" | "measurement" | "series"
+                    "database"
+                        | "schema"
+                        | "table"
+                        | "user"
+                        | "role"
+                        | "keyspace"
+                        | "column"
+                        | "tablespace"
+                        | "owned"
+                        | "measurement"
+                        | "series"
                 ),
                 "truncate" => index == 0 || next == "table",
                 "delete" => next == "from" && !has_where,
