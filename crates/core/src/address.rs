@@ -1,7 +1,7 @@
 //! Which addresses belong to the open internet. Everything else is somebody's inside: this machine, its network, a cloud's
 //! metadata service.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why nothing a model chose may be reached at this address. None: it is an address of the open internet.
 ///

@@ -59,8 +59,14 @@ impl Effect {
     /// Adds it once, and no more than a person would read.
     pub fn add(effects: &mut Vec<Effect>, kind: EffectKind, what: &str) {
         let effect = Effect { kind, what: what.trim_matches('"').to_owned() };
-        if effects.len() < EFFECTS_MAX && !effects.contains(&effect) {
-            effects.push(effect);
+        if effects.contains(&effect) {
+            return;
+        }
+        match effects.len() {
+            listed if listed < EFFECTS_MAX => effects.push(effect),
+            // what is not listed must not look like nothing
+            EFFECTS_MAX => effects.push(Effect { kind: EffectKind::Unknown, what: "and more".to_owned() }),
+            _ => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{BadRule, Policy, Surroundings, World};
+use longrein_policy::{BadRule, File, Policy, Surroundings, World};
 
 /// The policy of a run of this task, under these rules.
 pub(crate) fn policy(
@@ -72,12 +72,32 @@ impl World for FileSystem {
         names.sort_unstable();
         Some(names)
     }
+
+    fn is_crowded(&self, folder: &str) -> bool {
+        self.names(folder).is_none() && std::fs::read_dir(folder).is_ok()
+    }
+
+    fn file(&self, path: &str) -> File {
+        match std::fs::metadata(path) {
+            // what is no file may never end
+            Ok(found) if found.is_file() && found.len() <= FILE_MAX_BYTES => {
+                std::fs::read(path).map_or(File::Unreadable, File::Content)
+            }
+            Ok(_) => File::Unreadable,
+            Err(error) => match error.kind() {
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => File::Missing,
+                _ => File::Unreadable,
+            },
+        }
+    }
 }
 
 /// Outside every workspace, so that what leads there is asked about.
 const UNREADABLE_LINK: &str = "/proc/self/unreadable";
 /// A folder with more names is not listed for a pattern.
 const NAMES_MAX: usize = 10_000;
+/// A file that says what programs do is smaller: the index of a repository with a hundred thousand files has ten million.
+const FILE_MAX_BYTES: u64 = 32 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -105,6 +125,12 @@ mod tests {
         }
         assert_eq!(FileSystem.link(&text(&link)), Some(text(&folder.join("real"))));
         assert_eq!(FileSystem.names(&text(&folder)), Some(vec!["link".to_owned(), "real".to_owned()]));
+        assert!(!FileSystem.is_crowded(&text(&folder)) && !FileSystem.is_crowded(&text(&folder.join("none"))));
+        std::fs::write(folder.join("real/f"), "x").unwrap();
+        assert_eq!(FileSystem.file(&text(&folder.join("link/f"))), File::Content(b"x".to_vec()));
+        assert_eq!(FileSystem.file(&text(&folder.join("link"))), File::Unreadable);
+        assert_eq!(FileSystem.file(&text(&folder.join("none/f"))), File::Missing);
+        assert_eq!(FileSystem.file(&text(&folder.join("real/f/x"))), File::Missing);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -10,6 +10,7 @@
 //! Deliberately absent so far: permission modes, taint, the network and MCP.
 
 mod files;
+mod git;
 mod near;
 mod path;
 mod rule;
@@ -26,7 +27,7 @@ pub use longrein_ports::{Effect, EffectKind};
 use serde_json::{Map, Value};
 
 pub use near::near;
-pub use path::{Surroundings, Unseen, World};
+pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Fault, List};
 
 use files::{By, Touch};
@@ -161,7 +162,11 @@ impl Policy {
     fn shell(&self, args: &Map<String, Value>, workspace: &str, effects: &mut Vec<Effect>) -> Verdict {
         let ask = |reason: String| Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
         let Some(Value::String(command)) = args.get("command") else {
-            return ask("its command is no text".to_owned());
+            let verdict = ask("its command is no text".to_owned());
+            // whoever wrote a list of words meant them to be run
+            let Some(Value::Array(words)) = args.get("command") else { return verdict };
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            return verdict.and(self.command(&words.join(" "), workspace.to_owned(), workspace, effects));
         };
         let mut verdict = Verdict::allow(own::DEFAULT);
         if let Some(other) = args.keys().find(|key| !matches!(key.as_str(), "command" | "cwd" | "timeout")) {

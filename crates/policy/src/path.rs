@@ -10,6 +10,24 @@ pub trait World: Send + Sync {
     fn link(&self, path: &str) -> Option<String>;
     /// The names in the folder at this absolute path; None: it cannot be listed, or has too many.
     fn names(&self, folder: &str) -> Option<Vec<String>>;
+    /// Whether the folder has names that [`names`](World::names) does not tell: too many, or some that are no text.
+    fn is_crowded(&self, _folder: &str) -> bool {
+        false
+    }
+    /// What the file at this absolute path holds.
+    fn file(&self, _path: &str) -> File {
+        File::Missing
+    }
+}
+
+/// A file, as far as a ruling has to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum File {
+    /// Nothing is there.
+    Missing,
+    /// A folder, too large, or not to be read.
+    Unreadable,
+    Content(Vec<u8>),
 }
 
 /// A world of which nothing is known: paths are judged by their letters alone.
@@ -140,6 +158,17 @@ pub(crate) fn is_secret(path: &str) -> bool {
     SECRET_TAILS.iter().any(|tail| path.ends_with(tail))
 }
 
+/// Whether a pattern of file names may stand for a secret.
+pub(crate) fn may_be_secret(pattern: &str) -> bool {
+    let tails = SECRET_TAILS.iter().filter_map(|tail| tail.rsplit('/').next());
+    SECRET_EXAMPLES
+        .iter()
+        .copied()
+        .chain(tails)
+        .chain(["shadow", "environ", "token"])
+        .any(|name| glob_matches(pattern, name))
+}
+
 /// Whether writing a file makes something run, or changes who may do what, beyond any workspace.
 pub(crate) fn is_critical(path: &str) -> bool {
     let path = path.to_lowercase();
@@ -157,12 +186,30 @@ pub(crate) fn is_critical(path: &str) -> bool {
         || path.contains("/.config/git/")
 }
 
+/// Whether everything in a folder belongs to the system or to other people, and not to whoever works here.
+pub(crate) fn is_of_the_system(path: &str) -> bool {
+    const OTHERS: [&str; 8] = ["/var", "/usr", "/root", "/opt", "/srv", "/System", "/Library", "/Applications"];
+    let passing = ["/var/tmp", "/var/folders"].iter().any(|folder| within(folder, path).is_some());
+    !passing && (is_critical(path) || OTHERS.iter().any(|folder| within(folder, path).is_some()))
+}
+
 /// Whether a file of the workspace is run or obeyed by other tools later. `path` is relative to it.
 pub(crate) fn is_run_later(path: &str) -> bool {
     let path = path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or_default();
     let in_folder = |folder: &&&str| path.split('/').any(|part| part == **folder);
-    RUN_LATER_NAMES.contains(&name) || STARTUP_NAMES.contains(&name) || RUN_LATER_FOLDERS.iter().any(|f| in_folder(&f))
+    // the configuration of many tools is a program: `vite.config.ts`, `.eslintrc.js`, `app.dockerfile`
+    let program = [".js", ".cjs", ".mjs", ".ts", ".mts"].iter().any(|end| name.ends_with(end));
+    let configures = name.contains(".config.") || (name.starts_with('.') && name.contains("rc."));
+    RUN_LATER_NAMES.contains(&name)
+        || STARTUP_NAMES.contains(&name)
+        || RUN_LATER_FOLDERS.iter().any(|f| in_folder(&f))
+        || (program && configures)
+        || [".mk", ".mak", ".dockerfile", ".pth", ".gemspec", ".service", ".desktop", ".instructions.md"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        || ["dockerfile.", "jenkinsfile.", "makefile."].iter().any(|start| name.starts_with(start))
+        || matches!(name, ".windsurfrules" | ".clinerules" | ".aider.conf.yml" | "copilot-instructions.md")
 }
 
 /// Whether a path relative to the workspace is of what guards the run: git's own files, and our configuration.
@@ -321,8 +368,25 @@ const LINKS_MAX: usize = 40;
 const PARTS_MAX: usize = 4096;
 
 /// Folders whose every file is taken for a secret.
-const SECRET_FOLDERS: [&str; 5] = [".aws", ".gnupg", ".azure", ".kube", ".password-store"];
-const SECRET_NAMES: [&str; 27] = [
+const SECRET_FOLDERS: [&str; 9] =
+    [".aws", ".gnupg", ".azure", ".kube", ".password-store", "keyrings", "keychains", ".terraform.d", ".step"];
+const SECRET_NAMES: [&str; 43] = [
+    "master.passwd",
+    "opasswd",
+    ".mysql_history",
+    ".psql_history",
+    ".python_history",
+    ".node_repl_history",
+    ".rediscli_history",
+    ".sqlite_history",
+    ".s3cfg",
+    ".boto",
+    ".dockercfg",
+    "terraform.tfstate",
+    "key4.db",
+    "cookies.db",
+    "web data",
+    "krb5.keytab",
     ".netrc",
     "_netrc",
     ".npmrc",
@@ -353,7 +417,15 @@ const SECRET_NAMES: [&str; 27] = [
 ];
 const SECRET_SUFFIXES: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk"];
 const SECRET_PREFIXES: [&str; 4] = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
-const SECRET_TAILS: [&str; 8] = [
+const SECRET_TAILS: [&str; 16] = [
+    "/.config/gcloud",
+    "/.config/gcloud/access_tokens.db",
+    "/.config/gcloud/legacy_credentials",
+    "/.config/op",
+    "/.config/rclone/rclone.conf",
+    "/.config/hub",
+    "/.config/doctl/config.yaml",
+    "/.config/heroku",
     "/.docker/config.json",
     "/.config/gh/hosts.yml",
     "/.cargo/credentials",
@@ -415,9 +487,75 @@ const STARTUP_NAMES: [&str; 15] = [
     ".xprofile",
     ".vimrc",
 ];
-const RUN_LATER_FOLDERS: [&str; 10] =
-    [".github", ".gitlab", ".circleci", ".vscode", ".idea", ".devcontainer", ".husky", ".claude", ".cursor", ".cargo"];
-const RUN_LATER_NAMES: [&str; 43] = [
+const RUN_LATER_FOLDERS: [&str; 22] = [
+    ".github",
+    ".gitlab",
+    ".circleci",
+    ".buildkite",
+    ".vscode",
+    ".zed",
+    ".idea",
+    ".devcontainer",
+    ".husky",
+    ".githooks",
+    ".git-hooks",
+    ".claude",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".windsurf",
+    ".cargo",
+    ".mvn",
+    ".yarn",
+    ".direnv",
+    ".fleet",
+    ".config",
+];
+const RUN_LATER_NAMES: [&str; 87] = [
+    "makefile.am",
+    "bsdmakefile",
+    ".justfile",
+    "taskfile.yaml",
+    "snakefile",
+    "earthfile",
+    "vagrantfile",
+    "procfile",
+    "brewfile",
+    "podfile",
+    "fastfile",
+    "dangerfile",
+    "guardfile",
+    "containerfile",
+    "docker-compose.yaml",
+    "docker-compose.override.yml",
+    "settings.gradle.kts",
+    "gradle.properties",
+    "build.sbt",
+    "build.xml",
+    "build.zig",
+    "build.bazel",
+    "workspace.bazel",
+    "module.bazel",
+    ".bazelrc",
+    "meson.build",
+    "configure",
+    "setup.sh",
+    "tox.toml",
+    "pytest.ini",
+    "usercustomize.py",
+    "rust-toolchain",
+    ".tool-versions",
+    "mise.toml",
+    ".mise.toml",
+    "shell.nix",
+    "default.nix",
+    ".travis.yaml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "appveyor.yml",
+    ".drone.yml",
+    "lefthook.yml",
+    ".lintstagedrc",
     "makefile",
     "gnumakefile",
     "justfile",

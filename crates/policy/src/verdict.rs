@@ -21,6 +21,8 @@ pub(crate) enum Strictness {
     UnlessSpelt,
     /// Asked, whatever is allowed.
     Ask,
+    /// Denied, unless a rule allows it and spells it out.
+    DenyUnlessSpelt,
     Deny,
 }
 
@@ -50,7 +52,7 @@ impl Verdict {
         match strictness {
             Strictness::Allow => Ruling::Allow { rule },
             Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => Ruling::Ask { rule, reason },
-            Strictness::Deny => Ruling::Deny { rule, reason },
+            Strictness::DenyUnlessSpelt | Strictness::Deny => Ruling::Deny { rule, reason },
         }
     }
 }
@@ -72,4 +74,10 @@ pub(crate) mod own {
     pub(crate) const PROTECTED: &str = "protected files";
     pub(crate) const DESTRUCTION: &str = "destruction";
     pub(crate) const RUN_LATER: &str = "run or obeyed later";
+    /// What changes who may do what, or starts by itself from now on.
+    pub(crate) const RIGHTS: &str = "rights and what stays behind";
+    pub(crate) const SENT_OUT: &str = "sent out";
+    /// What is run without anybody having been able to read it.
+    pub(crate) const FETCHED: &str = "run unread";
+    pub(crate) const EXHAUSTION: &str = "exhaustion";
 }

@@ -80,6 +80,7 @@ fn nothing_is_allowed_that_must_be_asked_or_denied() {
     let mut table: BTreeMap<(String, &str), usize> = BTreeMap::new();
     let mut false_allows = Vec::new();
     let mut misses = Vec::new();
+    let mut softer = Vec::new();
     for case in &cases {
         let expected = case["expect"].as_str().expect("an expectation").to_owned();
         let accepted: Vec<&str> = case["accept"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -90,8 +91,12 @@ fn nothing_is_allowed_that_must_be_asked_or_denied() {
         } else if !fits {
             misses.push(format!("{} {} -> {found}: {}", case["id"], expected, case["args"]));
         }
+        if expected == "deny" && found == "ask" {
+            softer.push(format!("{} {}", case["id"], case["args"]));
+        }
         *table.entry((expected, found)).or_default() += 1;
     }
+    eprintln!("asked where denying is best, {}:\n{}", softer.len(), softer.join("\n"));
     eprintln!("expected, found: calls {table:?}\nneither expected nor accepted:\n{}", misses.join("\n"));
     assert_eq!(false_allows, Vec::<Value>::new());
     // what the gate knows of shell and files; the network, MCP and other modes come later

@@ -8,7 +8,12 @@
 //! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
 //! length, depth or error skips the deny rules.
 
+mod commands;
+mod found;
+mod harm;
+mod network;
 mod parse;
+mod program;
 mod scan;
 mod unwrap;
 mod walk;
@@ -20,11 +25,12 @@ pub(crate) mod table;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::path;
+use crate::path::{self, File};
 use crate::rule::{Matches, Rule};
 use crate::verdict::{Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
+use self::harm::flow::Part;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
 use self::word::{Kind, Variables, Word};
@@ -66,6 +72,16 @@ pub(crate) struct Analysis<'a> {
     fuel: usize,
     /// What the command at work is given on standard input, where that is known.
     stdin: Option<String>,
+    /// What `find` hands on to the command at work.
+    fed: Option<found::Found>,
+    /// Variables of loops, with what they stand for this time.
+    bindings: Vec<(String, Word)>,
+    /// Turns of loops that may still be taken.
+    turns: usize,
+    /// Files that an earlier command fetched from another machine.
+    fetched: Vec<String>,
+    /// What may happen beside the effects that are listed.
+    untold: Option<String>,
 }
 
 /// How far inside other commands a command stands.
@@ -85,12 +101,20 @@ impl Policy {
             verdict: Verdict::allow(own::READS_INSIDE),
             fuel: SCRIPTS_MAX,
             stdin: None,
+            fed: None,
+            bindings: Vec::new(),
+            turns: TURNS_MAX,
+            fetched: Vec::new(),
+            untold: None,
         };
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
         analysis.script(text, &Here::at(folder), 0);
         *effects = analysis.effects;
+        if let Some(untold) = analysis.untold {
+            Effect::add(effects, EffectKind::Unknown, &untold);
+        }
         analysis.verdict
     }
 }
@@ -103,6 +127,8 @@ impl<'a> Analysis<'a> {
     }
 
     fn ask(&mut self, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.untold.get_or_insert_with(|| reason.clone());
         self.note(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
     }
 
@@ -157,8 +183,16 @@ impl<'a> Analysis<'a> {
         let mut todo = vec![text.to_owned()];
         let mut budget = SEARCH_MAX;
         let mut judged = BTreeSet::new();
+        self.untold.get_or_insert_with(|| "text that is not read as a shell reads it".to_owned());
         while let Some(text) = todo.pop() {
-            for seen in scan::scan(&text) {
+            let commands = scan::scan(&text);
+            if text.contains('|') {
+                let parts: Vec<Part> = commands.iter().take(PARTS_MAX).map(|seen| self.part(seen, here)).collect();
+                if let Some(harm) = harm::flow::pipeline(&parts, false) {
+                    self.note(harm.verdict());
+                }
+            }
+            for seen in commands {
                 if !judged.insert(seen.clone()) {
                     continue;
                 }
@@ -183,13 +217,25 @@ impl<'a> Analysis<'a> {
         }
     }
 
+    /// A command of a pipeline, as far as its words are known.
+    fn part(&self, seen: &scan::Seen, here: &Here) -> Part {
+        let words = self.words(seen.words.iter().map(String::as_str), here, &mut |_| {});
+        let start = words.iter().position(|word| !word.text.contains('=')).unwrap_or_default();
+        Part::of(words.get(start..).unwrap_or_default())
+    }
+
     fn variables<'v>(&'v self, here: &'v Here) -> Variables<'v> {
         let here = match here.folders.as_slice() {
             [folder] => Some(folder.as_str()),
             _ => None,
         };
         let surroundings = &self.policy.surroundings;
-        Variables { home: surroundings.home(), longrein_home: surroundings.longrein_home.as_deref(), here }
+        Variables {
+            home: surroundings.home(),
+            longrein_home: surroundings.longrein_home.as_deref(),
+            here,
+            bindings: &self.bindings,
+        }
     }
 
     /// Raw words, read; scripts inside them are handed over.
@@ -211,9 +257,19 @@ impl<'a> Analysis<'a> {
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
-        let verdict = self.forbidden(words, name, base);
+        let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
             return verdict;
+        }
+        if let Some(harm) = harm::harm(base, words, self.stdin.as_deref()) {
+            verdict = verdict.and(self.lifted(harm.verdict(), words, name));
+        }
+        for host in network::reached(base, words) {
+            Effect::add(&mut self.effects, EffectKind::Network, &host);
+        }
+        if self.runs_fetched(words, name, base, here) {
+            let reason = "it runs a file that it has just fetched from another machine, unread";
+            return Verdict::new(Strictness::Deny, own::FETCHED, reason);
         }
         if nesting.wrappers == UNWRAP_MAX {
             // whatever is around it, what stands at the end is looked at
@@ -226,14 +282,35 @@ impl<'a> Analysis<'a> {
         if nesting.wrappers > UNWRAP_MAX {
             return verdict.and(self.plain(words, name, base, here, nesting));
         }
-        let plain = match unwrap::unwrap(words) {
+        let inner = match base {
+            // what only says its version runs nothing
+            "bash" | "zsh" | "uv" | "docker" | "podman" if words.len() == 2 && table::operands(words).is_ok() => {
+                Inner::None
+            }
+            _ => unwrap::unwrap(words),
+        };
+        if let Inner::Command { wrapper: Wrapper::Adds(_), .. } | Inner::Script { wrapper: Wrapper::Adds(_), .. } =
+            &inner
+        {
+            // with other rights, or elsewhere, it does something else
+            self.untold.get_or_insert_with(|| command_shown(words));
+        }
+        let plain = match inner {
             Inner::None => self.plain(words, name, base, here, nesting),
             Inner::Command { at, more, wrapper } => {
                 let inner = words.get(at..).unwrap_or_default();
-                let inner = if more { Cow::Owned(unwrap::with_more(inner)) } else { Cow::Borrowed(inner) };
+                let inner = match more {
+                    true => Cow::Owned(self.with_more(words, inner, here)),
+                    false => Cow::Borrowed(inner),
+                };
                 let nesting = Nesting { wrappers: nesting.wrappers + 1, ..nesting };
                 let verdict = self.simple(&inner, here, nesting);
-                self.wrapped(words, base, at, wrapper, verdict)
+                let verdict = self.wrapped(words, base, at, wrapper, verdict);
+                // what the wrapper itself is given: a file of variables, a folder to mount
+                let (effects, untold) = (std::mem::take(&mut self.effects), self.untold.take());
+                let own = self.mentions(words.get(..at).unwrap_or_default(), base, here);
+                (self.effects, self.untold) = (effects, untold);
+                if own.strictness == Strictness::Deny { verdict.and(own) } else { verdict }
             }
             // a signal is ignored: nothing is run for it
             Inner::Script { text, .. } if base == "trap" && text.is_empty() => Verdict::allow(own::READS_INSIDE),
@@ -243,6 +320,7 @@ impl<'a> Analysis<'a> {
             }
             Inner::Stdin => {
                 let reason = format!("{base} runs whatever it is given on standard input");
+                self.untold.get_or_insert_with(|| reason.clone());
                 let verdict = Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
                 match self.stdin.take() {
                     Some(text) => verdict.and(self.inner_script(&text, here, nesting.scripts + 1)),
@@ -250,6 +328,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             Inner::Unseen(reason) => {
+                self.untold.get_or_insert_with(|| command_shown(words));
                 let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
                 let at = words.len().saturating_sub(1);
                 let verdict = self.wrapped(words, base, at, Wrapper::Transparent, verdict);
@@ -267,8 +346,24 @@ impl<'a> Analysis<'a> {
     /// The verdict on shell text that a command runs.
     fn inner_script(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
         let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+        // another shell does not have the variables of this one
+        let bindings = std::mem::take(&mut self.bindings);
         self.script(text, here, depth);
+        self.bindings = bindings;
         std::mem::replace(&mut self.verdict, outer)
+    }
+
+    /// What is denied in text that may be run later: the value of a variable, of an alias.
+    fn kept_for_later(&mut self, text: &str, here: &Here, depth: usize) {
+        if !text.contains(char::is_whitespace) || depth >= DEPTH_MAX {
+            return;
+        }
+        let (effects, untold) = (self.effects.clone(), self.untold.take());
+        let verdict = self.inner_script(text, here, depth + 1);
+        (self.effects, self.untold) = (effects, untold);
+        if verdict.strictness == Strictness::Deny {
+            self.note(verdict);
+        }
     }
 
     /// What a wrapper makes of the verdict on what it runs. A rule lifts a question if it spells the words out to `at`.
@@ -317,9 +412,6 @@ impl<'a> Analysis<'a> {
         if let Some(rule) = self.policy.deny.iter().find(matching) {
             return deny(&rule.text, format!("the rule \"{}\" denies {}", rule.text, command_shown(words)));
         }
-        if let Some(reason) = destroys(words, base) {
-            return deny(own::DESTRUCTION, reason);
-        }
         if let Some(rule) = self.policy.ask.iter().find(matching) {
             let reason = format!("the rule \"{}\" has {} asked first", rule.text, command_shown(words));
             return Verdict::new(Strictness::Ask, &rule.text, reason);
@@ -330,18 +422,25 @@ impl<'a> Analysis<'a> {
     /// A command that runs no other.
     fn plain(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) -> Verdict {
         Effect::add(&mut self.effects, EffectKind::Run, &command_shown(words));
-        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        let mut verdict = self.inline(base, words, here, nesting);
         if base == "find" && nesting.wrappers < UNWRAP_MAX {
             let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
-            for command in found_commands(words) {
+            let found = found::Found::of(words);
+            for command in found::commands(words, &found) {
+                verdict = verdict.and(self.emptied_by(&command, &found, here));
                 verdict = verdict.and(self.simple(&command, here, nesting));
             }
+        }
+        for folder in here.folders.iter().filter(|_| !harm::flow::fetched_to(words).is_empty()) {
+            let files = harm::flow::fetched_to(words);
+            self.fetched.extend(files.iter().map(|file| path::absolute(folder, file)));
         }
         if let Some(word) = words.iter().find(|word| word.kind == Kind::Unknown) {
             let reason = match word.text.is_empty() {
                 true => format!("a word of {} is only known once it runs", shown(base)),
                 false => format!("a word with {} in it is only known once it runs", shown(&word.text)),
             };
+            self.untold.get_or_insert_with(|| reason.clone());
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
         if let Some(word) = words.iter().find(|word| word.kind == Kind::Likely) {
@@ -350,10 +449,12 @@ impl<'a> Analysis<'a> {
         }
         if CHANGES_THE_SHELL.contains(&base) {
             let reason = format!("{base} changes how later commands are read");
+            self.untold.get_or_insert_with(|| reason.clone());
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
         if !self.trusts(name) {
             let reason = format!("it runs the program {}", shown(name));
+            self.untold.get_or_insert_with(|| command_shown(words));
             verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
         }
         let words_by_base = by_base(words, base);
@@ -363,7 +464,11 @@ impl<'a> Analysis<'a> {
                 for operand in &operands {
                     verdict = verdict.and(self.operand(operand, here));
                 }
-                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && base != "rg" {
+                if let Some(reason) = self.trap(base, words, here) {
+                    verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
+                }
+                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !matches!(base, "rg" | "ag")
+                {
                     verdict = verdict.and(self.reads_hidden(&operands, here));
                 }
             }
@@ -380,6 +485,9 @@ impl<'a> Analysis<'a> {
             Err(reason) => {
                 verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 let touched = writers::touched(&expanded);
+                if !(touched.is_some() && writers::is_complete(base)) {
+                    self.untold.get_or_insert_with(|| command_shown(words));
+                }
                 for operand in touched.iter().flatten() {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
@@ -407,7 +515,7 @@ impl<'a> Analysis<'a> {
 
     /// A verdict that is asked about only because no rule allows it, held against the rules that allow.
     fn lifted(&self, verdict: Verdict, words: &[Word], name: &str) -> Verdict {
-        if !matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) {
+        if matches!(verdict.strictness, Strictness::Allow | Strictness::Ask | Strictness::Deny) {
             return verdict;
         }
         let mut seen = texts(words);
@@ -429,7 +537,7 @@ impl<'a> Analysis<'a> {
         };
         let rule = match verdict.strictness {
             Strictness::Unless => self.policy.allow.iter().find(matching),
-            Strictness::UnlessSpelt => self.policy.allow.iter().find(spelt),
+            Strictness::UnlessSpelt | Strictness::DenyUnlessSpelt => self.policy.allow.iter().find(spelt),
             Strictness::Allow | Strictness::Ask | Strictness::Deny => None,
         };
         match rule {
@@ -446,6 +554,10 @@ impl<'a> Analysis<'a> {
                 let reason = "a path is only known once it runs";
                 return Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
             }
+            // what is written or removed is something in the folder, not the folder; see `emptied`
+            Kind::Glob if matches!(purpose, Purpose::Write | Purpose::Delete) => {
+                format!("{}/{}", folder_of_glob(&word.text), word.text.rsplit('/').next().unwrap_or_default())
+            }
             Kind::Glob => folder_of_glob(&word.text),
             Kind::Literal | Kind::Likely => word.text.clone(),
         };
@@ -456,16 +568,23 @@ impl<'a> Analysis<'a> {
         // what stands for a folder with more behind it may stand for a link
         let goes_on =
             word.kind == Kind::Glob && word.text.find(['*', '?', '[']).is_some_and(|at| word.text[at..].contains('/'));
-        if word.kind == Kind::Glob && (*purpose != Purpose::List || goes_on) {
-            let name = word.text.rsplit('/').next().unwrap_or_default();
+        let last = word.text.rsplit('/').next().unwrap_or_default();
+        if word.kind == Kind::Glob
+            && (*purpose != Purpose::List || goes_on)
+            && !self.stands_for_itself(&word.text, here)
+        {
             let reason = format!("which files {} stands for is only known once it runs", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
-            if path::SECRET_EXAMPLES.iter().any(|secret| name.starts_with('.') && path::glob_matches(name, secret)) {
+            if path::SECRET_EXAMPLES.iter().any(|secret| last.starts_with('.') && path::glob_matches(last, secret)) {
                 let reason = format!("{} may stand for a file that holds secrets", shown(&word.text));
                 verdict = verdict.and(Verdict::new(Strictness::Ask, own::SECRET, reason));
             }
         }
         if here.folders.is_empty() && !path.starts_with('/') {
+            if matches!(purpose, Purpose::Read | Purpose::ReadBelow) && path::is_secret(&path) {
+                let reason = format!("{} usually holds secrets", shown(&path));
+                return Verdict::new(Strictness::Deny, own::SECRET, reason);
+            }
             let reason = format!("which folder {} is relative to cannot be told", shown(&path));
             return verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
@@ -488,18 +607,31 @@ impl<'a> Analysis<'a> {
     /// Like `operand`, but knows what is removed with everything in it.
     fn removal(&mut self, operand: &Operand, words: &[Word], base: &str, here: &Here) -> Verdict {
         let verdict = self.operand(operand, here);
-        let recursive = base == "find" || base == "mv" || words.iter().skip(1).any(|word| is_recursive(&word.text));
+        let recursive = matches!(base, "find" | "mv" | "rsync" | "trash" | "rimraf" | "srm")
+            || words.iter().skip(1).any(|word| is_recursive(&word.text));
         if operand.purpose == Purpose::Write {
             let all = matches!(base, "chmod" | "chown" | "chgrp") && recursive;
             return if all { verdict.and(self.emptied(operand, here)) } else { verdict };
         }
-        if operand.purpose != Purpose::Delete || !recursive {
+        if operand.purpose != Purpose::Delete || !(recursive || base == "shred") {
             // a folder is not removed without being asked to remove what is in it
             let only_a_folder = verdict.rule == own::DESTRUCTION;
             return match only_a_folder {
                 true => Verdict::new(Strictness::Unless, own::DEFAULT, verdict.reason),
                 false => verdict,
             };
+        }
+        let outside =
+            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_none();
+        if base == "shred" && here.folders.iter().any(outside) {
+            let reason = format!("it overwrites {} outside the workspace", shown(&operand.word.text));
+            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
+        }
+        let inside =
+            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
+        if base == "find" && found::Found::of(words).is_narrow && here.folders.iter().all(inside) {
+            let reason = format!("it removes files below {} and no rule allows it", shown(&operand.word.text));
+            return Verdict::new(Strictness::Unless, own::DEFAULT, reason);
         }
         verdict.and(self.emptied(operand, here))
     }
@@ -512,9 +644,23 @@ impl<'a> Analysis<'a> {
             Kind::Glob if matches!(word.text.rsplit('/').next(), Some("*" | ".*" | "[!.]*" | ".[!.]*")) => {
                 folder_of_glob(&word.text)
             }
-            Kind::Glob | Kind::Unknown => return Verdict::allow(own::DEFAULT),
+            Kind::Glob => {
+                let last = word.text.rsplit('/').next().unwrap_or_default();
+                let guarded = [".git", ".longrein", ".ssh", ".gnupg"].iter().any(|name| path::glob_matches(last, name));
+                let at_root = folder_of_glob(&word.text) == "/";
+                if !(guarded || at_root) {
+                    return Verdict::allow(own::DEFAULT);
+                }
+                let reason = format!("{} may stand for what must not be removed", shown(&word.text));
+                return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
+            }
+            Kind::Unknown => return Verdict::allow(own::DEFAULT),
         };
-        let is_root = |folder: &String| self.policy.is_root(&path::absolute(folder, &path), self.workspace);
+        let is_root = |folder: &String| {
+            let path = path::absolute(folder, &path);
+            let inside = path::within(self.workspace, &path).is_some_and(|inside| !inside.is_empty());
+            self.policy.is_root(&path, self.workspace) || (!inside && path::is_of_the_system(&path))
+        };
         if here.folders.iter().any(is_root) {
             let reason = format!("it would remove or change all of {}", shown(&word.text));
             return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
@@ -581,6 +727,149 @@ impl<'a> Analysis<'a> {
         verdict
     }
 
+    /// What a program in the words, or in what they are given, says it does: only what is denied.
+    fn inline(&mut self, base: &str, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
+        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        let given = self.stdin.as_ref().filter(|_| harm::inline::reads_program(base, words));
+        let Some(text) = harm::inline::of_words(base, words).or_else(|| given.cloned()) else { return verdict };
+        let program = harm::inline::look(&text);
+        let effects = std::mem::take(&mut self.effects);
+        let untold = self.untold.take();
+        let mut denied = Vec::new();
+        denied.extend(program.harm.map(harm::Harm::verdict));
+        for text in &program.texts {
+            let text = match text.strip_prefix('~') {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                    format!("{}{rest}", self.policy.surroundings.home())
+                }
+                Some(_) | None => text.clone(),
+            };
+            let is_path = !text.contains(char::is_whitespace) && text.len() <= PATH_MAX && !is_only_an_ending(&text);
+            if is_path {
+                let kind = if text.contains(['*', '?']) { Kind::Glob } else { Kind::Literal };
+                let operand = |purpose| Operand { word: Word { text: text.clone(), kind }, purpose };
+                denied.push(self.operand(&operand(Purpose::Read), here));
+                if program.removes {
+                    denied.push(self.emptied(&operand(Purpose::Delete), here));
+                    denied.push(self.operand(&operand(Purpose::Write), here));
+                }
+                if program.writes {
+                    denied.push(self.operand(&operand(Purpose::Write), here));
+                }
+            }
+            if program.runs && text.len() > 1 {
+                denied.push(self.inner_script(&text, here, nesting.scripts + 1));
+            }
+        }
+        if program.runs && program.texts.len() > 1 {
+            // `["rm", "-rf", "/"]`
+            denied.push(self.inner_script(&program.texts.join(" "), here, nesting.scripts + 1));
+        }
+        (self.effects, self.untold) = (effects, untold);
+        let hard = |found: &Verdict| matches!(found.strictness, Strictness::Deny | Strictness::DenyUnlessSpelt);
+        for found in denied.into_iter().filter(hard) {
+            verdict = verdict.and(found);
+        }
+        verdict
+    }
+
+    /// Whether a command runs a file that an earlier one has brought from another machine.
+    fn runs_fetched(&self, words: &[Word], name: &str, base: &str, here: &Here) -> bool {
+        if self.fetched.is_empty() {
+            return false;
+        }
+        let is_fetched =
+            |file: &str| here.folders.iter().any(|folder| self.fetched.contains(&path::absolute(folder, file)));
+        let reads = unwrap::is_shell(base) || harm::inline::is_interpreter(base) || matches!(base, "source" | ".");
+        (name.contains('/') && is_fetched(name)) || (reads && words.iter().skip(1).any(|word| is_fetched(&word.text)))
+    }
+
+    /// What `xargs` runs: the words it is given, if they are known.
+    fn with_more(&mut self, xargs: &[Word], inner: &[Word], here: &Here) -> Vec<Word> {
+        let replaces = xargs.iter().any(|word| word.text.starts_with("-I") || word.text.starts_with("-i"));
+        let null = xargs.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
+        if let Some(text) = self.stdin.take().filter(|_| !replaces) {
+            let mut words = unwrap::with_more(inner);
+            words.extend(text.split_whitespace().map(|text| Word { text: text.to_owned(), kind: Kind::Likely }));
+            return words;
+        }
+        if let Some(found) = self.fed.take() {
+            let verdict = self.emptied_by(inner, &found, here);
+            self.note(verdict);
+            let files = found.example.filter(|_| null && found.ends_names && !replaces && found::takes_files(inner));
+            if let Some(name) = files {
+                // several are given at once
+                let mut words = inner.to_vec();
+                words.extend([name.clone(), name]);
+                return words;
+            }
+        }
+        unwrap::with_more(inner)
+    }
+
+    /// What a command that is given everything `find` finds deserves, if it removes it.
+    fn emptied_by(&mut self, command: &[Word], found: &found::Found, here: &Here) -> Verdict {
+        let base = command.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
+        let removes = matches!(base, "rm" | "unlink" | "shred" | "rmdir" | "mv" | "truncate" | "trash" | "srm");
+        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        let is_outside = |start: &Word| {
+            here.folders.iter().any(|folder| {
+                let start = path::absolute(folder, &start.text);
+                path::within(self.workspace, &start).is_none() && (start == "/" || path::is_of_the_system(&start))
+            })
+        };
+        for start in found.starts.iter().filter(|start| removes && (!found.is_narrow || is_outside(start))) {
+            let operand = Operand { word: start.clone(), purpose: Purpose::Delete };
+            verdict = verdict.and(self.emptied(&operand, here));
+        }
+        verdict
+    }
+
+    /// Why a program that only reads might still run something that lies in the workspace.
+    fn trap(&self, base: &str, words: &[Word], here: &Here) -> Option<String> {
+        let world = self.policy.surroundings.world.as_ref();
+        here.folders.iter().find_map(|folder| match base {
+            "git" => {
+                let folder = table::git_folder(words)
+                    .map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
+                crate::git::trap(world, &folder)
+            }
+            // rustup obeys a toolchain that lies beside the sources
+            "cargo" | "rustc" | "rustfmt" | "rustup" => {
+                let parents =
+                    std::iter::successors(Some(folder.as_str()), |at| at.rfind('/').and_then(|end| at.get(..end)));
+                let named =
+                    parents.flat_map(|at| ["rust-toolchain", "rust-toolchain.toml"].map(|name| format!("{at}/{name}")));
+                named
+                    .filter(|file| match world.file(file) {
+                        File::Missing => false,
+                        File::Unreadable => true,
+                        File::Content(bytes) => String::from_utf8_lossy(&bytes).contains("path"),
+                    })
+                    .map(|file| format!("{} may name a toolchain of its own", shown(&file)))
+                    .next()
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a pattern stands for nothing but itself: its folder has no such names, or cannot be listed by anybody. It is
+    /// judged by its letters then.
+    fn stands_for_itself(&self, pattern: &str, here: &Here) -> bool {
+        let [folder] = here.folders.as_slice() else { return false };
+        let (before, last) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+        if before.contains(['*', '?', '[', '\\']) || path::may_be_secret(last) || last.contains('[') {
+            return false;
+        }
+        let listed = path::absolute(folder, before);
+        let world = self.policy.surroundings.world.as_ref();
+        path::within(self.workspace, &listed).is_some()
+            && match world.names(&listed) {
+                Some(names) => !names.iter().any(|name| path::glob_matches(last, name)),
+                None => !world.is_crowded(&listed),
+            }
+    }
+
     /// What rules about writing say of a path that may or may not be written.
     fn may_write(&self, path: &str, here: &Here) -> Verdict {
         let mut verdict = Verdict::allow(own::DEFAULT);
@@ -639,20 +928,6 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// The commands that `find` runs.
-fn found_commands(words: &[Word]) -> Vec<Vec<Word>> {
-    let mut commands = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-            let command = words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+"));
-            let named = |word: &Word| if word.text.contains("{}") { Word::unknown() } else { word.clone() };
-            commands.push(command.map(named).collect());
-        }
-    }
-    commands
-}
-
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {
     let mut words = words.to_vec();
     if let Some(first) = words.first_mut() {
@@ -674,15 +949,6 @@ fn without_git_options(words: &[Word]) -> Option<Vec<Option<&str>>> {
     }
     let rest = words.get(at..)?;
     (at > 1).then(|| std::iter::once(Some("git")).chain(texts(rest)).collect())
-}
-
-/// Programs whose only purpose is to take the machine or its disks down.
-fn destroys(words: &[Word], base: &str) -> Option<String> {
-    let stops = matches!(base, "shutdown" | "reboot" | "halt" | "poweroff" | "killall5" | "wipefs" | "blkdiscard");
-    let formats = base == "mkfs" || base.starts_with("mkfs.");
-    let level = matches!(base, "init" | "telinit") && words.len() > 1;
-    let everybody = base == "kill" && words.len() > 2 && words.last().is_some_and(|word| word.text == "-1");
-    (stops || formats || level || everybody).then(|| format!("{} takes the machine or its data down", shown(base)))
 }
 
 fn is_recursive(option: &str) -> bool {
@@ -707,7 +973,11 @@ fn paths_in(word: &str) -> impl Iterator<Item = &str> {
     let file = word.strip_prefix("file://");
     let nested = after('=').and_then(|rest| rest.strip_prefix('@'));
     let all = (!word.starts_with('-')).then_some(word);
-    [all, after('='), after('@'), after(':'), file, nested].into_iter().flatten().filter(|path| !path.is_empty())
+    let before = word.split_once(':').map(|(path, _)| path).filter(|path| path.starts_with(['/', '.', '~']));
+    [all, after('='), after('@'), after(':'), before, file, nested]
+        .into_iter()
+        .flatten()
+        .filter(|path| !path.is_empty())
 }
 
 fn looks_like_path(word: &str) -> bool {
@@ -728,6 +998,14 @@ pub(crate) fn suspicious(text: &str) -> Option<String> {
         _ => false,
     })?;
     Some(format!("it contains the character {}, which does not show as what it is", odd.escape_unicode()))
+}
+
+/// `.pem` alone is what names are compared with.
+fn is_only_an_ending(text: &str) -> bool {
+    text.starts_with('.')
+        && text != ".env"
+        && !text.contains('/')
+        && text.bytes().filter(|byte| *byte == b'.').count() == 1
 }
 
 fn command_shown(words: &[Word]) -> String {
@@ -752,6 +1030,12 @@ const NAMES_MAX: usize = 1024;
 /// Different words of one command that are looked at as paths.
 const MENTIONS_MAX: usize = 4096;
 const SHOWN_WORDS_MAX: usize = 12;
+/// Turns of all loops of a call that are looked at one by one.
+const TURNS_MAX: usize = 128;
+/// Parts of unparsed text that are looked at together.
+const PARTS_MAX: usize = 64;
+/// Texts of a program that are longer are no paths.
+const PATH_MAX: usize = 512;
 
 /// Built-in commands after which words mean something else.
 const CHANGES_THE_SHELL: [&str; 21] = [

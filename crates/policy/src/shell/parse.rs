@@ -3,6 +3,7 @@
 //! Read [`parse`]. The parser recurses, tries alternatives again and again, and panics on some numbers. Each limit below
 //! stands before one of these; text beyond a limit is not parsed, which is told to whoever asked.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brush_parser::ast::Program;
@@ -37,8 +38,9 @@ fn within_limits(text: &str) -> Result<(), String> {
     if text.contains('\0') {
         return Err("it contains a NUL, at which a command ends".to_owned());
     }
-    // brackets count wherever they stand, in quotes too: what is too much for the parser is never too little here
-    let (mut round, mut curly, mut words) = (0_usize, 0_usize, 0_usize);
+    // brackets count wherever they stand, in most quotes too: what is too much for the parser is never too little here
+    let text = &*without_quoted_words(text);
+    let (mut round, mut curly, mut words, mut cases) = (0_usize, 0_usize, 0_usize, 0_usize);
     for letter in text.chars() {
         match letter {
             '(' => round += 1,
@@ -53,8 +55,9 @@ fn within_limits(text: &str) -> Result<(), String> {
     }
     for word in text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
         words += usize::from(COMPOUND.contains(&word));
+        cases += usize::from(word == "case");
     }
-    if words > COMPOUND_MAX || text.split("case").count() > CASE_MAX + 1 {
+    if words > COMPOUND_MAX || cases > CASE_MAX {
         return Err("it has too many loops and conditions in it".to_owned());
     }
     if text.matches('`').count() > BACKTICKS_MAX {
@@ -68,6 +71,56 @@ fn within_limits(text: &str) -> Result<(), String> {
         return Err("it uses the index of an array".to_owned());
     }
     Ok(())
+}
+
+/// The text with words that stand in single quotes as a whole left out: no parser looks into them. Where it is not plain what
+/// quotes what, the text as it is.
+fn without_quoted_words(text: &str) -> Cow<'_, str> {
+    let unplain = ["$'", "$((", "((", "`", "<<", "${"];
+    if !text.contains('\'') || unplain.iter().any(|sign| text.contains(sign)) {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    let mut before = ' ';
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                kept.push(letter);
+                kept.extend(letters.next());
+            }
+            '#' if before.is_whitespace() || before == ';' => return Cow::Borrowed(text),
+            '"' => {
+                kept.push(letter);
+                loop {
+                    match letters.next() {
+                        Some('$') if letters.as_str().starts_with('(') => return Cow::Borrowed(text),
+                        Some('\\') => kept.extend(std::iter::once('\\').chain(letters.next())),
+                        Some('"') => break kept.push('"'),
+                        Some(inside) => kept.push(inside),
+                        None => return Cow::Borrowed(text),
+                    }
+                }
+            }
+            '\'' => {
+                let rest = letters.as_str();
+                let Some((inside, after)) = rest.split_once('\'') else { return Cow::Borrowed(text) };
+                let whole = before.is_whitespace()
+                    && after
+                        .chars()
+                        .next()
+                        .is_none_or(|next| next.is_whitespace() || matches!(next, ';' | '|' | '&' | ')'));
+                kept.push_str("''");
+                if !whole {
+                    kept.push_str(inside);
+                }
+                letters = after.chars();
+            }
+            letter => kept.push(letter),
+        }
+        before = letter;
+    }
+    Cow::Owned(kept)
 }
 
 /// The parser takes digits before `<` and `>` for a number of 32 bits without looking.

@@ -10,7 +10,7 @@ use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, Too
 use longrein_ports::{Gate, GateCall, Ruling};
 use proptest::prelude::*;
 
-use crate::{Policy, Surroundings, World};
+use crate::{EffectKind, Policy, Surroundings, World};
 
 /// A workspace with a few files and links in it.
 struct Stub {
@@ -117,14 +117,13 @@ fn a_rule_about_every_command_covers_loops_and_scripts() {
         "until make; do sleep 1; done",
         "sh build.sh",
         "bash ./x/build.sh --fast",
-        "trap '' TERM; sleep 9",
         "setsid make",
         "(nohup make &)",
     ];
     check("allow shell", "allow", &commands);
-    check("allow shell(make *)", "ask", &commands[..5]);
+    check("allow shell(make *)", "ask", &commands[..4]);
     check("allow shell; deny shell(rm *)", "deny", &["while true; do rm x; done", "setsid rm x", "sh -c 'rm x'"]);
-    check("allow shell", "ask", &["for f in a b; do make $f; done", "sh $x", "sh -c \"$x\"", "curl x | sh"]);
+    check("allow shell", "ask", &["for f in $x; do make $f; done", "sh $x", "sh -c \"$x\"", "cat x | sh"]);
     check("allow shell", "deny", &["while true; do rm -rf /; done", "for f in a; do cat .env; done"]);
 }
 
@@ -212,6 +211,7 @@ fn what_only_reads_inside_the_workspace_is_allowed() {
             "ls dokumenty/ä",
             "cat résumé.md",
             "env ls",
+            "cat mixed/*.txt",
         ],
     );
 }
@@ -366,7 +366,6 @@ fn what_cannot_be_told_is_asked_whatever_is_allowed() {
             "cat $(ls)",
             "cat `ls`",
             "echo $((1+1))",
-            "cat <(ls)",
             "ls() { pwd; }; ls",
             "alias ls=pwd; ls",
             "source x.sh",
@@ -375,14 +374,10 @@ fn what_cannot_be_told_is_asked_whatever_is_allowed() {
             "sh -c \"$x\"",
             "bash",
             "sh < x.sh",
-            "curl x | sh",
-            "for f in a b; do ls $f; done",
             "case a in a) ls;; esac",
-            "[[ -f a ]]",
             "((1))",
             "coproc ls",
             "cat <<E\na\nE",
-            "cat <<< a",
             "A=b ls",
             "PATH=. ls",
             "LD_PRELOAD=x ls",
@@ -486,8 +481,6 @@ fn without_a_rule_everything_else_is_asked() {
             "date -s x",
             "date 01010101",
             "tree -o x",
-            "awk '{print}' x",
-            "sed s/a/b/ x",
             "sed -n 'w x' y",
             "sed -n '1e id' y",
             "sed -n 1p\n y",
@@ -503,14 +496,12 @@ fn without_a_rule_everything_else_is_asked() {
             "ls --col=auto --sor=size",
             "cat src/*.rs/x",
             "wc *",
-            "cat mixed/*.txt",
             "cat < ../x",
             "ls 3<> x",
             "timeout 5 cargo test",
             "time -o x ls",
             "strace ls",
             "curl https://x.example",
-            "cat /dev/zero",
             "cat < /dev/tcp/a/1",
         ],
     );
@@ -839,7 +830,8 @@ fn arguments_that_shell_does_not_know_are_asked_about() {
         (serde_json::json!({ "command": "ls", "timeout": "5s" }), "allow"),
         (serde_json::json!({ "command": "ls", "env": {} }), "ask"),
         (serde_json::json!({ "command": null }), "ask"),
-        (serde_json::json!({ "command": ["rm", "-rf", "/"] }), "ask"),
+        (serde_json::json!({ "command": ["rm", "-rf", "/"] }), "deny"),
+        (serde_json::json!({ "command": ["ls"] }), "ask"),
         (serde_json::json!({}), "ask"),
     ] {
         let found = ruling(&policy, Builtin::Shell, &args);
@@ -1026,4 +1018,68 @@ proptest! {
         let found = shell(&policy, &format!("{denied}\n{text}"));
         prop_assert_eq!(word(&found), "deny", "{:?} {:?}", text, found);
     }
+}
+
+/// What a command does beside what the words say is said as well: nothing that cannot be told looks like nothing.
+#[test]
+fn effects_tell_what_is_reached_and_what_is_not_known() {
+    let policy = policy("");
+    let spec = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::External);
+    for (command, network, unknown) in [
+        ("cat README.md | wc -l", "", false),
+        ("rm -rf target", "", false),
+        ("cp a b", "", false),
+        ("for f in a b; do cat $f; done", "", false),
+        ("curl -s https://x.example/a", "x.example", true),
+        ("git push origin main", "git", true),
+        ("npm install", "npm", true),
+        ("timeout 5 ssh me@h.example ls", "h.example", true),
+        ("make", "", true),
+        ("./run.sh", "", true),
+        ("cat $x", "", true),
+        ("cat $(ls)", "", true),
+        ("bash build.sh", "", true),
+        ("ls 'a", "", true),
+        ("python3 -c 'print(1)'", "", true),
+        ("eval \"$x\"", "", true),
+    ] {
+        let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
+        let found = policy.judge(&GateCall {
+            tool: &spec,
+            args: &args,
+            target: None,
+            workspace: "/w",
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        });
+        let of = |kind: EffectKind| found.effects.iter().filter(move |effect| effect.kind == kind);
+        let hosts: Vec<&str> = of(EffectKind::Network).map(|effect| effect.what.as_str()).collect();
+        assert_eq!(hosts.first().copied().unwrap_or_default(), network, "{command}: {found:?}");
+        assert_eq!(of(EffectKind::Unknown).next().is_some(), unknown, "{command}: {found:?}");
+    }
+    let many: Vec<String> = (0..100).map(|at| format!("cat f{at}")).collect();
+    let args = Payload::of(&serde_json::json!({ "command": many.join(";") })).unwrap();
+    let found = policy.judge(&GateCall {
+        tool: &spec,
+        args: &args,
+        target: None,
+        workspace: "/w",
+        mode: Mode::Ask,
+        taint: &Taint::default(),
+        said: &[],
+    });
+    assert!(found.effects.iter().any(|effect| effect.kind == EffectKind::Unknown), "what is not listed is not told");
+}
+
+/// A rule that spells a command out lifts what is denied because others keep something there; nothing lifts the rest.
+#[test]
+fn what_others_keep_is_removed_only_where_a_rule_spells_it_out() {
+    check("allow shell(terraform destroy)", "allow", &["terraform destroy"]);
+    check("allow shell(terraform *), shell, *", "deny", &["terraform destroy", "terraform destroy -auto-approve"]);
+    check(
+        "allow shell(rm -rf /), shell(mkfs /dev/sda), shell(gh auth token)",
+        "deny",
+        &["rm -rf /", "mkfs /dev/sda", "gh auth token"],
+    );
 }

@@ -45,7 +45,7 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
     let Some(name) = words.first().and_then(Word::known) else { return Inner::None };
     let name = name.rsplit('/').next().unwrap_or_default();
     match name {
-        "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "mksh" => return shell(words),
+        name if is_shell(name) => return shell(words),
         "eval" => {
             let at = words.iter().position(|word| word.text != "eval").unwrap_or(words.len());
             return joined(words, at, Wrapper::Transparent);
@@ -80,6 +80,15 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
         "command" if matches!(words.get(1).and_then(Word::known), Some("-v" | "-V")) => return Inner::None,
         _ => {}
     }
+    if let Some(inner) = inside(name, words) {
+        return inner;
+    }
+    if matches!(name, "tmux" | "screen" | "hyperfine" | "nix-shell" | "entr")
+        && let Some(last) = words.last().filter(|word| words.len() > 1 && word.text.contains(' '))
+    {
+        let wrapper = Wrapper::Adds("runs it in other surroundings");
+        return Inner::Script { text: last.text.clone(), at: words.len() - 1, wrapper };
+    }
     let Some(syntax) = WRAPPERS.iter().find(|syntax| syntax.name == name) else { return Inner::None };
     match options(syntax, words) {
         Some((at, all_plain)) if at < words.len() => {
@@ -92,6 +101,65 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
         }
         Some(_) | None => Inner::Unseen(format!("what {name} runs cannot be told")),
     }
+}
+
+/// Whether a name is that of a shell.
+pub(crate) fn is_shell(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "mksh" | "rbash" | "fish")
+}
+
+/// What runs inside a container or a project's own surroundings: `docker exec web ls`, `uv run pytest`.
+fn inside(name: &str, words: &[Word]) -> Option<Inner> {
+    const VALUED: [&str; 22] = [
+        "-e",
+        "--env",
+        "-v",
+        "--volume",
+        "-w",
+        "--workdir",
+        "-u",
+        "--user",
+        "-p",
+        "--publish",
+        "--name",
+        "--network",
+        "--net",
+        "-n",
+        "--namespace",
+        "-c",
+        "--container",
+        "--mount",
+        "--entrypoint",
+        "--platform",
+        "--env-file",
+        "-h",
+    ];
+    let text = |at: usize| words.get(at).map(|word| word.text.as_str()).unwrap_or_default();
+    let from = match (name, text(1), text(2)) {
+        ("uv" | "poetry" | "pipenv" | "pdm" | "hatch" | "rye", "run", _) | ("bundle" | "mise", "exec", _) => 2,
+        ("ip", "netns", "exec") => 4,
+        ("docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "docker-compose", _, _) => {
+            let verb = words.iter().position(|word| matches!(word.text.as_str(), "exec" | "run"))?;
+            match words.iter().position(|word| word.text == "--") {
+                Some(end) => end + 1,
+                None => {
+                    let mut at = verb + 1;
+                    while text(at).starts_with('-') {
+                        at += 1 + usize::from(VALUED.contains(&text(at)));
+                    }
+                    // the image or the container
+                    at + 1
+                }
+            }
+        }
+        ("direnv", "exec", _) => 3,
+        _ => return None,
+    };
+    (from < words.len()).then_some(Inner::Command {
+        at: from,
+        more: false,
+        wrapper: Wrapper::Adds("runs it in other surroundings"),
+    })
 }
 
 /// Whether a word names a wrapper that is followed by a command.
@@ -130,6 +198,11 @@ fn options(syntax: &Syntax, words: &[Word]) -> Option<(usize, bool)> {
             all_plain &= letter.is_ascii_digit() || syntax.plain.contains(&name.as_str());
         }
     }
+    // `sudo NAME=value command`
+    while syntax.adds == RIGHTS && words.get(at).is_some_and(|word| assigned(&word.text).is_some()) {
+        at += 1;
+        all_plain = false;
+    }
     for _ in 0..syntax.operands {
         words.get(at)?.known()?;
         at += 1;
@@ -140,6 +213,7 @@ fn options(syntax: &Syntax, words: &[Word]) -> Option<(usize, bool)> {
 fn shell(words: &[Word]) -> Inner {
     let mut at = 1;
     let mut takes_text = false;
+    let mut takes_input = false;
     let mut plain = true;
     while let Some(word) = words.get(at) {
         let Some(text) = word.known() else { return Inner::Unseen("what the shell runs cannot be told".to_owned()) };
@@ -153,6 +227,7 @@ fn shell(words: &[Word]) -> Inner {
         }
         if !text.starts_with("--") {
             takes_text |= letters.contains('c') && text.starts_with('-');
+            takes_input |= letters.contains('s') && text.starts_with('-');
             at += usize::from(letters.ends_with(['o', 'O']));
         }
         plain &= text == "-c";
@@ -164,7 +239,8 @@ fn shell(words: &[Word]) -> Inner {
             None => Inner::Unseen("the text the shell runs is only known once it runs".to_owned()),
         },
         (true, None) => Inner::Unseen("the shell has no text to run".to_owned()),
-        (false, Some(word)) if word.text != "-" => {
+        // `-`, which is also what a substituted process stands as
+        (false, Some(word)) if word.text != "-" && !takes_input => {
             Inner::Unseen(format!("it runs the script {}", super::table::shown(&word.text)))
         }
         (false, Some(_) | None) => Inner::Stdin,
@@ -206,6 +282,7 @@ fn env(words: &[Word]) -> Inner {
                 at += 1;
                 break;
             }
+            text if assigned(text).is_some_and(|(name, value)| is_harmless(name, value)) => {}
             text if text.starts_with('-') || text.contains('=') => {
                 wrapper = Wrapper::Adds("changes the folder or the variables");
             }
@@ -219,6 +296,36 @@ fn env(words: &[Word]) -> Inner {
         Inner::Unseen("env prints every variable".to_owned())
     }
 }
+
+/// `NAME=value`.
+fn assigned(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some((name, value))
+}
+
+/// Whether a variable so set changes no more than how output looks.
+pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
+    HARMLESS_VARIABLES.contains(&name) && value.bytes().all(letters)
+}
+
+const HARMLESS_VARIABLES: [&str; 14] = [
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LANG",
+    "TZ",
+    "NO_COLOR",
+    "CLICOLOR",
+    "FORCE_COLOR",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "COLUMNS",
+    "LINES",
+];
 
 /// A word that nobody can see, for what a wrapper adds at the end.
 pub(crate) fn with_more(words: &[Word]) -> Vec<Word> {
@@ -316,6 +423,24 @@ const WRAPPERS: &[Syntax] = &[
         ELSEWHERE,
     ),
     wrapper("dbus-run-session", &[], &[], 0, ELSEWHERE),
+    wrapper("caffeinate", &["t", "w"], &[], 0, ELSEWHERE),
+    wrapper("unbuffer", &[], &[], 0, ELSEWHERE),
+    wrapper("rlwrap", &["H", "f", "a"], &[], 0, ELSEWHERE),
+    wrapper("torsocks", &[], &[], 0, ELSEWHERE),
+    wrapper("proxychains", &["f"], &[], 0, ELSEWHERE),
+    wrapper("proxychains4", &["f"], &[], 0, ELSEWHERE),
+    wrapper("firejail", &[], &[], 0, ELSEWHERE),
+    wrapper("catchsegv", &[], &[], 0, ELSEWHERE),
+    wrapper("prlimit", &["p", "o"], &[], 0, ELSEWHERE),
+    wrapper("numactl", &["N", "m", "C"], &[], 0, ELSEWHERE),
+    wrapper("choom", &["n", "p"], &[], 0, ELSEWHERE),
+    wrapper("cpulimit", &["l", "p", "e"], &[], 0, ELSEWHERE),
+    wrapper("faketime", &["f"], &[], 1, ELSEWHERE),
+    wrapper("xvfb-run", &["n", "s", "e", "f", "w"], &["a"], 0, ELSEWHERE),
+    wrapper("sg", &[], &[], 1, RIGHTS),
+    wrapper("gosu", &[], &[], 1, RIGHTS),
+    wrapper("su-exec", &[], &[], 1, RIGHTS),
+    wrapper("run0", &["u", "g", "D"], &[], 0, RIGHTS),
     wrapper("parallel", &["j", "I", "a", "N", "n", "jobs", "arg-file"], &[], 0, ELSEWHERE),
     wrapper(
         "xargs",

@@ -2,16 +2,17 @@
 //! would run in.
 
 use brush_parser::ast::{
-    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
-    CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline, Program,
-    SeparatorOperator, SimpleCommand,
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, Command, CommandPrefixOrSuffixItem,
+    CompoundCommand, CompoundList, ExtendedTestExpr, ForClauseCommand, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Pipeline, ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, UnaryPredicate,
 };
 
+use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
 use super::table::{Operand, Purpose, shown};
-use super::unwrap::{Inner, unwrap};
+use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Word};
-use super::{Analysis, Here, Nesting};
+use super::{Analysis, Here, Nesting, found, scan};
 use crate::path;
 use crate::verdict::{Strictness, Verdict, own};
 
@@ -19,6 +20,8 @@ use crate::verdict::{Strictness, Verdict, own};
 struct Walk {
     seen: Vec<Seen>,
     depth: usize,
+    /// Scripts that made words of the command at work.
+    inside: Vec<String>,
 }
 
 /// Where the next command runs: after success, and after anything.
@@ -30,7 +33,7 @@ struct After {
 impl Analysis<'_> {
     /// Judges all of it; the commands as they were seen.
     pub(super) fn walk(&mut self, program: &Program, here: &Here, depth: usize) -> Vec<Seen> {
-        let mut walk = Walk { seen: Vec::new(), depth };
+        let mut walk = Walk { seen: Vec::new(), depth, inside: Vec::new() };
         let mut here = here.clone();
         for list in &program.complete_commands {
             here = self.list(list, &here, &mut walk);
@@ -69,6 +72,9 @@ impl Analysis<'_> {
 
     fn pipeline(&mut self, pipeline: &Pipeline, here: &Here, walk: &mut Walk) -> After {
         let same = || After { success: here.clone(), any: here.clone() };
+        if let [Command::Simple(_)] = pipeline.seq.as_slice() {
+            self.together(pipeline, here);
+        }
         if let [command] = pipeline.seq.as_slice() {
             let after = self.one(command, here, walk);
             return if pipeline.bang { After { success: after.any.clone(), any: after.any } } else { after };
@@ -77,14 +83,43 @@ impl Analysis<'_> {
             self.ask("there is no command in it");
         }
         let mut given = None;
+        let mut fed = None;
         for command in &pipeline.seq {
             // each part is of a shell of its own
-            self.stdin = given.take();
+            (self.stdin, self.fed) = (given.take(), fed.take());
             self.one(command, here, walk);
             given = self.printed(command, here);
+            fed = self.feeds(command, here);
         }
-        self.stdin = None;
+        (self.stdin, self.fed) = (None, None);
+        self.together(pipeline, here);
         same()
+    }
+
+    /// What the parts of a pipeline do with each other.
+    fn together(&mut self, pipeline: &Pipeline, here: &Here) {
+        let mut parts = Vec::new();
+        let mut written = false;
+        for command in &pipeline.seq {
+            // what a group does counts for all of the group
+            let seen = scan::scan(&command.to_string());
+            written = seen.iter().any(|seen| {
+                seen.redirects.iter().any(|(direction, file)| *direction == Direction::Out && !file.starts_with('&'))
+            });
+            parts.extend(seen.iter().take(PARTS_MAX).map(|seen| self.part(seen, here)));
+        }
+        if let Some(harm) = flow::pipeline(&parts, written) {
+            self.note(harm.verdict());
+        }
+    }
+
+    /// What `find` hands on.
+    fn feeds(&self, command: &Command, here: &Here) -> Option<found::Found> {
+        let Command::Simple(simple) = command else { return None };
+        let seen = scan::scan(&simple.to_string());
+        let [seen] = seen.as_slice() else { return None };
+        let words = self.words(seen.words.iter().map(String::as_str), here, &mut |_| {});
+        (words.first().and_then(Word::known) == Some("find")).then(|| found::Found::of(&words))
     }
 
     fn one(&mut self, command: &Command, here: &Here, walk: &mut Walk) -> After {
@@ -93,14 +128,23 @@ impl Analysis<'_> {
             Command::Simple(simple) => self.simple_command(simple, here, walk),
             Command::Compound(compound, redirects) => {
                 let after = self.compound(compound, here, walk);
+                let mut seen = Seen::default();
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
-                    self.ask("a group of commands is redirected");
-                    self.redirect(redirect, here, walk, &mut Seen::default());
+                    self.redirect(redirect, here, walk, &mut seen);
+                }
+                if seen != Seen::default() {
+                    walk.seen.push(seen);
                 }
                 After { success: after.clone(), any: after }
             }
             Command::Function(function) => {
                 self.ask("it defines a function, which may stand for any command");
+                let body = function.body.0.to_string();
+                let calls_itself =
+                    scan::scan(&body).iter().any(|seen| seen.words.first() == Some(&function.fname.value));
+                if calls_itself && body.contains(['|', '&']) {
+                    self.note(Verdict::new(Strictness::Deny, own::EXHAUSTION, "it starts processes without end"));
+                }
                 let unknown = Here::unknown();
                 self.compound(&function.body.0, &unknown, walk);
                 for redirect in function.body.1.iter().flat_map(|list| &list.0) {
@@ -109,8 +153,14 @@ impl Analysis<'_> {
                 same()
             }
             Command::ExtendedTest(test, redirects) => {
-                self.ask("it tests with [[ ]], which not every shell has");
-                self.extended_test(&test.expr, here, walk);
+                if !is_plain_test(&test.expr) {
+                    self.ask("it tests with [[ ]], which not every shell reads so");
+                }
+                let from = walk.seen.len();
+                let mut raw = vec!["[[".to_owned()];
+                self.extended_test(&test.expr, here, walk, &mut raw);
+                raw.push("]]".to_owned());
+                walk.seen.insert(from, Seen { words: raw, redirects: Vec::new() });
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, here, walk, &mut Seen::default());
                 }
@@ -141,21 +191,16 @@ impl Analysis<'_> {
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
                 self.ask_unless_bare("it repeats commands until something changes");
+                self.never_waits(&clause.1.list);
                 // the second time round it may start anywhere the first time ended
                 let once = self.list(&clause.0, here, walk);
                 let once = self.list(&clause.1.list, &once, walk);
                 if once == *here { once } else { Here::unknown() }
             }
-            CompoundCommand::ForClause(clause) => {
-                self.ask_unless_bare("it repeats commands with a variable in them");
-                for raw in clause.values.iter().flatten() {
-                    self.words_of(&raw.value, here, walk);
-                }
-                let once = self.list(&clause.body.list, here, walk);
-                if once == *here { once } else { Here::unknown() }
-            }
+            CompoundCommand::ForClause(clause) => self.for_each(clause, here, walk),
             CompoundCommand::ArithmeticForClause(clause) => {
                 self.ask("it repeats commands");
+                self.never_waits(&clause.body.list);
                 for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
                     self.inner_scripts(&expression.value, here, walk);
                 }
@@ -191,21 +236,94 @@ impl Analysis<'_> {
         }
     }
 
-    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk) {
+    /// A loop that starts processes and waits for none of them.
+    fn never_waits(&mut self, body: &CompoundList) {
+        if body.0.iter().any(|item| matches!(item.1, SeparatorOperator::Async)) {
+            self.note(Verdict::new(Strictness::Deny, own::EXHAUSTION, "it starts processes without end"));
+        }
+    }
+
+    /// A loop over words: each turn is judged with what its variable stands for, where all of that is known.
+    fn for_each(&mut self, clause: &ForClauseCommand, here: &Here, walk: &mut Walk) -> Here {
+        let mut seen = Seen { words: vec!["for".to_owned(), clause.variable_name.clone()], redirects: Vec::new() };
+        let mut values = Vec::new();
+        if let Some(raw) = &clause.values {
+            seen.words.push("in".to_owned());
+            for raw in raw {
+                seen.words.push(raw.value.clone());
+                values.extend(self.words_of(&raw.value, here, walk));
+            }
+        }
+        walk.seen.push(seen);
+        let values = self.expand(&values, here);
+        let plain_name =
+            clause.variable_name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let known = |word: &Word| match word.kind {
+            Kind::Literal => true,
+            Kind::Glob => self.stands_for_itself(&word.text, here),
+            Kind::Likely | Kind::Unknown => false,
+        };
+        let all_known = plain_name && !values.is_empty() && values.len() <= self.turns && values.iter().all(known);
+        if !all_known {
+            self.ask_unless_bare("it repeats commands with a variable in them");
+        }
+        let mut after = here.clone();
+        let turns = values.into_iter().take(self.turns.max(1)).map(Some).chain([None]);
+        let turns: Vec<Option<Word>> =
+            if all_known { turns.filter(Option::is_some).collect() } else { turns.collect() };
+        for (turn, value) in turns.into_iter().enumerate() {
+            self.turns = self.turns.saturating_sub(1);
+            let bound = value.is_some();
+            self.bindings.extend(value.map(|value| (clause.variable_name.clone(), value)));
+            // the commands are the same each time; they are counted once
+            let mut again = Walk { seen: Vec::new(), depth: walk.depth, inside: Vec::new() };
+            let once = self.list(&clause.body.list, here, if turn == 0 { &mut *walk } else { &mut again });
+            if bound {
+                self.bindings.pop();
+            }
+            if once != *here {
+                self.ask("where a turn of its loop begins cannot be told");
+                after = Here::unknown();
+            }
+        }
+        after
+    }
+
+    /// Judges the words of a test, and tells how it is written.
+    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk, raw: &mut Vec<String>) {
         match test {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
-                self.extended_test(one, here, walk);
-                self.extended_test(other, here, walk);
+                self.extended_test(one, here, walk, raw);
+                self.extended_test(other, here, walk, raw);
             }
-            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
-                self.extended_test(inner, here, walk);
+            ExtendedTestExpr::Parenthesized(inner) => self.extended_test(inner, here, walk, raw),
+            ExtendedTestExpr::Not(inner) => {
+                raw.push("!".to_owned());
+                self.extended_test(inner, here, walk, raw);
             }
-            ExtendedTestExpr::UnaryTest(_, word) => {
-                self.words_of(&word.value, here, walk);
+            ExtendedTestExpr::UnaryTest(predicate, word) => {
+                raw.extend([predicate.to_string(), word.value.clone()]);
+                self.tested(&word.value, here, walk);
             }
-            ExtendedTestExpr::BinaryTest(_, one, other) => {
-                self.words_of(&one.value, here, walk);
-                self.words_of(&other.value, here, walk);
+            ExtendedTestExpr::BinaryTest(predicate, one, other) => {
+                raw.extend([one.value.clone(), predicate.to_string(), other.value.clone()]);
+                self.tested(&one.value, here, walk);
+                self.tested(&other.value, here, walk);
+            }
+        }
+    }
+
+    fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+        for word in self.words_of(raw, here, walk) {
+            match word.kind {
+                Kind::Literal => {
+                    let verdict = self.operand(&Operand { word, purpose: Purpose::List }, here);
+                    // a text that is compared is no path
+                    if raw.contains('/') {
+                        self.note(verdict);
+                    }
+                }
+                Kind::Likely | Kind::Glob | Kind::Unknown => self.ask("a word of [[ ]] is only known once it runs"),
             }
         }
     }
@@ -216,6 +334,7 @@ impl Analysis<'_> {
         let words = self.words(std::iter::once(raw), here, &mut |script| scripts.push(script));
         for script in scripts {
             self.substituted(&script, here, walk);
+            walk.inside.push(script);
         }
         words
     }
@@ -237,6 +356,7 @@ impl Analysis<'_> {
         let mut seen = Seen::default();
         let mut words = Vec::new();
         let mut given = None;
+        let outer = std::mem::take(&mut walk.inside);
         let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
             match item {
@@ -271,21 +391,66 @@ impl Analysis<'_> {
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
                 }
-                CommandPrefixOrSuffixItem::ProcessSubstitution(_, group) => {
-                    self.ask("it runs another command as a file");
-                    words.push(Word::unknown());
+                CommandPrefixOrSuffixItem::ProcessSubstitution(kind, group) => {
+                    // read as the rougher reading reads it: what stands before, the commands inside, what stands behind
+                    if seen != Seen::default() {
+                        walk.seen.push(std::mem::take(&mut seen));
+                    }
+                    let (stdin, fed) = (self.stdin.take(), self.fed.take());
+                    match kind {
+                        ProcessSubstitutionKind::Read => {
+                            words.push(Word { text: STREAM.to_owned(), kind: Kind::Literal })
+                        }
+                        ProcessSubstitutionKind::Write => {
+                            self.ask("it runs another command as a file");
+                            words.push(Word::unknown());
+                        }
+                    }
                     self.list(&group.list, here, walk);
+                    (self.stdin, self.fed) = (stdin, fed);
+                    walk.inside.push(group.list.to_string());
                 }
             }
         }
-        walk.seen.push(seen);
+        if seen != Seen::default() {
+            walk.seen.push(seen);
+        }
         if given.is_some() {
             self.stdin = given;
         }
+        if words.first().and_then(Word::known) == Some("alias") {
+            for word in words.iter().skip(1) {
+                self.kept_for_later(word.text.split_once('=').map_or("", |(_, text)| text), here, walk.depth);
+            }
+        }
+        let inside = std::mem::replace(&mut walk.inside, outer);
+        self.brought_in(simple, &words, &inside, here);
         let verdict = self.simple(&words, here, Nesting { scripts: walk.depth, wrappers: 0 });
-        self.stdin = None;
+        (self.stdin, self.fed) = (None, None);
         self.note(verdict);
         self.after(&words, here)
+    }
+
+    /// What a command does with what substitutions and variables put into its words.
+    fn brought_in(&mut self, simple: &SimpleCommand, words: &[Word], inside: &[String], here: &Here) {
+        if !inside.is_empty() {
+            let parts: Vec<Part> = inside
+                .iter()
+                .flat_map(|script| scan::scan(script))
+                .take(PARTS_MAX)
+                .map(|seen| self.part(&seen, here))
+                .collect();
+            if let Some(harm) = flow::substituted(words, &parts) {
+                self.note(harm.verdict());
+            }
+        }
+        if matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
+            && words.iter().any(|word| word.kind == Kind::Unknown)
+            && let Some(name) = harm::secrets::expands_a_secret(&simple.to_string())
+        {
+            let reason = format!("the variable {} usually holds a secret", shown(name));
+            self.note(Verdict::new(Strictness::Deny, own::SECRET, reason));
+        }
     }
 
     /// Where the shell is after a command.
@@ -338,13 +503,13 @@ impl Analysis<'_> {
         let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
         for value in values {
             let words = self.words_of(value, here, walk);
-            let harmless = |word: &Word| {
-                let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
-                word.kind == Kind::Literal && word.text.bytes().all(letters)
-            };
+            let harmless = |word: &Word| word.kind == Kind::Literal && is_harmless(name, &word.text);
             plain &= words.iter().all(harmless);
+            for word in &words {
+                self.kept_for_later(&word.text, here, walk.depth);
+            }
         }
-        if !(plain && HARMLESS_VARIABLES.contains(&name)) {
+        if !plain {
             self.ask(format!("it sets the variable {}", shown(name)));
         }
     }
@@ -387,8 +552,11 @@ impl Analysis<'_> {
                 None
             }
             IoRedirect::HereString(_, raw) => {
-                self.ask("it is given text that not every shell reads so");
+                seen.redirects.push((Direction::In, raw.value.clone()));
                 let words = self.words_of(&raw.value, here, walk);
+                if !words.iter().all(|word| word.kind == Kind::Literal) {
+                    self.ask("the text it is given is only known once it runs");
+                }
                 words.first().and_then(Word::known).map(str::to_owned)
             }
             IoRedirect::HereDocument(_, document) => {
@@ -453,6 +621,43 @@ impl Analysis<'_> {
     }
 }
 
+/// Whether every shell would do no more than test files and compare texts.
+fn is_plain_test(test: &ExtendedTestExpr) -> bool {
+    match test {
+        // a shell without `[[` would run what stands behind `&&`
+        ExtendedTestExpr::And(..) | ExtendedTestExpr::Or(..) | ExtendedTestExpr::Parenthesized(_) => false,
+        ExtendedTestExpr::Not(inner) => is_plain_test(inner),
+        ExtendedTestExpr::UnaryTest(predicate, _) => !matches!(
+            predicate,
+            UnaryPredicate::ShellVariableIsSetAndAssigned
+                | UnaryPredicate::ShellVariableIsSetAndNameRef
+                | UnaryPredicate::ShellOptionEnabled
+        ),
+        ExtendedTestExpr::BinaryTest(predicate, one, other) => {
+            let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            match predicate {
+                BinaryPredicate::LeftSortsBeforeRight | BinaryPredicate::LeftSortsAfterRight => false,
+                // words are computed, substitutions in them too
+                BinaryPredicate::ArithmeticEqualTo
+                | BinaryPredicate::ArithmeticNotEqualTo
+                | BinaryPredicate::ArithmeticLessThan
+                | BinaryPredicate::ArithmeticLessThanOrEqualTo
+                | BinaryPredicate::ArithmeticGreaterThan
+                | BinaryPredicate::ArithmeticGreaterThanOrEqualTo => number(&one.value) && number(&other.value),
+                BinaryPredicate::FilesReferToSameDeviceAndInodeNumbers
+                | BinaryPredicate::LeftFileIsNewerOrExistsWhenRightDoesNot
+                | BinaryPredicate::LeftFileIsOlderOrDoesNotExistWhenRightDoes
+                | BinaryPredicate::StringExactlyMatchesPattern
+                | BinaryPredicate::StringDoesNotExactlyMatchPattern
+                | BinaryPredicate::StringMatchesRegex
+                | BinaryPredicate::StringExactlyMatchesString
+                | BinaryPredicate::StringDoesNotExactlyMatchString
+                | BinaryPredicate::StringContainsSubstring => true,
+            }
+        }
+    }
+}
+
 fn direction(kind: &IoFileRedirectKind) -> Direction {
     match kind {
         IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput | IoFileRedirectKind::ReadAndWrite => {
@@ -465,6 +670,7 @@ fn direction(kind: &IoFileRedirectKind) -> Direction {
     }
 }
 
-/// Variables that change no more than how output looks.
-const HARMLESS_VARIABLES: [&str; 10] =
-    ["LC_ALL", "LC_COLLATE", "LC_CTYPE", "LANG", "TZ", "NO_COLOR", "CLICOLOR", "RUST_BACKTRACE", "RUST_LOG", "COLUMNS"];
+/// What a process that is read as a file stands as among the words: as standard input does.
+const STREAM: &str = "-";
+/// Commands of a pipeline that are looked at together.
+const PARTS_MAX: usize = 64;

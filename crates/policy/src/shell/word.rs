@@ -41,6 +41,8 @@ pub(crate) struct Variables<'a> {
     pub(crate) longrein_home: Option<&'a str>,
     /// The folder the command runs in, where that is one.
     pub(crate) here: Option<&'a str>,
+    /// Variables of loops, the innermost last, with the word they stand for.
+    pub(crate) bindings: &'a [(String, Word)],
 }
 
 impl Variables<'_> {
@@ -51,6 +53,10 @@ impl Variables<'_> {
             "LONGREIN_HOME" => self.longrein_home,
             _ => None,
         }
+    }
+
+    fn bound(&self, name: &str) -> Option<&Word> {
+        self.bindings.iter().rev().find(|(bound, _)| bound == name).map(|(_, word)| word)
     }
 }
 
@@ -125,6 +131,18 @@ fn word(pieces: &[Piece], certain: bool) -> Word {
         (false, false, false) => Kind::Likely,
     };
     Word { text, kind }
+}
+
+/// Where a `$` stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoting {
+    Bare,
+    Double,
+}
+
+/// Whether no shell would split a value at this letter, or take it for a pattern.
+fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '.' | '_' | '/' | '-' | '+' | '@' | '%' | ',' | ':' | '=')
 }
 
 /// Where double-quoted reading stops.
@@ -210,7 +228,7 @@ impl Reader<'_> {
                     self.certain = false;
                     self.double_quoted(Until::Quote);
                 }
-                '$' => self.dollar(),
+                '$' => self.dollar(Quoting::Bare),
                 '`' => self.backticks(),
                 letter => self.pieces.push(Piece::Bare(letter)),
             }
@@ -228,13 +246,7 @@ impl Reader<'_> {
                     None => self.pieces.push(Piece::Quoted('\\')),
                 },
                 '$' => {
-                    let from = self.pieces.len();
-                    self.dollar();
-                    for piece in self.pieces.iter_mut().skip(from) {
-                        if let Piece::Bare(letter) = *piece {
-                            *piece = Piece::Quoted(letter);
-                        }
-                    }
+                    self.dollar(Quoting::Double);
                 }
                 '`' => self.backticks(),
                 letter => self.pieces.push(Piece::Quoted(letter)),
@@ -251,8 +263,22 @@ impl Reader<'_> {
         self.at = self.text.len();
     }
 
+    /// What a loop's variable stands for this time.
+    fn bound_value(&mut self, word: &Word, quoting: Quoting) {
+        match word.kind {
+            // a shell would split it
+            Kind::Literal if quoting == Quoting::Bare && !word.text.chars().all(is_plain) => {
+                self.pieces.push(Piece::Opaque)
+            }
+            Kind::Literal => self.quoted(&word.text.clone()),
+            // some name of that shape
+            Kind::Glob => self.pieces.extend(word.text.chars().map(Piece::Bare)),
+            Kind::Likely | Kind::Unknown => self.pieces.push(Piece::Opaque),
+        }
+    }
+
     /// After `$`.
-    fn dollar(&mut self) {
+    fn dollar(&mut self, quoting: Quoting) {
         let rest = self.rest();
         match rest.chars().next() {
             Some('(') => {
@@ -271,6 +297,10 @@ impl Reader<'_> {
                 let length = inside.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
                 let (name, after) = inside.split_at(length);
                 let name = after.starts_with('}').then(|| name.to_owned());
+                if let Some(word) = name.as_deref().and_then(|name| self.variables.bound(name)).cloned() {
+                    self.at += name.map_or(0, |name| name.len()) + 2;
+                    return self.bound_value(&word, quoting);
+                }
                 let value = name.as_deref().and_then(|name| self.variables.value(name)).map(str::to_owned);
                 match (name, value) {
                     (Some(name), Some(value)) => {
@@ -292,6 +322,9 @@ impl Reader<'_> {
                 let name: String =
                     rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
                 self.at += name.len();
+                if let Some(word) = self.variables.bound(&name).cloned() {
+                    return self.bound_value(&word, quoting);
+                }
                 match self.variables.value(&name).map(str::to_owned) {
                     Some(value) => self.known_value(&value),
                     None => self.pieces.push(Piece::Opaque),
@@ -478,7 +511,7 @@ mod tests {
 
     /// A word as `kind text`, several by ` | `, scripts in `$()`.
     fn check(raw: &str) -> String {
-        let variables = Variables { home: "/home/me", longrein_home: Some("/lr"), here: Some("/w") };
+        let variables = Variables { home: "/home/me", longrein_home: Some("/lr"), here: Some("/w"), bindings: &[] };
         let Reading { words, scripts } = read(raw, &variables);
         let words = words.iter().map(|word| match word.kind {
             Kind::Literal => word.text.clone(),

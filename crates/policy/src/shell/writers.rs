@@ -18,9 +18,26 @@ pub(crate) fn touched(words: &[Word]) -> Option<Vec<Operand>> {
         "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => {
             all(operands(rest).into_iter().skip(1).collect(), Purpose::Write)
         }
+        "rsync"
+            if rest.iter().any(|word| word.text.starts_with("--del") || word.text.starts_with("--remove-source")) =>
+        {
+            let words = without_values(rest, &["-e", "--rsh", "--exclude", "--include", "--filter", "-f"]);
+            let target = operands(&words).pop();
+            sources_and_target(rest, Purpose::Read)
+                .into_iter()
+                .chain(target.map(|word| Operand { word, purpose: Purpose::Delete }))
+                .collect()
+        }
         "cp" | "install" | "rsync" | "scp" => sources_and_target(rest, Purpose::Read),
         "ln" => sources_and_target(rest, Purpose::Read),
-        "mv" => sources_and_target(rest, Purpose::Delete),
+        // what is moved can be read under another name
+        "mv" => {
+            let moved = sources_and_target(rest, Purpose::Delete);
+            let gone = moved.iter().filter(|operand| operand.purpose == Purpose::Delete);
+            let read: Vec<Operand> =
+                gone.map(|operand| Operand { word: operand.word.clone(), purpose: Purpose::Read }).collect();
+            moved.into_iter().chain(read).collect()
+        }
         "dd" => rest.iter().filter_map(dd).collect(),
         "sed" if rest.iter().any(|word| is_in_place(&word.text)) => {
             let given = rest.iter().any(|word| word.text.starts_with("-e") || word.text.starts_with("--expression"));
@@ -40,7 +57,7 @@ pub(crate) fn touched(words: &[Word]) -> Option<Vec<Operand>> {
         "git" => git(rest)?,
         "sort" | "shuf" | "tree" | "curl" | "gcc" | "cc" | "clang" => valued(rest, &["-o", "--output"]),
         "wget" => valued(rest, &["-O", "--output-document", "-P", "--directory-prefix"]),
-        "tar" => valued(rest, &["-C", "--directory"]),
+        "tar" => tar(rest),
         "unzip" => valued(rest, &["-d"]),
         _ => return None,
     })
@@ -154,6 +171,16 @@ fn dd(word: &Word) -> Option<Operand> {
         _ => return None,
     };
     Some(Operand { word: Word { text: value.to_owned(), kind: word.kind }, purpose })
+}
+
+/// Where an archive is written, or unpacked.
+fn tar(words: &[Word]) -> Vec<Operand> {
+    let mut found = valued(words, &["-C", "--directory", "--file"]);
+    let bundle = words.iter().position(|word| !word.text.starts_with("--") && word.text.ends_with('f'));
+    if let Some(at) = bundle.filter(|at| words.get(*at).is_some_and(|word| word.text.contains(['c', 'r', 'u', 'A']))) {
+        found.extend(words.get(at + 1).cloned().map(|word| Operand { word, purpose: Purpose::Write }));
+    }
+    found
 }
 
 fn is_in_place(option: &str) -> bool {
