@@ -20,9 +20,10 @@ pub(crate) mod table;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::hosts;
 use crate::path;
 use crate::rule::{Matches, Rule};
-use crate::verdict::{Strictness, Verdict, own};
+use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
 use self::table::{Operand, Purpose, shown};
@@ -121,7 +122,7 @@ impl<'a> Analysis<'a> {
         self.policy.allow.iter().find(|rule| match &rule.matches {
             Matches::EveryTool => true,
             Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) | Matches::Commands(_) => false,
+            Matches::Paths(..) | Matches::Hosts(_) | Matches::Commands(_) => false,
         })
     }
 
@@ -215,6 +216,9 @@ impl<'a> Analysis<'a> {
         if verdict.strictness == Strictness::Deny {
             return verdict;
         }
+        if hosts::NETWORK.iter().any(|(known, _)| *known == base) {
+            self.reaches(words, base);
+        }
         if nesting.wrappers == UNWRAP_MAX {
             // whatever is around it, what stands at the end is looked at
             let at = words.iter().position(|word| !word.known().is_some_and(unwrap::is_wrapper)).unwrap_or_default();
@@ -242,6 +246,7 @@ impl<'a> Analysis<'a> {
                 self.wrapped(words, base, at, wrapper, verdict)
             }
             Inner::Stdin => {
+                self.unknown(words);
                 let reason = format!("{base} runs whatever it is given on standard input");
                 let verdict = Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
                 match self.stdin.take() {
@@ -250,6 +255,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             Inner::Unseen(reason) => {
+                self.unknown(words);
                 let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
                 let at = words.len().saturating_sub(1);
                 let verdict = self.wrapped(words, base, at, Wrapper::Transparent, verdict);
@@ -261,7 +267,7 @@ impl<'a> Analysis<'a> {
                 }
             }
         };
-        verdict.and(plain)
+        verdict.and(if LEAVES.contains(&base) { plain.beyond() } else { plain })
     }
 
     /// The verdict on shell text that a command runs.
@@ -284,7 +290,7 @@ impl<'a> Analysis<'a> {
         }
         let spells = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.spelt_out() > at && pattern.matches(&texts(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let literal = words.iter().all(|word| word.kind == Kind::Literal);
         match self.policy.allow.iter().find(spells).filter(|_| literal) {
@@ -312,7 +318,7 @@ impl<'a> Analysis<'a> {
         }
         let matching = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => variants.iter().any(|words| pattern.matches(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         if let Some(rule) = self.policy.deny.iter().find(matching) {
             return deny(&rule.text, format!("the rule \"{}\" denies {}", rule.text, command_shown(words)));
@@ -353,6 +359,7 @@ impl<'a> Analysis<'a> {
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
         if !self.trusts(name) {
+            self.unknown(words);
             let reason = format!("it runs the program {}", shown(name));
             verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
         }
@@ -378,12 +385,20 @@ impl<'a> Analysis<'a> {
                 }
             }
             Err(reason) => {
-                verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 let touched = writers::touched(&expanded);
+                // a link would make another file of what is written next, and a copied folder may hold anything
+                let told = touched.is_some() && writers::is_complete(base);
+                let plain = told && base != "ln" && !words.iter().skip(1).any(|word| is_recursive(&word.text));
+                let doubt = if plain { Doubt::Edit } else { Doubt::Unproven };
+                verdict = verdict.and(Verdict::unless(doubt, reason));
+                if !told {
+                    self.unknown(words);
+                    self.reaches(words, base);
+                }
                 for operand in touched.iter().flatten() {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
-                if !(touched.is_some() && writers::is_complete(base)) {
+                if !told {
                     let effects = std::mem::take(&mut self.effects);
                     verdict = verdict.and(self.mentions(&expanded, base, here));
                     self.effects = effects;
@@ -397,6 +412,18 @@ impl<'a> Analysis<'a> {
         self.lifted(verdict, words, name)
     }
 
+    /// Nobody can tell what these words do.
+    fn unknown(&mut self, words: &[Word]) {
+        Effect::add(&mut self.effects, EffectKind::Unknown, &command_shown(words));
+    }
+
+    /// Whom these words reach, as far as they say so.
+    fn reaches(&mut self, words: &[Word], base: &str) {
+        for host in hosts::reached(&texts(words), base, &command_shown(words)) {
+            Effect::add(&mut self.effects, EffectKind::Network, &host);
+        }
+    }
+
     /// Whether the first word names the program of that name, and not one that lies somewhere else.
     fn trusts(&self, name: &str) -> bool {
         match name.rsplit_once('/') {
@@ -405,9 +432,10 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// A verdict that is asked about only because no rule allows it, held against the rules that allow.
+    /// A verdict that is asked about only because no rule allows it, held against the rules that allow. What is allowed
+    /// without one may have a rule as well: it counts where nothing of ours does.
     fn lifted(&self, verdict: Verdict, words: &[Word], name: &str) -> Verdict {
-        if !matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) {
+        if matches!(verdict.strictness, Strictness::Ask | Strictness::Deny) {
             return verdict;
         }
         let mut seen = texts(words);
@@ -419,18 +447,18 @@ impl<'a> Analysis<'a> {
         // what lies outside, or is obeyed later, has to stand in the rule as it stands in the command
         let spelt = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.spelt_out() == words.len() && pattern.matches(&seen),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let matching = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.matches(&seen),
             Matches::EveryTool => true,
             Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) => false,
+            Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let rule = match verdict.strictness {
-            Strictness::Unless => self.policy.allow.iter().find(matching),
+            Strictness::Allow | Strictness::Unless => self.policy.allow.iter().find(matching),
             Strictness::UnlessSpelt => self.policy.allow.iter().find(spelt),
-            Strictness::Allow | Strictness::Ask | Strictness::Deny => None,
+            Strictness::Ask | Strictness::Deny => None,
         };
         match rule {
             Some(rule) => Verdict::allow(&rule.text),
@@ -531,7 +559,7 @@ impl<'a> Analysis<'a> {
         match below.into_iter().any(is_workspace) {
             true => Verdict::new(
                 Strictness::Unless,
-                own::DEFAULT,
+                own::SECRET,
                 "it reads every file of the workspace, hidden ones too; name a folder, or use search_files or rg",
             ),
             false => Verdict::allow(own::READS_INSIDE),
@@ -776,6 +804,33 @@ const CHANGES_THE_SHELL: [&str; 21] = [
     "readarray",
     "pushd",
     "popd",
+];
+/// Commands that have something done with other rights, elsewhere or later: where no sandbox of ours is.
+const LEAVES: [&str; 24] = [
+    "sudo",
+    "doas",
+    "pkexec",
+    "su",
+    "runuser",
+    "setpriv",
+    "chroot",
+    "nsenter",
+    "unshare",
+    "newgrp",
+    "sg",
+    "ssh",
+    "docker",
+    "podman",
+    "nerdctl",
+    "kubectl",
+    "machinectl",
+    "systemctl",
+    "systemd-run",
+    "launchctl",
+    "dbus-send",
+    "at",
+    "batch",
+    "crontab",
 ];
 /// Commands that do not read the files they are given.
 const NAMES_ONLY: [&str; 4] = ["echo", "printf", "test", "["];
