@@ -92,10 +92,8 @@ impl Policy {
             return (Verdict::new(Strictness::Deny, own::SECRET, reason), Carries::Data);
         }
         let mut verdict = Verdict::new(Strictness::Unless, own::NETWORK, format!("it reaches {host}"));
-        for reason in [odd_host(url, text), odd_port(url), told.odd] {
-            if let Some(reason) = reason {
-                verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, own::NETWORK, reason));
-            }
+        for reason in [odd_host(url, text), odd_port(url), told.odd].into_iter().flatten() {
+            verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, own::NETWORK, reason));
         }
         if let Some(reason) = told.unsaid.filter(|_| verdict.strictness == Strictness::Unless) {
             verdict = Verdict::new(Strictness::Unless, own::NETWORK, reason);
@@ -199,14 +197,18 @@ impl Policy {
         verdict
     }
 
-    /// What an address in the arguments of another tool is denied for.
+    /// What an address in the arguments of another tool is denied for. A text that only might be one (`Berlin`, `42`) has
+    /// to look like a host.
     pub(crate) fn leads_inside(&self, text: &str) -> Option<Verdict> {
         let url = match read(text) {
-            Read::Url(url) | Read::Meant(url, _) => url,
-            Read::Nothing(_) => return None,
+            Read::Url(url) if matches!(url.scheme(), "http" | "https") || text.contains("://") => url,
+            Read::Meant(url, _) if text.contains(['.', ':']) || text.eq_ignore_ascii_case("localhost") => url,
+            Read::Url(_) | Read::Meant(..) | Read::Nothing(_) => return None,
         };
+        let is_name =
+            text.contains("://") || url.host_str().is_some_and(|host| host.contains(['.', ':']) || host == "localhost");
         let verdict = self.inside(&url);
-        (verdict.strictness == Strictness::Deny).then_some(verdict)
+        (verdict.strictness == Strictness::Deny && is_name).then_some(verdict)
     }
 }
 

@@ -209,10 +209,26 @@ pub(crate) fn host_in(what: &str) -> Option<String> {
 pub(crate) fn reached(words: &[Option<&str>], base: &str, command: &str) -> Vec<String> {
     let known = || words.iter().skip(1).flatten().copied();
     let mut hosts: Vec<String> = known().filter_map(url_host).collect();
-    let subcommand = known().find(|word| !word.starts_with('-')).unwrap_or_default();
+    let mut plain = known().skip_while(|word| word.starts_with('+'));
+    let mut subcommand = "";
+    while let Some(word) = plain.next() {
+        match word {
+            // options of git with a value of their own
+            "-C" | "-c" if base == "git" => drop(plain.next()),
+            word if word.starts_with('-') => {}
+            word => {
+                subcommand = word;
+                break;
+            }
+        }
+    }
+    let next = plain.next().unwrap_or_default();
     let reaches = match NETWORK.iter().find(|(name, _)| *name == base) {
         Some((_, [])) => true,
-        Some((_, subcommands)) => subcommands.contains(&subcommand) || known().any(|word| subcommands.contains(&word)),
+        Some((_, subcommands)) => subcommands.iter().any(|known| match known.split_once(' ') {
+            Some((first, second)) => first == subcommand && second == next,
+            None => *known == subcommand,
+        }),
         None => false,
     };
     if !reaches {
@@ -245,7 +261,7 @@ fn url_host(word: &str) -> Option<String> {
     Some(url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
 }
 
-/// Programs that reach other machines: always, or with one of these words.
+/// Programs that reach other machines: always, or with one of these subcommands.
 pub(crate) const NETWORK: &[(&str, &[&str])] = &[
     ("curl", &[]),
     ("wget", &[]),
@@ -271,7 +287,22 @@ pub(crate) const NETWORK: &[(&str, &[&str])] = &[
     ("helm", &[]),
     ("terraform", &[]),
     ("twine", &[]),
-    ("git", &["push", "pull", "fetch", "clone", "ls-remote", "remote", "submodule", "send-email"]),
+    (
+        "git",
+        &[
+            "push",
+            "pull",
+            "fetch",
+            "clone",
+            "ls-remote",
+            "send-email",
+            "remote update",
+            "remote show",
+            "remote prune",
+            "submodule update",
+            "submodule add",
+        ],
+    ),
     ("npm", &["install", "i", "ci", "publish", "update", "exec", "view", "audit", "login", "add"]),
     ("pnpm", &["install", "i", "add", "publish", "update", "dlx"]),
     ("yarn", &["install", "add", "publish", "upgrade", "dlx"]),
@@ -346,6 +377,11 @@ mod tests {
             ("git push origin main", "git push origin main"),
             ("git clone git@github.com:a/b.git", "github.com"),
             ("git status", ""),
+            ("git remote -v", ""),
+            ("git log push", ""),
+            ("git -C sub push", "git -C sub push"),
+            ("git remote update", "git remote update"),
+            ("cargo +nightly publish", "cargo +nightly publish"),
             ("scp a.txt me@host.example:/tmp", "host.example"),
             ("ssh host.example uptime", "host.example"),
             ("mytool --to=https://x.example/", "x.example"),

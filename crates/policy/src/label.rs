@@ -147,7 +147,7 @@ fn joined(marks: impl Iterator<Item = Mark>) -> Option<Mark> {
 }
 
 const SOURCES_SHOWN: usize = 4;
-const SYSTEM: [&str; 3] = ["/usr/share", "/usr/include", "/usr/lib"];
+const SYSTEM: [&str; 8] = ["/usr/share", "/usr/include", "/usr/lib", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/lib"];
 /// Folders in which other people's code lies.
 const VENDORED: [&str; 12] = [
     "node_modules",

@@ -102,7 +102,8 @@ impl Policy {
             return Verdict::new(Strictness::Deny, own::SECRET, reason);
         }
         let key = key.to_lowercase();
-        let is_path_key = PATH_KEYS.iter().any(|part| key.contains(part));
+        let names = |keys: &[&str]| keys.iter().any(|part| key.contains(part));
+        let is_path_key = names(&PATH_KEYS) || (names(&PLACE_KEYS) && text.contains(['/', '.']));
         let path = text.strip_prefix("file://").unwrap_or(text);
         let looks_like_path = !text.contains("://") || path.len() != text.len();
         let one_word = !path.contains(char::is_whitespace) && !path.is_empty() && path.len() <= PATH_MAX;
@@ -120,6 +121,8 @@ impl Policy {
         }
         if about.is_database || SQL_KEYS.contains(&key.as_str()) {
             verdict = verdict.and(sql(text));
+            // what is quoted may look like a comment: then it is judged with it
+            verdict = verdict.and(sql(&text.replace("/*", " ").replace("--", " ")));
         }
         if let Some(reason) = suspicious(text).filter(|_| is_path_key || is_address_key) {
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
@@ -173,7 +176,7 @@ struct About {
 
 impl About {
     fn of(server: &str, tool: &str) -> Self {
-        let words = |text: &str| -> Vec<String> {
+        let split = |text: &str| -> Vec<String> {
             let mut words = vec![String::new()];
             for letter in text.chars() {
                 if letter.is_uppercase() || !letter.is_alphanumeric() {
@@ -186,7 +189,7 @@ impl About {
             words.retain(|word| !word.is_empty());
             words
         };
-        let (server, tool) = (words(server), words(tool));
+        let (server, tool) = (split(server), split(tool));
         let has = |known: &[&str]| server.iter().chain(&tool).any(|word| known.contains(&word.as_str()));
         let says = |known: &[&str]| tool.iter().any(|word| known.contains(&word.as_str()));
         Self {
@@ -218,45 +221,70 @@ impl About {
 
 /// Statements that leave the database, or leave nothing of it.
 fn sql(text: &str) -> Verdict {
-    let words: Vec<String> = text
-        .split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ';')
-        .flat_map(|part| part.split_inclusive(';'))
-        .filter(|word| !word.is_empty())
-        .map(str::to_uppercase)
-        .collect();
+    let text = without_comments(text);
+    let statements: Vec<Vec<String>> = text.split(';').map(words).collect();
     let deny = |reason: &str| Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
-    let statements = words.split(|word| word.ends_with(';'));
-    let has = |word: &str| words.iter().any(|found| found.trim_end_matches(';') == word);
-    if has("PROGRAM") && has("COPY") || SQL_ESCAPES.iter().any(|word| has(word)) {
-        return deny("the statement runs a program, or reaches files, on the machine of the database");
-    }
-    if has("INTO") && (has("OUTFILE") || has("DUMPFILE"))
-        || has("LOAD") && (has("INFILE") || has("DATA") && has("LOCAL"))
-    {
-        return deny("the statement reaches files on the machine of the database");
-    }
-    for statement in statements.chain(std::iter::once(words.as_slice())) {
-        let word = |at: usize| statement.get(at).map(|word| word.trim_end_matches(';')).unwrap_or_default();
-        match (word(0), word(1)) {
-            ("DROP", "DATABASE" | "SCHEMA" | "TABLE" | "TABLESPACE" | "OWNED") | ("TRUNCATE", _) => {
-                return deny("the statement removes all that is in a table or database");
-            }
-            ("DELETE", "FROM") if !has("WHERE") => return deny("the statement removes every row of a table"),
-            (_, _) => {}
+    let mut verdict = Verdict::allow(own::DEFAULT);
+    for statement in &statements {
+        let has = |word: &str| statement.iter().any(|found| found == word);
+        let pair = |first: &[&str], second: &[&str]| {
+            statement.windows(2).any(|two| first.contains(&two[0].as_str()) && second.contains(&two[1].as_str()))
+        };
+        if pair(&["TO", "FROM"], &["PROGRAM"]) || SQL_ESCAPES.iter().any(|word| has(word)) {
+            verdict =
+                verdict.and(deny("the statement runs a program, or reaches files, on the machine of the database"));
+        }
+        let files =
+            pair(&["INTO"], &["OUTFILE", "DUMPFILE"]) || pair(&["LOAD"], &["DATA"]) || pair(&["ATTACH"], &["DATABASE"]);
+        if files {
+            verdict = verdict.and(deny("the statement reaches files on the machine of the database"));
+        }
+        let whole = pair(&["DROP"], &["DATABASE", "SCHEMA", "TABLE", "TABLESPACE", "OWNED"])
+            || pair(&["TRUNCATE"], &["TABLE"])
+            || (statement.first().is_some_and(|word| word == "TRUNCATE") && statement.len() == 2);
+        if whole {
+            verdict = verdict.and(deny("the statement removes all that is in a table or database"));
+        }
+        if pair(&["DELETE"], &["FROM"]) && !has("WHERE") {
+            verdict = verdict.and(deny("the statement removes every row of a table"));
         }
     }
-    Verdict::allow(own::DEFAULT)
+    verdict
+}
+
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    words.filter(|word| !word.is_empty()).map(str::to_uppercase).collect()
+}
+
+/// `/* … */` and `-- …` taken out, as far as that can be told without knowing what is quoted.
+fn without_comments(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("/*") {
+        plain.push_str(rest.get(..at).unwrap_or_default());
+        plain.push(' ');
+        let inside = rest.get(at + 2..).unwrap_or_default();
+        rest = match inside.find("*/") {
+            Some(end) => inside.get(end + 2..).unwrap_or_default(),
+            None => "",
+        };
+    }
+    plain.push_str(rest);
+    let lines = plain.lines().map(|line| line.split("-- ").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 const TEXTS_MAX: usize = 1024;
 const DEPTH_MAX: usize = 32;
 const PATH_MAX: usize = 4096;
-const PATH_KEYS: [&str; 10] =
-    ["path", "file", "dir", "folder", "uri", "root", "source", "destination", "target", "location"];
+const PATH_KEYS: [&str; 5] = ["path", "file", "dir", "folder", "uri"];
+/// Places of any kind; of files, if they look like it.
+const PLACE_KEYS: [&str; 5] = ["root", "source", "destination", "target", "location"];
 const ADDRESS_KEYS: [&str; 7] = ["url", "uri", "href", "endpoint", "host", "address", "server"];
 const SHELL_KEYS: [&str; 7] = ["command", "cmd", "script", "shell", "code", "commands", "bash"];
 const SQL_KEYS: [&str; 4] = ["sql", "query", "statement", "statements"];
-const SQL_ESCAPES: [&str; 13] = [
+const SQL_ESCAPES: [&str; 12] = [
     "XP_CMDSHELL",
     "SYS_EXEC",
     "SYS_EVAL",
@@ -269,5 +297,4 @@ const SQL_ESCAPES: [&str; 13] = [
     "PG_LS_DIR",
     "PG_WRITE_FILE",
     "DBLINK",
-    "ATTACH",
 ];

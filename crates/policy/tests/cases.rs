@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
@@ -114,10 +115,13 @@ fn nothing_is_allowed_that_must_be_asked_or_denied() {
     let mut table: BTreeMap<(String, &str), usize> = BTreeMap::new();
     let mut false_allows = Vec::new();
     let mut misses = Vec::new();
+    let mut times = Vec::new();
     for case in &cases {
         let expected = case["expect"].as_str().expect("an expectation").to_owned();
         let accepted: Vec<&str> = case["accept"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let begun = Instant::now();
         let found = ruling(case);
+        times.push(begun.elapsed());
         let fits = found == expected || accepted.contains(&found);
         if found == "allow" && !fits {
             false_allows.push(case["id"].clone());
@@ -127,6 +131,9 @@ fn nothing_is_allowed_that_must_be_asked_or_denied() {
         *table.entry((expected, found)).or_default() += 1;
     }
     eprintln!("expected, found: calls {table:?}\nneither expected nor accepted:\n{}", misses.join("\n"));
+    times.sort_unstable();
+    let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or_default();
+    eprintln!("a ruling, policy read anew: p50 {:?}, p99 {:?}, longest {:?}", at(50), at(99), times.last());
     assert_eq!(false_allows, Vec::<Value>::new());
     // all of what is neither a command nor a path as commands have them
     let mine = |id: &str| {

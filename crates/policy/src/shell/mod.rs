@@ -267,7 +267,8 @@ impl<'a> Analysis<'a> {
                 }
             }
         };
-        verdict.and(if LEAVES.contains(&base) { plain.beyond() } else { plain })
+        let plants = base == "git" && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule"));
+        verdict.and(if LEAVES.contains(&base) || plants { plain.beyond() } else { plain })
     }
 
     /// The verdict on shell text that a command runs.

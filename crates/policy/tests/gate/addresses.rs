@@ -214,6 +214,15 @@ fn what_a_server_is_told_may_be_denied_and_is_never_just_allowed() {
         (mcp("slack", "post", json!({ "text": format!("take {key}") })), "deny"),
         (mcp("slack", "post", json!({ "text": "hello" })), "ask"),
         (mcp("", "", json!({})), "ask"),
+        (mcp("db", "query", json!({ "sql": "DROP/* x */TABLE users" })), "deny"),
+        (mcp("db", "query", json!({ "sql": "select '/*'; drop table users; --*/" })), "deny"),
+        (mcp("db", "query", json!({ "sql": "select 1 -- drop table x" })), "deny"),
+        (mcp("db", "query", json!({ "sql": "select dropped from tables" })), "ask"),
+        (mcp("docs", "search", json!({ "query": "attach a copy program" })), "ask"),
+        (mcp("maps", "find", json!({ "address": "Berlin", "host": "42", "target": "shadow" })), "ask"),
+        (mcp("db", "connect", json!({ "host": "127.0.0.1", "port": 5432 })), "deny"),
+        (mcp("db", "connect", json!({ "host": "localhost" })), "deny"),
+        (mcp("x", "y", json!({ "a": { "b": [{ "url": "http://[::1]/" }] } })), "deny"),
     ] {
         let ruled = judge(&tool, &args, &Around::default());
         assert_eq!(word(&ruled), expected, "{args}: {:?}", ruled.ruling);
