@@ -6,7 +6,7 @@
 //! are those of a machine where it does, unless a line says otherwise.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ struct Context {
     symlinks: BTreeMap<String, String>,
     /// A host → its addresses, answer by answer.
     #[serde(default, deserialize_with = "lenient")]
-    dns: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    dns: BTreeMap<String, Value>,
     /// A URL → what its server answers.
     #[serde(default, deserialize_with = "lenient")]
     http: BTreeMap<String, Answer>,
@@ -256,7 +256,7 @@ fn lenient<'de, D: Deserializer<'de>, T: for<'a> Deserialize<'a>>(
 /// What a line says of the world, and the file system where it says nothing of links.
 struct Stub {
     symlinks: BTreeMap<String, String>,
-    dns: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    dns: BTreeMap<String, Value>,
     http: BTreeMap<String, Answer>,
     files: Option<gate::FileSystem>,
 }
@@ -274,11 +274,23 @@ impl World for Stub {
     }
 
     fn addresses(&self, host: &str) -> Option<Vec<Vec<IpAddr>>> {
-        self.dns.get(host).cloned()
+        self.dns.get(host).map(addresses)
     }
 
     fn redirect(&self, url: &str) -> Option<String> {
         self.http.get(url)?.location.clone()
+    }
+}
+
+/// The addresses of a host: one, a list of them, or several answers. What is no address is none that may be reached.
+fn addresses(answers: &Value) -> Vec<Vec<IpAddr>> {
+    match answers {
+        Value::Array(answers) => answers.iter().flat_map(addresses).collect(),
+        Value::String(text) => {
+            let text = text.split('%').next().unwrap_or_default();
+            vec![vec![text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))]]
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }
 }
 
@@ -306,6 +318,18 @@ mod tests {
             (
                 r#""tool":"web_fetch","args":{"url":"https://a.example/"},"context":{"said":["see a.example"],"http":{"https://a.example/":{"location":"http://localhost/"}}}"#,
                 "deny",
+            ),
+            (
+                r#""tool":"web_fetch","args":{"url":"https://a.example/"},"context":{"dns":{"a.example":["1.1.1.1","10.0.0.1"]}}"#,
+                "deny",
+            ),
+            (
+                r#""tool":"web_fetch","args":{"url":"https://a.example/"},"context":{"dns":{"a.example":"fe80::1%eth0"}}"#,
+                "deny",
+            ),
+            (
+                r#""tool":"web_fetch","args":{"url":"https://a.example/"},"context":{"dns":{"a.example":"1.1.1.1"}}"#,
+                "ask",
             ),
             (r#""tool":"write_file","args":{"path":"a","content":"x"}"#, "ask"),
             (r#""tool":"write_file","args":{"path":"a","content":"x"},"mode":"accept-edits""#, "allow"),

@@ -5,6 +5,7 @@
 //! is asked about unless it was said. Redirects are judged again. Nothing is looked up here: where the world knows no
 //! answer, whoever connects checks.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 
 use longrein_core::address::not_public;
@@ -317,7 +318,12 @@ impl Told {
 
 fn told(url: &Url, said: &[&str]) -> Told {
     let host = url.host_str().unwrap_or_default();
-    let is_unsaid = |value: &str| !value.is_empty() && !is_said(said, value);
+    // more parts than people type are not looked for one by one
+    let looked_for = Cell::new(0);
+    let is_unsaid = |value: &str| {
+        looked_for.set(looked_for.get() + 1);
+        !value.is_empty() && (looked_for.get() > PARTS_MAX || !is_said(said, value))
+    };
     let query: Vec<String> =
         url.query_pairs().filter(|(_, value)| is_unsaid(value)).map(|pair| pair.1.into_owned()).collect();
     // a query of names only is data too
@@ -345,6 +351,7 @@ fn told(url: &Url, said: &[&str]) -> Told {
 const ADDRESS_MAX: usize = 8 * 1024;
 const REDIRECTS_MAX: usize = 5;
 const TEXTS_MAX: usize = 256;
+const PARTS_MAX: usize = 128;
 /// Letters of a name in a path, of all of a path, of one label of a host and of a host, beyond which they may be data.
 const NAME_MAX: usize = 64;
 const PATH_MAX: usize = 256;

@@ -67,7 +67,14 @@ impl Policy {
             Value::Null | Value::Bool(_) | Value::Number(_) => none,
             Value::String(text) => {
                 *budget -= 1;
-                self.text(call, key, text, about)
+                let found = self.text(call, key, text, about);
+                // arguments within a text are arguments
+                let is_json = text.trim_start().starts_with(['{', '[']) && text.len() <= NESTED_MAX;
+                let inner = if is_json { serde_json::from_str::<Value>(text).ok() } else { None };
+                match inner {
+                    Some(inner) => found.and(self.argument(call, key, &inner, about, budget, depth + 1)),
+                    None => found,
+                }
             }
             Value::Array(values) => {
                 // a command as a list of words
@@ -134,7 +141,10 @@ impl Policy {
     /// only reads.
     fn named_path(&self, call: &GateCall<'_>, path: &str, about: About) -> Verdict {
         let mut verdict = Verdict::allow(own::DEFAULT);
-        for purpose in [Purpose::Read, Purpose::Write] {
+        for purpose in [Purpose::Read, Purpose::Write, Purpose::Delete] {
+            if purpose == Purpose::Delete && !about.removes {
+                continue;
+            }
             let touch = Touch {
                 by: By::Command,
                 purpose,
@@ -170,7 +180,8 @@ impl Policy {
 struct About {
     runs_commands: bool,
     is_database: bool,
-    /// Its name begins with a word for reading, and no other word in it says otherwise.
+    removes: bool,
+    /// Its name has a word for reading in it, and none that says otherwise.
     reads: bool,
 }
 
@@ -207,6 +218,7 @@ impl About {
                 "mssql",
                 "duckdb",
             ]),
+            removes: says(&["delete", "remove", "rm", "rmdir", "unlink", "destroy", "purge", "clean", "erase", "wipe"]),
             reads: says(&["get", "read", "list", "search", "find", "show", "describe", "status", "view"])
                 && !says(&[
                     "write", "edit", "create", "set", "update", "delete", "remove", "move", "add", "put", "append",
@@ -277,6 +289,7 @@ fn without_comments(text: &str) -> String {
 
 const TEXTS_MAX: usize = 1024;
 const DEPTH_MAX: usize = 32;
+const NESTED_MAX: usize = 256 * 1024;
 const PATH_MAX: usize = 4096;
 const PATH_KEYS: [&str; 5] = ["path", "file", "dir", "folder", "uri"];
 /// Places of any kind; of files, if they look like it.

@@ -3,7 +3,7 @@
 /// Whether this stands in what people typed, as a whole: not as a part of another name, and not with more after it that
 /// would make it another name.
 pub(crate) fn is_said(said: &[&str], target: &str) -> bool {
-    !target.is_empty() && said.iter().any(|text| stands_in(text, target))
+    !target.is_empty() && target.len() <= TARGET_MAX && said.iter().any(|text| stands_in(text, target))
 }
 
 /// Whether a person has named this command: all of its words, one after the other. One plain word is no command: people say
@@ -51,6 +51,9 @@ fn ends(after: &str) -> bool {
         Some(letter) => !joins(letter),
     }
 }
+
+/// Nobody types a longer name, and looking for it in a long text would take its time.
+const TARGET_MAX: usize = 2048;
 
 #[cfg(test)]
 mod tests {
