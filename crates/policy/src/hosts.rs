@@ -382,7 +382,7 @@ mod tests {
             ("git -C sub push", "git -C sub push"),
             ("git remote update", "git remote update"),
             ("cargo +nightly publish", "cargo +nightly publish"),
-            ("scp a.txt me@host.example:/tmp", "host.example"),
+            ("scp a.txt me@host.example:/srv", "host.example"),
             ("ssh host.example uptime", "host.example"),
             ("mytool --to=https://x.example/", "x.example"),
             ("mytool file:///etc/hosts", ""),
