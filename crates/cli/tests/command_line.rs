@@ -193,7 +193,7 @@ fn policy_check_rules_on_calls_that_nobody_makes() {
         [
             (1.into(), Some("allow")),
             ("b".into(), Some("ask")),
-            (Value::Null, None),
+            (Value::Null, Some("deny")),
             (3.into(), Some("deny")),
             (4.into(), Some("allow")),
             (5.into(), Some("ask")),

@@ -71,5 +71,5 @@ impl Effect {
     }
 }
 
-/// Effects beyond these are not listed.
-const EFFECTS_MAX: usize = 64;
+/// Effects beyond these are not listed: a list as long as this may leave something out.
+pub const EFFECTS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{BadRule, File, Policy, Surroundings, World};
+use longrein_policy::{BadRule, Blank, Containment, File, Policy, Surroundings, World};
 
 /// The policy of a run of this task, under these rules.
 pub(crate) fn policy(
@@ -43,6 +43,9 @@ pub(crate) fn surroundings(
         own: own.flatten().filter_map(text).collect(),
         binary: binary.and_then(text),
         world,
+        // no sandbox is built in yet: what it would hold is asked
+        fence: Arc::new(Containment::Nothing),
+        ledger: Arc::new(Blank),
     }
 }
 

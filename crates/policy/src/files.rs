@@ -6,7 +6,7 @@ use longrein_core::task::Builtin;
 use crate::path::{self, Case};
 use crate::rule::{Matches, Rule};
 use crate::shell::table::{Purpose, shown};
-use crate::verdict::{Strictness, Verdict, own};
+use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
 /// Who touches the path.
@@ -121,8 +121,11 @@ impl Policy {
                 if let Some(rule) = self.allow.iter().find(|rule| is_bare(rule, touch.by)) {
                     return Verdict::allow(&rule.text);
                 }
-                let does = if touch.purpose == Purpose::Delete { "removes" } else { "writes" };
-                Verdict::new(Strictness::Unless, own::DEFAULT, format!("it {does} {name} and no rule allows it"))
+                let (doubt, does) = match touch.purpose {
+                    Purpose::Delete => (Doubt::Removal, "removes"),
+                    Purpose::List | Purpose::Read | Purpose::ReadBelow | Purpose::Write => (Doubt::Edit, "writes"),
+                };
+                Verdict::unless(doubt, format!("it {does} {name} and no rule allows it"))
             }
         }
     }
@@ -227,6 +230,40 @@ fn is_bare(rule: &Rule, by: By) -> bool {
     match (&rule.matches, by) {
         (Matches::EveryTool, By::Tool(_)) => true,
         (Matches::Tool(name), By::Tool(tool)) => *name == ToolName::new(tool.as_str()),
-        (Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Commands(_), _) => false,
+        (Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) | Matches::Commands(_), _) => {
+            false
+        }
+    }
+}
+
+/// Where things lie, for what is weighed after the verdict: the effects of a call say where the kernel arrives.
+pub(crate) struct Places<'a> {
+    workspace: &'a str,
+    /// The workspace without links.
+    real: Option<String>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn new(world: &dyn path::World, workspace: &'a str) -> Self {
+        Self { workspace, real: path::resolve(world, "/", workspace).filter(|real| real != workspace) }
+    }
+
+    /// A path relative to the workspace, if it lies inside.
+    pub(crate) fn inside<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let real = || path::within(self.real.as_deref()?, path);
+        path::within(self.workspace, path).or_else(real)
+    }
+
+    /// Whether something is run or obeyed because it stands there, now or later.
+    pub(crate) fn is_obeyed(&self, path: &str) -> bool {
+        match self.inside(path) {
+            Some(inside) => path::is_run_later(inside) || path::is_protected(inside),
+            None => !self.is_harmless(path) && (path::is_critical(path) || path::is_run_later(path)),
+        }
+    }
+
+    /// Whether writing there leaves nothing behind.
+    pub(crate) fn is_harmless(&self, path: &str) -> bool {
+        path::HARMLESS_DEVICES.contains(&path) || path.starts_with("/dev/fd/")
     }
 }

@@ -1,16 +1,28 @@
 //! Permission rules: may this call run, must a person be asked, or never? A function of the rules and the call.
 //!
-//! Read [`Policy`] first, then `shell` (commands) and `files` (paths). Deny beats ask beats allow; where no rule matches,
-//! the analysis's own default holds: what only reads inside the workspace is allowed, all else is asked. Some findings no
-//! rule lifts: what reaches Longrein's own files, secrets, the removal of everything, and whatever cannot be told without
-//! running it.
+//! Read [`Policy::judge`] first, then `shell` (commands), `files` (paths), `fetch` (addresses) and `mcp`. Deny beats ask
+//! beats allow; where no rule matches, the analysis's own default holds: what only reads inside the workspace is allowed,
+//! all else is asked. Some findings no rule lifts: what reaches Longrein's own files, secrets, the removal of everything,
+//! and whatever cannot be told without running it.
 //!
-//! It touches no file system: what links and folders there are is asked of [`World`].
+//! Three steps follow the verdict, in this order: the permission mode answers some questions (`modes`), what the sandbox
+//! does not hold is asked (`modes`), and what the run has read makes stricter (`escalate`). `label` says what the result
+//! will bring into the run.
 //!
-//! Deliberately absent so far: permission modes, taint, the network and MCP.
+//! It touches neither files nor the network: links, names and addresses are asked of [`World`], the sandbox of [`Fence`],
+//! what earlier runs left of [`Ledger`].
 
+mod credential;
+mod escalate;
+mod examples;
+mod fetch;
 mod files;
 mod git;
+mod hosts;
+mod label;
+mod mcp;
+mod modes;
+mod named;
 mod near;
 mod path;
 mod rule;
@@ -20,20 +32,25 @@ mod verdict;
 use std::collections::BTreeSet;
 
 use longrein_core::ids::ToolName;
+use longrein_core::ruling::EFFECTS_MAX;
 use longrein_core::target::Place;
 use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody};
 use longrein_ports::{Answers, Gate, GateCall, Ruled};
 pub use longrein_ports::{Effect, EffectKind};
 use serde_json::{Map, Value};
 
+pub use label::{Blank, Ledger};
+pub use modes::{Containment, Fence};
 pub use near::near;
 pub use path::{File, Surroundings, Unseen, World};
-pub use rule::{BadRule, Fault, List};
+pub use rule::{BadRule, Expected, Fault, List};
 
-use files::{By, Touch};
+use escalate::{Carries, TABLE, escalate, flows};
+use files::{By, Places, Touch};
+use modes::Nature;
 use rule::{Matches, Rule};
 use shell::table::{Purpose, shown};
-use verdict::{Strictness, Verdict, own};
+use verdict::{Doubt, Strictness, Verdict, own};
 
 /// The rules of a run, read once, and where they hold. Made only if every rule could be read.
 #[derive(Clone)]
@@ -72,45 +89,118 @@ impl Policy {
         })
     }
 
-    /// The ruling, and what the call would touch.
+    /// The ruling, what the call would touch, and what its result would bring.
     pub fn judge(&self, call: &GateCall<'_>) -> Ruled {
         let mut effects = Vec::new();
-        let verdict = self.verdict(call, &mut effects);
-        Ruled { ruling: verdict.ruling(), answers: Answers::Remembered, effects, brings: None }
+        let mut carries = Carries::Nothing;
+        let verdict = self.verdict(call, &mut effects, &mut carries);
+        let nature = match &call.tool.body {
+            ToolBody::Builtin(builtin) => match builtin {
+                Builtin::Ask | Builtin::Recall | Builtin::Note => Nature::OfTheRun,
+                Builtin::ReadFile | Builtin::ListFiles | Builtin::SearchFiles => Nature::ReadsFiles,
+                Builtin::WriteFile | Builtin::EditFile => Nature::WritesFiles,
+                Builtin::Shell => Nature::Shell,
+                Builtin::WebFetch => Nature::Fetch,
+            },
+            ToolBody::Command(_) | ToolBody::Host(_) => Nature::Declared(call.tool),
+        };
+        self.settle(call, nature, verdict, effects, carries, None)
     }
 
-    fn verdict(&self, call: &GateCall<'_>, effects: &mut Vec<Effect>) -> Verdict {
-        let name = &call.tool.name;
-        let named = |rules: &[Rule]| rules.iter().find(|rule| rule.names(name)).map(|rule| rule.text.clone());
-        if let Some(rule) = named(&self.deny) {
-            let reason = format!("the rule \"{rule}\" denies {name}");
-            return Verdict::new(Strictness::Deny, &rule, reason);
-        }
-        let asked = named(&self.ask).map(|rule| {
-            let reason = format!("the rule \"{rule}\" has {name} asked first");
-            Verdict::new(Strictness::Ask, &rule, reason)
-        });
-        let verdict = match &call.tool.body {
-            ToolBody::Builtin(builtin) => self.builtin(*builtin, call, effects),
-            ToolBody::Command(_) | ToolBody::Host(_) => match named(&self.allow) {
-                Some(rule) => Verdict::allow(&rule),
-                None => undeclared(name, call.tool.effect),
-            },
+    /// What mode, sandbox and taint make of a verdict.
+    fn settle(
+        &self,
+        call: &GateCall<'_>,
+        nature: Nature<'_>,
+        verdict: Verdict,
+        effects: Vec<Effect>,
+        carries: Carries,
+        server: Option<&str>,
+    ) -> Ruled {
+        let Surroundings { world, fence, .. } = &self.surroundings;
+        let places = Places::new(world.as_ref(), call.workspace);
+        let verdict = match nature {
+            Nature::Shell => verdict.and(self.hosts_of(&effects)),
+            Nature::OfTheRun
+            | Nature::ReadsFiles
+            | Nature::WritesFiles
+            | Nature::Fetch
+            | Nature::Declared(_)
+            | Nature::Mcp => verdict,
         };
-        match asked {
+        let verdict = modes::under(call.mode, nature, verdict, &effects, &places, fence.as_ref());
+        let flows = flows(nature, call, &effects, carries, &places, || fence.holds());
+        let verdict = escalate(TABLE, verdict, &flows, call.taint);
+        let brings = match verdict.strictness {
+            Strictness::DenyUnlessSpelt | Strictness::Deny => None,
+            Strictness::Allow | Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => {
+                self.brings(nature, call, &effects, server, &places)
+            }
+        };
+        // a yes from before the run had read it says nothing of what it reads into the call now
+        let answers = if call.taint.label().is_tainted() { Answers::Fresh } else { Answers::Remembered };
+        Ruled { ruling: verdict.ruling(), answers, effects, brings }
+    }
+
+    fn verdict(&self, call: &GateCall<'_>, effects: &mut Vec<Effect>, carries: &mut Carries) -> Verdict {
+        let name = &call.tool.name;
+        let named = self.named_rule(name.as_str());
+        if let Some(denied) = named.as_ref().filter(|named| named.strictness == Strictness::Deny) {
+            return denied.clone();
+        }
+        let verdict = match &call.tool.body {
+            ToolBody::Builtin(builtin) => self.builtin(*builtin, call, effects, carries),
+            ToolBody::Command(_) | ToolBody::Host(_) => {
+                match call.tool.effect {
+                    EffectClass::Read => {}
+                    EffectClass::Workspace | EffectClass::External => {
+                        Effect::add(effects, EffectKind::Unknown, name.as_str());
+                    }
+                }
+                match self.allow.iter().find(|rule| rule.names(name)) {
+                    Some(rule) => Verdict::allow(&rule.text),
+                    None => undeclared(name, call.tool.effect),
+                }
+            }
+        };
+        match named {
             Some(asked) => asked.and(verdict),
             None => verdict,
         }
     }
 
-    fn builtin(&self, builtin: Builtin, call: &GateCall<'_>, effects: &mut Vec<Effect>) -> Verdict {
+    /// What a deny or ask rule says of every call of a tool.
+    fn named_rule(&self, name: &str) -> Option<Verdict> {
+        let name = ToolName::new(name);
+        let named = |rules: &[Rule]| rules.iter().find(|rule| rule.names(&name)).map(|rule| rule.text.clone());
+        if let Some(rule) = named(&self.deny) {
+            let reason = format!("the rule \"{rule}\" denies {name}");
+            return Some(Verdict::new(Strictness::Deny, &rule, reason));
+        }
+        let rule = named(&self.ask)?;
+        let reason = format!("the rule \"{rule}\" has {name} asked first");
+        Some(Verdict::new(Strictness::Ask, &rule, reason))
+    }
+
+    fn builtin(
+        &self,
+        builtin: Builtin,
+        call: &GateCall<'_>,
+        effects: &mut Vec<Effect>,
+        carries: &mut Carries,
+    ) -> Verdict {
         let Ok(Value::Object(args)) = call.args.read::<Value>() else {
+            *carries = Carries::Data;
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "its arguments are no JSON object");
         };
         match builtin {
             Builtin::Ask => Verdict::allow(own::ASKS_A_PERSON),
             Builtin::Recall | Builtin::Note => Verdict::allow(own::OF_THE_RUN),
-            Builtin::WebFetch => Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, "it reaches another machine"),
+            Builtin::WebFetch => {
+                let (verdict, found) = self.fetch(&args, call, effects);
+                *carries = found;
+                verdict
+            }
             Builtin::Shell => self.shell(&args, call.workspace, effects),
             Builtin::ReadFile => self.file(builtin, Purpose::Read, &args, call, effects),
             Builtin::ListFiles => self.file(builtin, Purpose::List, &args, call, effects),
@@ -136,6 +226,10 @@ impl Policy {
             Some(reason) => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
             None => Verdict::allow(own::DEFAULT),
         };
+        if let Some(missing) = missing(builtin, args) {
+            let reason = format!("its argument {missing} is missing or no text");
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
         let resolved = call.target.map(|target| match target.place {
             Place::Inside => path::absolute(call.workspace, &target.path),
             Place::Outside => target.path.clone(),
@@ -163,10 +257,15 @@ impl Policy {
         let ask = |reason: String| Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
         let Some(Value::String(command)) = args.get("command") else {
             let verdict = ask("its command is no text".to_owned());
-            // whoever wrote a list of words meant them to be run
-            let Some(Value::Array(words)) = args.get("command") else { return verdict };
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            return verdict.and(self.command(&words.join(" "), workspace.to_owned(), workspace, effects));
+            Effect::add(effects, EffectKind::Unknown, "a command that is no text");
+            // whoever gave its words as a list meant them; what is denied stays denied
+            let words = fetch::texts(args.get("command").unwrap_or(&Value::Null));
+            return match words.is_empty() {
+                true => verdict,
+                false => {
+                    verdict.and(self.command(&quoted(args.get("command")), workspace.to_owned(), workspace, effects))
+                }
+            };
         };
         let mut verdict = Verdict::allow(own::DEFAULT);
         if let Some(other) = args.keys().find(|key| !matches!(key.as_str(), "command" | "cwd" | "timeout")) {
@@ -188,7 +287,11 @@ impl Policy {
             }
             Some(_) => return ask("its cwd is no text".to_owned()),
         };
-        verdict.and(self.command(command, folder, workspace, effects))
+        let verdict = verdict.and(self.command(command, folder, workspace, effects));
+        if verdict.doubts.has(Doubt::Unseen) && verdict.strictness != Strictness::Deny {
+            Effect::add(effects, EffectKind::Unknown, &verdict.reason);
+        }
+        verdict
     }
 }
 
@@ -204,9 +307,33 @@ impl Rule {
         match &self.matches {
             Matches::EveryTool => true,
             Matches::Tool(name) => name == tool,
-            Matches::Paths(..) | Matches::Commands(_) => false,
+            Matches::Paths(..) | Matches::Commands(_) | Matches::Hosts(_) => false,
         }
     }
+}
+
+/// The text that a tool needs and is not given.
+fn missing(builtin: Builtin, args: &Map<String, Value>) -> Option<&'static str> {
+    let needed: &[&str] = match builtin {
+        Builtin::WriteFile => &["content"],
+        Builtin::EditFile => &["old", "new"],
+        Builtin::SearchFiles
+        | Builtin::ReadFile
+        | Builtin::ListFiles
+        | Builtin::Shell
+        | Builtin::Ask
+        | Builtin::Recall
+        | Builtin::Note
+        | Builtin::WebFetch => &[],
+    };
+    needed.iter().find(|name| !args.get(**name).is_some_and(Value::is_string)).copied()
+}
+
+/// Words of a list, as a shell would be given them.
+fn quoted(words: Option<&Value>) -> String {
+    let Some(Value::Array(words)) = words else { return String::new() };
+    let words = words.iter().filter_map(Value::as_str);
+    words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect::<Vec<_>>().join(" ")
 }
 
 /// A tool of the task of which no rule speaks.

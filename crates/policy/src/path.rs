@@ -2,9 +2,13 @@
 //!
 //! Nothing here touches a file system. What links and folders there are is asked of [`World`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What of the file system a ruling may ask about. A function of the path for the time of one ruling.
+use crate::label::{Blank, Ledger};
+use crate::modes::{Containment, Fence};
+
+/// What of the file system and the network a ruling may ask about. A function of the path for the time of one ruling.
 pub trait World: Send + Sync {
     /// Where a symbolic link at this absolute path points; None: there is no link.
     fn link(&self, path: &str) -> Option<String>;
@@ -17,6 +21,15 @@ pub trait World: Send + Sync {
     /// What the file at this absolute path holds.
     fn file(&self, _path: &str) -> File {
         File::Missing
+    }
+    /// The addresses of a host, one answer after the other; None: it is not looked up here. Whoever connects looks it up
+    /// and checks again.
+    fn addresses(&self, _host: &str) -> Option<Vec<Vec<IpAddr>>> {
+        None
+    }
+    /// Where the server at this URL sends on to, as it says it; None: nobody has asked it.
+    fn redirect(&self, _url: &str) -> Option<String> {
+        None
     }
 }
 
@@ -57,11 +70,21 @@ pub struct Surroundings {
     /// Absolute path of the program that runs this.
     pub binary: Option<String>,
     pub world: Arc<dyn World>,
+    pub fence: Arc<dyn Fence>,
+    pub ledger: Arc<dyn Ledger>,
 }
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { home: None, longrein_home: None, own: Vec::new(), binary: None, world: Arc::new(Unseen) }
+        Self {
+            home: None,
+            longrein_home: None,
+            own: Vec::new(),
+            binary: None,
+            world: Arc::new(Unseen),
+            fence: Arc::new(Containment::Nothing),
+            ledger: Arc::new(Blank),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use longrein_core::ids::ToolName;
 use longrein_core::task::Builtin;
 
+use crate::hosts::HostPattern;
 use crate::near::{NEAR_MAX, are_close, near};
 use crate::path::{Case, PathPattern, name_matches};
 
@@ -23,6 +24,8 @@ pub(crate) enum Matches {
     /// A file tool on these paths.
     Paths(Builtin, PathPattern),
     Commands(CommandPattern),
+    /// `web_fetch`, and as far as it forbids whatever reaches these hosts.
+    Hosts(HostPattern),
 }
 
 /// Which list a rule stands in.
@@ -59,7 +62,7 @@ pub struct BadRule {
 pub enum Fault {
     #[error("cannot be read: write tool, tool(pattern) or *")]
     Unreadable,
-    #[error("has a pattern, and only file tools and shell take one; write {tool} or {tool}(*)")]
+    #[error("has a pattern, and only file tools, shell and web_fetch take one; write {tool} or {tool}(*)")]
     Pattern { tool: String },
     #[error("names a tool this run does not have{}", near_names(near))]
     UnknownTool { near: Vec<String> },
@@ -72,6 +75,13 @@ pub enum Fault {
          {tool}(src/**); ? [ ] {{ }} \\ are not taken"
     )]
     Path { tool: String },
+    #[error(
+        "is no pattern of hosts: write web_fetch(docs.rs), web_fetch(*.rust-lang.org), web_fetch(example.org:8443) or \
+         web_fetch(https://example.org/docs/**)"
+    )]
+    Host,
+    #[error("{}", example_fault(*.expected, .example, .why))]
+    Example { example: String, expected: Expected, why: Option<String> },
     #[error("has no words; write shell for every command, or its words, as in shell(git status *)")]
     NoWords,
     #[error("has a quote that is never closed")]
@@ -83,6 +93,26 @@ pub enum Fault {
          each (quote {sign} if it is meant as a letter)"
     )]
     SeveralCommands { sign: char },
+}
+
+/// What an example of a rule was to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Listed under `match`.
+    Match,
+    /// Listed under `not_match`.
+    NoMatch,
+}
+
+fn example_fault(expected: Expected, example: &str, why: &Option<String>) -> String {
+    let said = match expected {
+        Expected::Match => format!("does not match its example \"{example}\""),
+        Expected::NoMatch => format!("matches \"{example}\", which it says it does not"),
+    };
+    match why {
+        Some(why) => format!("{said}: {why}"),
+        None => said,
+    }
 }
 
 fn near_names(near: &[String]) -> String {
@@ -129,9 +159,8 @@ pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault
             | Builtin::SearchFiles),
         ) => Ok(Matches::Paths(builtin, path_pattern(name, pattern)?)),
         Some(Builtin::Shell) => Ok(Matches::Commands(CommandPattern::parse(pattern)?)),
-        Some(Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch) | None => {
-            Err(Fault::Pattern { tool: name.to_owned() })
-        }
+        Some(Builtin::WebFetch) => Ok(Matches::Hosts(HostPattern::parse(pattern).ok_or(Fault::Host)?)),
+        Some(Builtin::Ask | Builtin::Recall | Builtin::Note) | None => Err(Fault::Pattern { tool: name.to_owned() }),
     }
 }
 
@@ -160,7 +189,7 @@ enum PatternWord {
 }
 
 impl CommandPattern {
-    fn parse(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let mut words = Vec::new();
         let mut letters = text.chars().peekable();
         // the word at work: its texts around `*`, and whether it has begun
@@ -243,6 +272,18 @@ impl CommandPattern {
             open = next;
         }
         open[self.words.len()]
+    }
+
+    /// Its words, if it is about one command only: nothing in it stands for anything else.
+    pub(crate) fn words(&self) -> Option<Vec<&str>> {
+        let mut words = Vec::new();
+        for word in &self.words {
+            match word {
+                PatternWord::Word(texts) if texts.len() == 1 => words.extend(texts.iter().map(String::as_str)),
+                PatternWord::Word(_) | PatternWord::Rest => return None,
+            }
+        }
+        Some(words)
     }
 
     /// How many words it spells out from the start.

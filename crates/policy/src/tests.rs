@@ -69,8 +69,11 @@ fn deny_beats_ask_beats_allow_beats_the_default() {
 #[test]
 fn a_rule_that_cannot_be_obeyed_stops_the_run() {
     for (rules, said) in [
-        ("deny pay(amount > 3)", "has a pattern, and only file tools and shell take one; write pay or pay(*)"),
-        ("deny ask(x)", "only file tools and shell take one"),
+        (
+            "deny pay(amount > 3)",
+            "has a pattern, and only file tools, shell and web_fetch take one; write pay or pay(*)",
+        ),
+        ("deny ask(x)", "only file tools, shell and web_fetch take one"),
         ("ask pai", "the ask rule \"pai\" names a tool this run does not have; near it: pay"),
         ("allow read_fil(src/**)", "names a tool this run does not have; near it: read_file"),
         ("deny kubernetes", "names a tool this run does not have"),

@@ -25,9 +25,10 @@ pub(crate) mod table;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::hosts;
 use crate::path::{self, File};
 use crate::rule::{Matches, Rule};
-use crate::verdict::{Strictness, Verdict, own};
+use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
 use self::harm::flow::Part;
@@ -147,7 +148,7 @@ impl<'a> Analysis<'a> {
         self.policy.allow.iter().find(|rule| match &rule.matches {
             Matches::EveryTool => true,
             Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) | Matches::Commands(_) => false,
+            Matches::Paths(..) | Matches::Hosts(_) | Matches::Commands(_) => false,
         })
     }
 
@@ -340,7 +341,8 @@ impl<'a> Analysis<'a> {
                 }
             }
         };
-        verdict.and(plain)
+        let plants = base == "git" && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule"));
+        verdict.and(if LEAVES.contains(&base) || plants { plain.beyond() } else { plain })
     }
 
     /// The verdict on shell text that a command runs.
@@ -379,7 +381,7 @@ impl<'a> Analysis<'a> {
         }
         let spells = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.spelt_out() > at && pattern.matches(&texts(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let literal = words.iter().all(|word| word.kind == Kind::Literal);
         match self.policy.allow.iter().find(spells).filter(|_| literal) {
@@ -407,7 +409,7 @@ impl<'a> Analysis<'a> {
         }
         let matching = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => variants.iter().any(|words| pattern.matches(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         if let Some(rule) = self.policy.deny.iter().find(matching) {
             return deny(&rule.text, format!("the rule \"{}\" denies {}", rule.text, command_shown(words)));
@@ -483,15 +485,22 @@ impl<'a> Analysis<'a> {
                 }
             }
             Err(reason) => {
-                verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 let touched = writers::touched(&expanded);
-                if !(touched.is_some() && writers::is_complete(base)) {
+                // a link would make another file of what is written next, and a copied folder may hold anything
+                let told = touched.is_some() && writers::is_complete(base);
+                let plain = told && base != "ln" && !words.iter().skip(1).any(|word| is_recursive(&word.text));
+                let doubt = if plain { Doubt::Edit } else { Doubt::Unproven };
+                verdict = verdict.and(Verdict::unless(doubt, reason));
+                if !told {
                     self.untold.get_or_insert_with(|| command_shown(words));
+                    for host in hosts::named(&texts(words)) {
+                        Effect::add(&mut self.effects, EffectKind::Network, &host);
+                    }
                 }
                 for operand in touched.iter().flatten() {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
-                if !(touched.is_some() && writers::is_complete(base)) {
+                if !told {
                     let effects = std::mem::take(&mut self.effects);
                     verdict = verdict.and(self.mentions(&expanded, base, here));
                     self.effects = effects;
@@ -513,9 +522,10 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// A verdict that is asked about only because no rule allows it, held against the rules that allow.
+    /// A verdict that is asked about only because no rule allows it, held against the rules that allow. What is allowed
+    /// without one may have a rule as well: it counts where nothing of ours does.
     fn lifted(&self, verdict: Verdict, words: &[Word], name: &str) -> Verdict {
-        if matches!(verdict.strictness, Strictness::Allow | Strictness::Ask | Strictness::Deny) {
+        if matches!(verdict.strictness, Strictness::Ask | Strictness::Deny) {
             return verdict;
         }
         let mut seen = texts(words);
@@ -527,18 +537,18 @@ impl<'a> Analysis<'a> {
         // what lies outside, or is obeyed later, has to stand in the rule as it stands in the command
         let spelt = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.spelt_out() == words.len() && pattern.matches(&seen),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) => false,
+            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let matching = |rule: &&Rule| match &rule.matches {
             Matches::Commands(pattern) => pattern.matches(&seen),
             Matches::EveryTool => true,
             Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) => false,
+            Matches::Paths(..) | Matches::Hosts(_) => false,
         };
         let rule = match verdict.strictness {
-            Strictness::Unless => self.policy.allow.iter().find(matching),
+            Strictness::Allow | Strictness::Unless => self.policy.allow.iter().find(matching),
             Strictness::UnlessSpelt | Strictness::DenyUnlessSpelt => self.policy.allow.iter().find(spelt),
-            Strictness::Allow | Strictness::Ask | Strictness::Deny => None,
+            Strictness::Ask | Strictness::Deny => None,
         };
         match rule {
             Some(rule) => Verdict::allow(&rule.text),
@@ -677,7 +687,7 @@ impl<'a> Analysis<'a> {
         match below.into_iter().any(is_workspace) {
             true => Verdict::new(
                 Strictness::Unless,
-                own::DEFAULT,
+                own::SECRET,
                 "it reads every file of the workspace, hidden ones too; name a folder, or use search_files or rg",
             ),
             false => Verdict::allow(own::READS_INSIDE),
@@ -1060,6 +1070,33 @@ const CHANGES_THE_SHELL: [&str; 21] = [
     "readarray",
     "pushd",
     "popd",
+];
+/// Commands that have something done with other rights, elsewhere or later: where no sandbox of ours is.
+const LEAVES: [&str; 24] = [
+    "sudo",
+    "doas",
+    "pkexec",
+    "su",
+    "runuser",
+    "setpriv",
+    "chroot",
+    "nsenter",
+    "unshare",
+    "newgrp",
+    "sg",
+    "ssh",
+    "docker",
+    "podman",
+    "nerdctl",
+    "kubectl",
+    "machinectl",
+    "systemctl",
+    "systemd-run",
+    "launchctl",
+    "dbus-send",
+    "at",
+    "batch",
+    "crontab",
 ];
 /// Commands that do not read the files they are given.
 const NAMES_ONLY: [&str; 4] = ["echo", "printf", "test", "["];

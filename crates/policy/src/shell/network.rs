@@ -30,18 +30,16 @@ pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
         }
         "pip" | "pip3" => named(&["install", "download", "search", "index", "wheel"]),
         "uv" | "poetry" | "pipenv" | "pdm" | "conda" | "mamba" => {
-            named(&["add", "install", "sync", "lock", "update", "run", "publish", "pip", "create", "build", "tool"])
+            named(&["add", "install", "sync", "lock", "update", "publish", "pip", "create", "tool"])
         }
         "cargo" => {
-            named(&[
-                "publish", "install", "search", "login", "owner", "yank", "fetch", "add", "update", "build", "check",
-                "test", "run", "bench", "clippy", "doc", "b", "c", "t", "r",
-            ]) && !args.contains(&"--offline")
+            named(&["publish", "install", "search", "login", "owner", "yank", "fetch", "add", "update"])
+                && !args.contains(&"--offline")
         }
-        "go" => named(&["get", "install", "mod", "build", "test", "run", "work", "vet", "generate"]),
+        "go" => named(&["get", "install", "mod"]),
         "gem" | "bundle" => named(&["install", "update", "push", "add", "fetch", "outdated"]),
         "composer" => named(&["install", "update", "require", "create-project"]),
-        "mvn" | "gradle" | "gradlew" | "mvnw" | "sbt" => !args.is_empty(),
+        "mvn" | "gradle" | "gradlew" | "mvnw" | "sbt" => named(&["deploy", "publish", "release"]),
         "docker" | "podman" | "nerdctl" | "docker-compose" => {
             named(&["pull", "push", "build", "run", "login", "search", "compose", "up", "buildx", "create"])
         }
@@ -56,7 +54,9 @@ pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
     if !reaches {
         return Vec::new();
     }
-    let hosts: Vec<String> = operands().take(HOSTS_MAX).filter_map(|arg| host(base, arg)).collect();
+    // what follows the host is run there
+    let most = if matches!(base, "ssh" | "mosh") { 1 } else { HOSTS_MAX };
+    let hosts: Vec<String> = operands().filter_map(|arg| host(base, arg)).take(most).collect();
     if hosts.is_empty() { vec![base.to_owned()] } else { hosts }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             ("curl https://u:p@h.example:8443/x", "h.example:8443"),
             ("curl example.org/x", "example.org"),
             ("wget -qO- http://a.example http://b.example", "a.example b.example"),
-            ("ssh -p 22 me@h.example ls", "h.example ls"),
+            ("ssh -p 22 me@h.example ls", "h.example"),
             ("scp a me@h.example:b", "h.example"),
             ("rsync -a a b", ""),
             ("git clone https://example.org/r.git", "example.org"),
@@ -126,8 +126,10 @@ mod tests {
             ("git status", ""),
             ("npm install left-pad", "npm"),
             ("npm run build", ""),
-            ("cargo test", "cargo"),
-            ("cargo test --offline", ""),
+            ("cargo fetch", "cargo"),
+            ("cargo fetch --offline", ""),
+            // what it may have to fetch first, it is not run for
+            ("cargo test", ""),
             ("cat x", ""),
         ] {
             let words: Vec<Word> =

@@ -7,7 +7,7 @@ use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
 use longrein_core::taint::Taint;
 use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
-use longrein_policy::{File, Policy, Surroundings, World};
+use longrein_policy::{Containment, File, Policy, Surroundings, World};
 use longrein_ports::{GateCall, Ruled, Ruling};
 
 /// The file system as it is.
@@ -65,8 +65,12 @@ impl Drop for Folder {
 }
 
 pub(crate) fn policy(home: &str) -> Policy {
-    let surroundings =
-        Surroundings { home: Some(home.to_owned()), world: Arc::new(RealFiles), ..Surroundings::default() };
+    let surroundings = Surroundings {
+        home: Some(home.to_owned()),
+        world: Arc::new(RealFiles),
+        fence: Arc::new(Containment::Writes),
+        ..Surroundings::default()
+    };
     Policy::read(&PolicyRules::default(), std::iter::empty(), surroundings).expect("no rules")
 }
 
@@ -84,7 +88,7 @@ pub(crate) fn judge(policy: &Policy, command: &str, workspace: &str) -> Ruled {
     })
 }
 
-pub(crate) fn is_allowed(judgement: &Judgement) -> bool {
+pub(crate) fn is_allowed(judgement: &Ruled) -> bool {
     match judgement.ruling {
         Ruling::Allow { .. } => true,
         Ruling::Ask { .. } | Ruling::Deny { .. } => false,
