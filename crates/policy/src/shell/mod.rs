@@ -265,7 +265,7 @@ impl<'a> Analysis<'a> {
         if let Some(harm) = harm::harm(base, words, self.stdin.as_deref()) {
             verdict = verdict.and(self.lifted(harm.verdict(), words, name));
         }
-        for host in network::reached(base, words) {
+        for host in network::reached(base, words, || command_shown(words)) {
             Effect::add(&mut self.effects, EffectKind::Network, &host);
         }
         if self.runs_fetched(words, name, base, here) {

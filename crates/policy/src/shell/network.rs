@@ -2,9 +2,9 @@
 
 use super::word::Word;
 
-/// Hosts, or the command's own name where it reaches some machine that its words do not name. Empty: it is not known to
+/// Hosts, or the command as it is shown where it reaches some machine that its words do not name. Empty: it is not known to
 /// reach any.
-pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
+pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) -> Vec<String> {
     let args: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let operands = || args.iter().copied().filter(|arg| !arg.starts_with('-'));
     let named = |verbs: &[&str]| operands().any(|arg| verbs.contains(&arg));
@@ -57,7 +57,7 @@ pub(super) fn reached(base: &str, words: &[Word]) -> Vec<String> {
     // what follows the host is run there
     let most = if matches!(base, "ssh" | "mosh") { 1 } else { HOSTS_MAX };
     let hosts: Vec<String> = operands().filter_map(|arg| host(base, arg)).take(most).collect();
-    if hosts.is_empty() { vec![base.to_owned()] } else { hosts }
+    if hosts.is_empty() { vec![shown()] } else { hosts }
 }
 
 /// The machine that a word names: `https://HOST:PORT/…`, `user@HOST:…`, and the bare words of some commands.
@@ -122,11 +122,11 @@ mod tests {
             ("rsync -a a b", ""),
             ("git clone https://example.org/r.git", "example.org"),
             ("git clone git@example.org:o/r.git", "example.org"),
-            ("git push origin main", "git"),
+            ("git push origin main", "git push origin main"),
             ("git status", ""),
-            ("npm install left-pad", "npm"),
+            ("npm install left-pad", "npm install left-pad"),
             ("npm run build", ""),
-            ("cargo fetch", "cargo"),
+            ("cargo fetch", "cargo fetch"),
             ("cargo fetch --offline", ""),
             // what it may have to fetch first, it is not run for
             ("cargo test", ""),
@@ -134,7 +134,7 @@ mod tests {
         ] {
             let words: Vec<Word> =
                 line.split(' ').map(|text| Word { text: text.to_owned(), kind: Kind::Literal }).collect();
-            assert_eq!(reached(&words[0].text, &words).join(" "), hosts, "{line}");
+            assert_eq!(reached(&words[0].text, &words, || line.to_owned()).join(" "), hosts, "{line}");
         }
     }
 }

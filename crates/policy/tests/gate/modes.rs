@@ -48,7 +48,7 @@ fn each_mode_answers_its_own_questions() {
         (shell("git push"), "deny ask ask ask ask"),
         (shell("sh -c 'git push'"), "deny ask ask ask ask"),
         (shell("sudo make install"), "deny ask ask ask ask"),
-        (shell("git config core.hooksPath h"), "deny ask ask ask ask"),
+        (shell("git config core.hooksPath h"), "deny deny deny deny deny"),
         (shell("git commit -m x"), "deny ask ask allow ask"),
         (shell("docker compose up"), "deny ask ask ask ask"),
         (shell("env A=1 timeout 5 su -c make"), "deny ask ask ask ask"),
