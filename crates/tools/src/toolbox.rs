@@ -25,7 +25,7 @@ use crate::host::Host;
 use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
-use crate::secrets::Secrets;
+use crate::secrets::{Held, Secrets};
 use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
@@ -343,12 +343,8 @@ impl Tools for Toolbox {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
         let mut args = Value::Object(arguments::parse(arguments)?);
         // before anything that might quote it
-        if let Some(name) = self.secrets.found_in(&args) {
-            let message = format!("An argument holds the value of the secret {name}.");
-            let hint = format!(
-                "Secrets go by name, ${{secret:{name}}}, and reach a tool from the operator: leave the value out."
-            );
-            return Err(ToolError::new(class::INVALID_ARGUMENTS, message).hint(hint));
+        if let Some(held) = self.secrets.found_in(&args) {
+            return Err(holds_secret(held));
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
@@ -482,6 +478,16 @@ impl Tool {
         let digest = args.digest();
         Ok(ValidArgs { args, digest, cites, key, path })
     }
+}
+
+fn holds_secret(held: Held<'_>) -> ToolError {
+    let (what, name) = match held {
+        Held::Known(name) => (format!("the value of the secret {name}"), name),
+        Held::Shaped(kind) => (format!("what looks like a secret ({kind})"), "NAME"),
+    };
+    let hint =
+        format!("Secrets go by name, ${{secret:{name}}}, and reach a tool from the operator: leave the value out.");
+    ToolError::new(class::INVALID_ARGUMENTS, format!("An argument holds {what}.")).hint(hint)
 }
 
 fn cannot_run(spec: &ToolSpec) -> Ran {
