@@ -15,9 +15,11 @@ use longrein_core::target::Target;
 use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{Archive, BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
+use longrein_web::Web;
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
+use crate::builtin::web_fetch::{self, Failed};
 use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
@@ -45,6 +47,7 @@ pub struct Toolbox {
     hashes: Hashes,
     files: Files,
     host: Host,
+    web: Web,
     /// None: nothing can be recalled.
     archive: Option<Arc<dyn Archive>>,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
@@ -100,6 +103,7 @@ impl Toolbox {
             hashes: Hashes::default(),
             files: Files::of(task),
             host: Host::default(),
+            web: Web::default(),
             archive: None,
             store: String::new(),
         };
@@ -117,6 +121,11 @@ impl Toolbox {
     pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
         self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
         Ok(Self { host, ..self })
+    }
+
+    /// With another reach than the open internet: for the program that embeds us alone, never for a task or a model.
+    pub fn with_web(self, web: Web) -> Self {
+        Self { web, ..self }
     }
 
     /// With what earlier turns are recalled from.
@@ -245,8 +254,9 @@ impl Toolbox {
                     shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
+                Builtin::WebFetch => self.fetch(&tool.spec, attempt).await,
                 // The run itself does these.
-                Builtin::Ask | Builtin::Note | Builtin::WebFetch => cannot_run(&tool.spec),
+                Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
             ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
@@ -262,6 +272,20 @@ impl Toolbox {
 
     async fn recall(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
         self.done(recall::run(self.archive.as_ref(), &attempt.run, &attempt.args, spec.timeout).await)
+    }
+
+    async fn fetch(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let Failed { error, data } = match web_fetch::run(&self.web, &attempt.args, spec.timeout).await {
+            Ok(page) => return self.done(Ok(page)),
+            Err(failed) => failed,
+        };
+        let mut blobs = ending::Blobs::default();
+        let mut error = self.redacted(error);
+        error.data = data.map(|mut data| {
+            self.secrets.redact_value(&mut data);
+            blobs.keep(Payload::of(&data).expect("an object has only string keys"))
+        });
+        Ran { outcome: Outcome::Error(error), blobs: blobs.0 }
     }
 
     fn done(&self, done: Result<Value, ToolError>) -> Ran {

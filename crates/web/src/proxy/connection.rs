@@ -95,9 +95,9 @@ async fn reach(host: &Host<String>, port: u16, shared: &Shared) -> Result<TcpStr
         Astray::Unknown(why) => unreachable(502, format!("{host} could not be looked up: {why}.")),
     })?;
     let left = until.saturating_duration_since(Instant::now());
-    connect::first(&addresses, left).await.map_err(|error| match error.kind() {
-        io::ErrorKind::TimedOut => slow(),
-        _ => unreachable(502, format!("{host}:{port} could not be reached: {error}.")),
+    connect::first(&addresses, left).await.map_err(|error| {
+        let is_slow = error.kind() == io::ErrorKind::TimedOut;
+        if is_slow { slow() } else { unreachable(502, format!("{host}:{port} could not be reached: {error}.")) }
     })
 }
 
