@@ -15,7 +15,7 @@ use longrein_core::target::Target;
 use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{Archive, BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
-use longrein_web::Web;
+use longrein_web::{Allowed, Web};
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
@@ -32,6 +32,9 @@ use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
+
+/// No private key has more lines: one of RSA with 16,384 bits has 200.
+const KEY_MAX_LINES: u64 = 256;
 
 /// Head and tail of the complaints.
 const STDERR_MAX_BYTES: usize = 64 << 10;
@@ -267,7 +270,24 @@ impl Toolbox {
     }
 
     async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
-        self.done(self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await)
+        let mut done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+        if let (FileTool::Read, Ok(result)) = (tool, &mut done) {
+            self.hide_cut_key(spec, attempt, result).await;
+        }
+        self.done(done)
+    }
+
+    /// Lines from the middle of a file may be those of a private key, which only its frame tells.
+    async fn hide_cut_key(&self, spec: &ToolSpec, attempt: &Attempt, result: &mut Value) {
+        let (Some(from @ 2..), Some(text)) = (result["from"].as_u64(), result["text"].as_str()) else { return };
+        let Ok(mut args) = attempt.args.read::<Map<String, Value>>() else { return };
+        args.insert("from".to_owned(), from.saturating_sub(KEY_MAX_LINES).max(1).into());
+        args.insert("to".to_owned(), (from - 1).into());
+        let args = Payload::of(&args).expect("an object has only string keys");
+        let before = self.files.run(FileTool::Read, &args, attempt.target.as_ref(), spec.timeout).await;
+        let before = before.ok().and_then(|before| before["text"].as_str().map(str::to_owned)).unwrap_or_default();
+        let hidden = self.secrets.redact_after(&before, text).into_owned();
+        result["text"] = Value::String(hidden);
     }
 
     async fn recall(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
@@ -468,6 +488,9 @@ impl Tool {
             spec.key.iter().flat_map(|key| &key.args).find(|argument| !schema.has_property(argument))
         {
             return Err(ToolsError::KeyArgument { tool: name, argument: argument.clone() });
+        }
+        if let Err(bad) = Allowed::parse(&spec.declared.network) {
+            return Err(ToolsError::Network { tool: name, problem: bad.to_string() });
         }
         let env = environment::of_tool(spec, operator, secrets)?;
         Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })

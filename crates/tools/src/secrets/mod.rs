@@ -129,6 +129,26 @@ impl Secrets {
         }
     }
 
+    /// The same for a text of which it is known what stands before it.
+    pub(crate) fn redact_after<'a>(&self, before: &str, text: &'a str) -> Cow<'a, str> {
+        let is_in_key = before.rfind(BEGIN).is_some_and(|at| {
+            let since = &before[at..];
+            since.lines().next().is_some_and(|frame| frame.contains(KEY)) && !since.contains(END)
+        });
+        if !is_in_key {
+            return self.redact(text);
+        }
+        match end_of_cut_key(text) {
+            Some(_) => self.redact_after_cut(text),
+            // with its frame the rest of it is told from what is not of it
+            None => {
+                let frame = format!("{BEGIN}{KEY}-----\n");
+                let redacted = self.redact(&format!("{frame}{text}")).into_owned();
+                Cow::Owned(redacted.strip_prefix(&frame).map(str::to_owned).unwrap_or(redacted))
+            }
+        }
+    }
+
     /// The same inside a JSON value. True if it changed.
     pub(crate) fn redact_value(&self, value: &mut Value) -> bool {
         match value {
@@ -242,6 +262,7 @@ fn base64_core(bytes: &[u8], lead: usize, alphabet: &[u8; 64]) -> String {
         .collect()
 }
 
+const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const KEY: &str = "PRIVATE KEY";
 

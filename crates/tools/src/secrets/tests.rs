@@ -331,9 +331,13 @@ fn hostile_texts_take_linear_time() {
         took.min().unwrap()
     };
     for unit in units.into_iter().chain(["an ordinary line of text, with nothing in it\n"]) {
-        let (small, large) = (time(unit, 32 << 10), time(unit, 256 << 10));
-        // eight times the text; a square would be 64 times the time
-        assert!(large < (small + Duration::from_millis(3)) * 24, "{unit:?}: {small:?}, then {large:?}");
+        // Eight times the text; a square would be 64 times the time. On a busy machine a measurement may be of something
+        // else, so that it takes five bad ones to tell.
+        let is_linear = || {
+            let (small, large) = (time(unit, 32 << 10), time(unit, 256 << 10));
+            large < (small + Duration::from_millis(3)) * 24
+        };
+        assert!((0..5).any(|_| is_linear()), "{unit:?}");
     }
 }
 
