@@ -323,7 +323,12 @@ impl Toolbox {
     /// What files or earlier results hold may be quoted in an error.
     fn redacted(&self, error: ToolError) -> ToolError {
         let redact = |text: String| self.secrets.redact(&text).into_owned();
-        ToolError { message: redact(error.message), hint: error.hint.map(redact), ..error }
+        ToolError {
+            message: redact(error.message),
+            hint: error.hint.map(redact),
+            field: error.field.map(redact),
+            ..error
+        }
     }
 
     async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {

@@ -227,9 +227,12 @@ pub fn redactions(ran: &Ran) -> bool {
     told || ran.blobs.iter().any(|(_, payload)| holds(payload))
 }
 
-/// A value as it is, inside a JSON string, and inside base64 wherever it begins there.
+/// A line of a value is a secret by itself if it is so long: what prints a key may indent it, or print only some lines.
+const LINE_MIN_BYTES: usize = 16;
+
+/// A value as it is, inside a JSON string, inside a URL, and inside base64 wherever it begins there; and its lines.
 fn appearances(value: &str) -> Vec<String> {
-    let mut forms = vec![value.to_owned()];
+    let mut forms = vec![value.to_owned(), percent_encoded(value)];
     let escaped = Value::String(value.to_owned()).to_string();
     forms.push(escaped[1..escaped.len() - 1].to_owned());
     for (alphabet, lead) in [(STANDARD, 0), (STANDARD, 1), (STANDARD, 2), (URL_SAFE, 0), (URL_SAFE, 1), (URL_SAFE, 2)] {
@@ -238,9 +241,24 @@ fn appearances(value: &str) -> Vec<String> {
             forms.push(form);
         }
     }
+    // the frame of a key is everybody's
+    let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN_BYTES && !line.starts_with("-----"));
+    forms.extend(lines.map(str::to_owned));
     forms.sort();
     forms.dedup();
     forms
+}
+
+fn percent_encoded(value: &str) -> String {
+    let stays = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    value.bytes().fold(String::with_capacity(value.len()), |mut out, byte| {
+        if stays(byte) {
+            out.push(char::from(byte))
+        } else {
+            out.push_str(&format!("%{byte:02X}"))
+        }
+        out
+    })
 }
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

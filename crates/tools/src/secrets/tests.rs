@@ -32,6 +32,14 @@ fn known_values_in_every_form() {
         serde_json::from_str(r#"{"987654321":[987654321,{"a":"h\u0075nter2-\"quoted\""}]}"#).unwrap();
     assert!(secrets.redact_value(&mut value));
     assert_eq!(value.to_string(), r#"{"[redacted:NUMBER]":["[redacted:NUMBER]",{"a":"[redacted:TOKEN]"}]}"#);
+    assert_eq!(secrets.redact("/?t=hunter2-%22quoted%22&x"), "/?t=[redacted:TOKEN]&x");
+    let mut lines = Secrets::new();
+    lines.know("FILE", "-----FRAME-OF-IT-----\nfirst line of a secret\r\nshort\nlast line of the secret\n");
+    assert_eq!(
+        lines.redact("  first line of a secret\n -----FRAME-OF-IT-----"),
+        "  [redacted:FILE]\n -----FRAME-OF-IT-----"
+    );
+    assert_eq!(lines.redact("short"), "short");
     // of two that begin alike the longer one is taken out
     let mut two = Secrets::new();
     two.know("SHORT", "abcdef-123");
@@ -323,7 +331,7 @@ fn hostile_texts_take_linear_time() {
     ];
     let time = |unit: &str, bytes: usize| {
         let text = unit.repeat(bytes / unit.len());
-        let took = (0..3).map(|_| {
+        let took = (0..2).map(|_| {
             let began = Instant::now();
             let _ = none.redact(&text);
             began.elapsed()
@@ -334,7 +342,7 @@ fn hostile_texts_take_linear_time() {
         // Eight times the text; a square would be 64 times the time. On a busy machine a measurement may be of something
         // else, so that it takes five bad ones to tell.
         let is_linear = || {
-            let (small, large) = (time(unit, 32 << 10), time(unit, 256 << 10));
+            let (small, large) = (time(unit, 16 << 10), time(unit, 128 << 10));
             large < (small + Duration::from_millis(3)) * 24
         };
         assert!((0..5).any(|_| is_linear()), "{unit:?}");
