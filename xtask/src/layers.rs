@@ -16,8 +16,14 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
     ("longrein-models", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-sandbox", Layer::Sibling, &[]),
     ("longrein-workspace", Layer::Sibling, &["longrein-core"]),
-    // the two edges between siblings: a command tool runs in the sandbox, a file tool reaches files through the workspace
-    ("longrein-tools", Layer::Sibling, &["longrein-core", "longrein-ports", "longrein-sandbox", "longrein-workspace"]),
+    ("longrein-web", Layer::Sibling, &["longrein-core"]),
+    // the three edges between siblings: a command tool runs in the sandbox, a file tool reaches files through the
+    // workspace, and what reaches the network goes through the web
+    (
+        "longrein-tools",
+        Layer::Sibling,
+        &["longrein-core", "longrein-ports", "longrein-sandbox", "longrein-workspace", "longrein-web"],
+    ),
     // rules and policy implement ports (Checks and Gate), so they see them
     ("longrein-rules", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-policy", Layer::Sibling, &["longrein-core", "longrein-ports"]),
@@ -187,7 +193,7 @@ fn reason(from: &str, layer: Layer, to: &str) -> String {
             "the binary comes in by the one door, the facade `longrein`. Export what is missing there.".to_owned()
         }
         (Layer::Sibling, Layer::Sibling) => {
-            "siblings do not import each other (tools -> sandbox and tools -> workspace excepted). What both need belongs \
+            "siblings do not import each other (tools -> sandbox, workspace and web excepted). What both need belongs \
              in ports or core, and the facade joins them."
                 .to_owned()
         }
@@ -244,7 +250,7 @@ mod tests {
             longrein-ports -> longrein-core thiserror
             longrein-store -> longrein-core longrein-ports rusqlite
             longrein-sandbox -> libc tokio
-            longrein-tools -> longrein-ports longrein-sandbox
+            longrein-tools -> longrein-ports longrein-sandbox longrein-web
             longrein -> longrein-tools longrein-store
             longrein-cli -> longrein clap dev:tempfile
             longrein-sim -> longrein-driver longrein-store
@@ -261,6 +267,8 @@ mod tests {
         refused("longrein-ports -> longrein-store", "imports point down");
         refused("longrein-policy -> longrein", "imports point down");
         refused("longrein-store -> longrein-models", "siblings do not import each other");
+        refused("longrein-policy -> longrein-web", "siblings do not import each other");
+        refused("longrein-web -> longrein-sandbox", "siblings do not import each other");
         refused("longrein-sandbox -> longrein-tools", "siblings do not import each other");
         refused("longrein-driver -> longrein-sandbox", "siblings do not import each other");
         refused("longrein-driver -> dev:longrein-store", "siblings do not import each other");

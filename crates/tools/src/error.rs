@@ -30,6 +30,8 @@ pub enum ToolsError {
     KeyArgument { tool: ToolName, argument: String },
     #[error("tool {tool} needs the secret {name}, which is not set in the environment: export {name} first")]
     MissingSecret { tool: ToolName, name: String },
+    #[error("network of tool {tool}: {problem}")]
+    Network { tool: ToolName, problem: String },
     #[error("env of tool {tool} has \"{entry}\"; write NAME, NAME=value or ${{secret:NAME}}")]
     Environment { tool: ToolName, entry: String },
 }

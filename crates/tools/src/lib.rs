@@ -40,5 +40,5 @@ pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;
 pub use preview::{cleaned, preview};
-pub use secrets::Secrets;
+pub use secrets::{Secrets, redactions};
 pub use toolbox::{Toolbox, definitions};

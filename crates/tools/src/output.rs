@@ -38,6 +38,9 @@ impl Printed {
         } else {
             Payload::parse(compact(text)).ok()
         };
+        // of a key that occurs twice only one value was looked at
+        let payload =
+            payload.filter(|payload| !is_ambiguous || matches!(secrets.redact(payload.as_str()), Cow::Borrowed(_)));
         let payload = payload.unwrap_or_else(|| Payload::string(&readable(captured, secrets)));
         Self { payload, json: Some(value), is_ambiguous }
     }
@@ -103,8 +106,8 @@ fn text_of(captured: &Captured, secrets: &Secrets, form: fn(&str) -> Cow<'_, str
 const LINE_END_WITHIN_BYTES: usize = 64 * 1024;
 
 /// What stands at a cut may be a part of something, of a secret above all, that cannot be recognised. Where no line end
-/// parts it from the rest, so much is given up: more than any secret of one line.
-const EDGE_BYTES: usize = 4 * 1024;
+/// parts it from the rest, so much is given up: more than any secret of one line, a private key with escaped line ends too.
+const EDGE_BYTES: usize = 16 * 1024;
 
 /// The whole lines before a cut, and how much of them to give up.
 fn before_cut(head: &str) -> (&str, usize) {
@@ -220,9 +223,9 @@ mod tests {
         let lines = ["hunter2hunter2", token, &key].map(|secret| format!("- {secret}\n"));
         let endless = ["hunter2hunter2 ", &format!("{token} ")].map(str::to_owned);
         for line in lines.into_iter().chain(endless) {
-            let lines = line.repeat(80_000 / line.len());
+            let lines = line.repeat(200_000 / line.len());
             for shift in (0..line.len()).step_by(line.len().div_ceil(20)) {
-                let captured = cut(lines.as_bytes(), 20_000 + shift, 20_000 + shift);
+                let captured = cut(lines.as_bytes(), 60_000 + shift, 60_000 + shift);
                 for text in [readable(&captured, &secrets), unrendered(&captured, &secrets).unwrap()] {
                     assert!(text.contains("[redacted:") && text.contains("bytes left out"));
                     for part in ["hunt", "ter2", "ghp", "wxyz", "A1b2"] {

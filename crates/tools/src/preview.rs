@@ -10,7 +10,7 @@
 mod cost;
 mod data;
 mod diagnostics;
-mod html;
+pub(crate) mod html;
 mod lines;
 mod rows;
 mod scan;

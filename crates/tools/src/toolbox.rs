@@ -15,9 +15,11 @@ use longrein_core::target::Target;
 use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{Archive, BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
+use longrein_web::{Allowed, Web};
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
+use crate::builtin::web_fetch::{self, Failed};
 use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
 use crate::error::ToolsError;
@@ -25,11 +27,14 @@ use crate::host::Host;
 use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
-use crate::secrets::Secrets;
+use crate::secrets::{Held, Secrets};
 use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
+
+/// No private key has more lines: one of RSA with 16,384 bits has 200.
+const KEY_MAX_LINES: u64 = 256;
 
 /// Head and tail of the complaints.
 const STDERR_MAX_BYTES: usize = 64 << 10;
@@ -45,6 +50,7 @@ pub struct Toolbox {
     hashes: Hashes,
     files: Files,
     host: Host,
+    web: Web,
     /// None: nothing can be recalled.
     archive: Option<Arc<dyn Archive>>,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
@@ -100,6 +106,7 @@ impl Toolbox {
             hashes: Hashes::default(),
             files: Files::of(task),
             host: Host::default(),
+            web: Web::default(),
             archive: None,
             store: String::new(),
         };
@@ -117,6 +124,11 @@ impl Toolbox {
     pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
         self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
         Ok(Self { host, ..self })
+    }
+
+    /// With another reach than the open internet: for the program that embeds us alone, never for a task or a model.
+    pub fn with_web(self, web: Web) -> Self {
+        Self { web, ..self }
     }
 
     /// With what earlier turns are recalled from.
@@ -245,8 +257,9 @@ impl Toolbox {
                     shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
+                Builtin::WebFetch => self.fetch(&tool.spec, attempt).await,
                 // The run itself does these.
-                Builtin::Ask | Builtin::Note | Builtin::WebFetch => cannot_run(&tool.spec),
+                Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
             ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
@@ -257,11 +270,42 @@ impl Toolbox {
     }
 
     async fn use_files(&self, tool: FileTool, spec: &ToolSpec, attempt: &Attempt) -> Ran {
-        self.done(self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await)
+        let mut done = self.files.run(tool, &attempt.args, attempt.target.as_ref(), spec.timeout).await;
+        if let (FileTool::Read, Ok(result)) = (tool, &mut done) {
+            self.hide_cut_key(spec, attempt, result).await;
+        }
+        self.done(done)
+    }
+
+    /// Lines from the middle of a file may be those of a private key, which only its frame tells.
+    async fn hide_cut_key(&self, spec: &ToolSpec, attempt: &Attempt, result: &mut Value) {
+        let (Some(from @ 2..), Some(text)) = (result["from"].as_u64(), result["text"].as_str()) else { return };
+        let Ok(mut args) = attempt.args.read::<Map<String, Value>>() else { return };
+        args.insert("from".to_owned(), from.saturating_sub(KEY_MAX_LINES).max(1).into());
+        args.insert("to".to_owned(), (from - 1).into());
+        let args = Payload::of(&args).expect("an object has only string keys");
+        let before = self.files.run(FileTool::Read, &args, attempt.target.as_ref(), spec.timeout).await;
+        let before = before.ok().and_then(|before| before["text"].as_str().map(str::to_owned)).unwrap_or_default();
+        let hidden = self.secrets.redact_after(&before, text).into_owned();
+        result["text"] = Value::String(hidden);
     }
 
     async fn recall(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
         self.done(recall::run(self.archive.as_ref(), &attempt.run, &attempt.args, spec.timeout).await)
+    }
+
+    async fn fetch(&self, spec: &ToolSpec, attempt: &Attempt) -> Ran {
+        let Failed { error, data } = match web_fetch::run(&self.web, &attempt.args, spec.timeout).await {
+            Ok(page) => return self.done(Ok(page)),
+            Err(failed) => failed,
+        };
+        let mut blobs = ending::Blobs::default();
+        let mut error = self.redacted(error);
+        error.data = data.map(|mut data| {
+            self.secrets.redact_value(&mut data);
+            blobs.keep(Payload::of(&data).expect("an object has only string keys"))
+        });
+        Ran { outcome: Outcome::Error(error), blobs: blobs.0 }
     }
 
     fn done(&self, done: Result<Value, ToolError>) -> Ran {
@@ -279,7 +323,12 @@ impl Toolbox {
     /// What files or earlier results hold may be quoted in an error.
     fn redacted(&self, error: ToolError) -> ToolError {
         let redact = |text: String| self.secrets.redact(&text).into_owned();
-        ToolError { message: redact(error.message), hint: error.hint.map(redact), ..error }
+        ToolError {
+            message: redact(error.message),
+            hint: error.hint.map(redact),
+            field: error.field.map(redact),
+            ..error
+        }
     }
 
     async fn ask(&self, task: &Task, attempt: &Attempt, handed: &Handed) -> Probed {
@@ -343,12 +392,8 @@ impl Tools for Toolbox {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
         let mut args = Value::Object(arguments::parse(arguments)?);
         // before anything that might quote it
-        if let Some(name) = self.secrets.found_in(&args) {
-            let message = format!("An argument holds the value of the secret {name}.");
-            let hint = format!(
-                "Secrets go by name, ${{secret:{name}}}, and reach a tool from the operator: leave the value out."
-            );
-            return Err(ToolError::new(class::INVALID_ARGUMENTS, message).hint(hint));
+        if let Some(held) = self.secrets.found_in(&args) {
+            return Err(holds_secret(held));
         }
         known.schema.fill_defaults(&mut args);
         known.schema.check(&args)?;
@@ -449,6 +494,9 @@ impl Tool {
         {
             return Err(ToolsError::KeyArgument { tool: name, argument: argument.clone() });
         }
+        if let Err(bad) = Allowed::parse(&spec.declared.network) {
+            return Err(ToolsError::Network { tool: name, problem: bad.to_string() });
+        }
         let env = environment::of_tool(spec, operator, secrets)?;
         Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })
     }
@@ -482,6 +530,16 @@ impl Tool {
         let digest = args.digest();
         Ok(ValidArgs { args, digest, cites, key, path })
     }
+}
+
+fn holds_secret(held: Held<'_>) -> ToolError {
+    let (what, name) = match held {
+        Held::Known(name) => (format!("the value of the secret {name}"), name),
+        Held::Shaped(kind) => (format!("what looks like a secret ({kind})"), "NAME"),
+    };
+    let hint =
+        format!("Secrets go by name, ${{secret:{name}}}, and reach a tool from the operator: leave the value out.");
+    ToolError::new(class::INVALID_ARGUMENTS, format!("An argument holds {what}.")).hint(hint)
 }
 
 fn cannot_run(spec: &ToolSpec) -> Ran {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::files;
 use super::told;
+use crate::secrets::marks;
 
 /// What a call would make of a file.
 pub(crate) struct Change {
@@ -32,6 +33,34 @@ pub(crate) fn present(root: &Root, place: &Place) -> Result<Option<(Vec<u8>, Dig
         Err(Error::Missing { .. }) => Ok(None),
         Err(error) => Err(told::path(&error)),
     }
+}
+
+/// Where a secret stands, what is read has a mark in its place ([`crate::Secrets`]). A model that takes the mark for the
+/// text would look for it in vain, or write it over the secret: neither may pass. `before` is the file as it is; a file
+/// that speaks of marks itself may be changed like any other.
+pub(crate) fn unmarked(texts: &[(&str, &str)], before: &[u8], place: &Place) -> Result<(), ToolError> {
+    for (argument, text) in texts {
+        let Some(mark) = marks(text).find(|mark| memchr::memmem::find(before, mark.as_bytes()).is_none()) else {
+            continue;
+        };
+        let error = match *argument {
+            "old" => ToolError::new(
+                class::INVALID_ARGUMENTS,
+                format!("old has {mark} in it, which does not stand in {place}: a secret does, and it is not shown."),
+            )
+            .hint("Choose an old without that place. The secret itself cannot be edited with this tool."),
+            _ => ToolError::new(
+                class::INVALID_ARGUMENTS,
+                format!("{argument} has {mark} in it: that would write the placeholder into {place}, and no secret."),
+            )
+            .hint(
+                "Change the file around that place with edit_file, or have the program read the value from its environment. \
+                 If the placeholder is meant as it stands, write it in two pieces.",
+            ),
+        };
+        return Err(error.at(format!("/{argument}")));
+    }
+    Ok(())
 }
 
 /// Only what was read is changed. `seen`: the content as the run last saw or left it.

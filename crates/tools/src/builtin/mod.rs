@@ -17,7 +17,7 @@ pub(crate) mod recall;
 mod search_files;
 pub(crate) mod shell;
 mod told;
-mod web_fetch;
+pub(crate) mod web_fetch;
 mod write_file;
 
 /// A built-in tool as a task declares it.
@@ -57,7 +57,7 @@ pub(crate) fn check(tool: Builtin, args: &Value) -> Result<(), ToolError> {
         | Builtin::EditFile
         | Builtin::ListFiles
         | Builtin::SearchFiles
-        | Builtin::Ask
-        | Builtin::WebFetch => Ok(()),
+        | Builtin::Ask => Ok(()),
+        Builtin::WebFetch => web_fetch::check(args),
     }
 }

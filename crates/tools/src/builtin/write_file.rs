@@ -6,7 +6,7 @@ use longrein_workspace::{Carried, Kept, Newlines, Place, Root, carry};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use super::change::{Change, present};
+use super::change::{Change, present, unmarked};
 
 #[derive(Deserialize)]
 pub(crate) struct Args {
@@ -34,6 +34,7 @@ pub(super) fn spec() -> ToolSpec {
 
 pub(crate) fn plan(root: &Root, place: &Place, args: &Args) -> Result<Change, ToolError> {
     let before = present(root, place)?;
+    unmarked(&[("content", &args.content)], before.as_ref().map_or(&[], |(bytes, _)| bytes), place)?;
     let Carried { bytes, kept } = match &before {
         Some((old, _)) => carry(old, &args.content),
         None => Carried { bytes: args.content.clone().into_bytes(), kept: Kept::default() },

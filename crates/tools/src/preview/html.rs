@@ -2,6 +2,8 @@
 //!
 //! It is no parser of HTML: it needs no tree, takes any bytes, and looks at each of them a few times at most.
 
+use std::collections::HashMap;
+
 /// So much of a text is looked at to tell whether it is a page.
 const SAMPLE_BYTES: usize = 4 * 1024;
 
@@ -77,7 +79,45 @@ fn name_of(inside: &str) -> String {
 
 /// What there is to read.
 pub(super) fn readable(page: &str) -> String {
-    let mut out = Out { text: String::new(), gap: Gap::None, verbatim: 0 };
+    read(page, Wanted::Text).text
+}
+
+/// A page taken apart.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) title: Option<String>,
+    /// What its links are relative to, where it says so.
+    pub(crate) base: Option<String>,
+    /// With the number of its link, from 1, in brackets behind the words of each.
+    pub(crate) text: String,
+    /// As they are written, each once.
+    pub(crate) links: Vec<String>,
+}
+
+/// What there is to read, with title and links apart.
+pub(crate) fn page(page: &str) -> Page {
+    read(page, Wanted::Parts)
+}
+
+/// More links than this have no number: nobody follows them.
+const LINKS_MAX: usize = 200;
+
+/// A longer address is data.
+const LINK_MAX_BYTES: usize = 2_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// One text, the title in it.
+    Text,
+    Parts,
+}
+
+fn read(page: &str, wanted: Wanted) -> Page {
+    let mut out = Out::default();
+    let mut parts = Page::default();
+    let mut numbers = HashMap::new();
+    // the number of the link that is open
+    let mut link = None;
     let mut rest = page;
     loop {
         let Some(at) = rest.find('<') else {
@@ -120,6 +160,24 @@ pub(super) fn readable(page: &str) -> String {
                     out.write(alt);
                 }
             }
+            "title" if wanted == Wanted::Parts && !ends && parts.title.is_none() => {
+                let end = rest.find("</").unwrap_or(rest.len());
+                parts.title = Some(decoded(&rest[..end])).filter(|title| !title.is_empty());
+                rest = &rest[end..];
+                continue;
+            }
+            "base" if wanted == Wanted::Parts && parts.base.is_none() => {
+                parts.base = attribute(tag, "href").map(decoded)
+            }
+            "a" if wanted == Wanted::Parts => {
+                if let Some(number) = link.take() {
+                    out.write(&format!(" [{number}]"));
+                }
+                if !ends {
+                    link = attribute(tag, "href")
+                        .and_then(|href| number_of(decoded(href), &mut parts.links, &mut numbers));
+                }
+            }
             _ => {}
         }
         if LINES.contains(&name.as_str()) {
@@ -127,6 +185,33 @@ pub(super) fn readable(page: &str) -> String {
         }
     }
     out.text.truncate(out.text.trim_end().len());
+    Page { text: out.text, ..parts }
+}
+
+/// The number of a link that leads to another page; those of one address have one.
+fn number_of(href: String, links: &mut Vec<String>, numbers: &mut HashMap<String, usize>) -> Option<usize> {
+    let leads_nowhere = href.is_empty() || href.len() > LINK_MAX_BYTES || href.starts_with('#');
+    let scheme = href.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let is_other = scheme
+        .is_some_and(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) && !scheme.starts_with("http"));
+    if leads_nowhere || is_other {
+        return None;
+    }
+    if let Some(number) = numbers.get(&href) {
+        return Some(*number);
+    }
+    if links.len() == LINKS_MAX {
+        return None;
+    }
+    links.push(href.clone());
+    numbers.insert(href, links.len());
+    Some(links.len())
+}
+
+/// A text without markup in it: entities read, white space put together.
+fn decoded(text: &str) -> String {
+    let mut out = Out::default();
+    out.write(text);
     out.text
 }
 
@@ -168,14 +253,24 @@ fn after_end_of<'a>(name: &str, text: &'a str) -> &'a str {
     ""
 }
 
-/// A quoted attribute of a tag.
+/// An attribute of a tag, in quotes or without.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
-    let at = tag.find(&format!(" {name}=\""))?;
-    let value = &tag[at + name.len() + 3..];
-    value.find('"').map(|end| &value[..end])
+    let mut from = 0;
+    loop {
+        let at = from + tag[from..].find(name)?;
+        from = at + name.len();
+        let begins = tag[..at].ends_with(|c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\''));
+        let Some(value) = tag[from..].trim_start().strip_prefix('=').filter(|_| begins) else { continue };
+        let value = value.trim_start();
+        return match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next(),
+            Some(_) | None => value.split(|c: char| c.is_ascii_whitespace()).next(),
+        };
+    }
 }
 
 /// Text on its way out, with white space put together.
+#[derive(Default)]
 struct Out {
     text: String,
     gap: Gap,
@@ -184,8 +279,9 @@ struct Out {
 }
 
 /// What parts the next word from the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
+    #[default]
     None,
     Space,
     Line,
@@ -301,6 +397,22 @@ mod tests {
     }
 
     #[test]
+    fn a_page_in_parts() {
+        let html = "<html><head><title>A &amp;\n B</title><base href='/docs/'></head><body><h1>Head</h1>\
+             <a href=\"one?a=1&amp;b=2\">one</a>, <a class=x href=two>two</a> and <a href='one?a=1&amp;b=2'>one again</a>.\
+             <a href=\"#part\">here</a> <a href=\"javascript:x()\">run</a> <a href=\"mailto:a@b.c\">mail</a> <a name=x>anchor</a>\
+             <p><a href=\"https://other.example/\">open <b>bold</b><a href=\"three\">three</a><svg><title>no</title></svg>";
+        let page = page(html);
+        assert_eq!(page.title.as_deref(), Some("A & B"));
+        assert_eq!(page.base.as_deref(), Some("/docs/"));
+        assert_eq!(page.links, ["one?a=1&b=2", "two", "https://other.example/", "three"]);
+        let expected = "Head\none [1], two [2] and one again [1].here run mail anchor\nopen bold [3]three [4]";
+        assert_eq!(page.text, expected);
+        let many: String = (0..500).map(|at| format!("<a href=/{at}>x</a>")).collect();
+        assert_eq!(super::page(&many).links.len(), LINKS_MAX);
+    }
+
+    #[test]
     fn pages_are_told_by_their_tags() {
         assert!(is_page(&"<div><p>x</p><span>y</span></div>".repeat(9)));
         for other in
@@ -321,6 +433,8 @@ mod tests {
         ) {
             let page = pieces.concat();
             prop_assert!(readable(&page).len() <= page.len() + 3 * page.matches("<").count());
+            let parts = super::page(&page);
+            prop_assert!(parts.text.len() <= page.len() + 9 * page.matches("<").count());
         }
     }
 }

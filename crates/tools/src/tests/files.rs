@@ -454,6 +454,47 @@ async fn secrets_in_files_are_not_shown() {
     assert_eq!(desk.bytes("env"), b"TOKEN=hunter2hunter2\nREGION=south\n");
 }
 
+#[tokio::test]
+async fn a_placeholder_is_neither_looked_for_nor_written() {
+    let mut desk =
+        Desk::with(&[("env", b"TOKEN=hunter2hunter2\nREGION=north\n"), ("notes", b"it shows [redacted:KIND]\n")]);
+    desk.read("env").await.unwrap();
+    let refused = async |desk: &mut Desk, old: &str, new: &str| desk.edit("env", old, new).await.unwrap_err();
+    let old = refused(&mut desk, "TOKEN=[redacted:TOKEN]", "TOKEN=other").await;
+    assert_eq!((old.class.as_str(), old.field.as_deref()), (class::INVALID_ARGUMENTS, Some("/old")));
+    assert!(old.message.contains("a secret does"), "{old:?}");
+    let new = refused(&mut desk, "REGION=north", "KEY=[redacted:TOKEN]").await;
+    assert_eq!(new.field.as_deref(), Some("/new"));
+    for path in ["env", "fresh"] {
+        let error = desk.write(path, "TOKEN=[redacted:TOKEN]\nREGION=south\n").await.unwrap_err();
+        assert!(error.message.contains("would write the placeholder"), "{error:?}");
+    }
+    assert_eq!(desk.bytes("env"), b"TOKEN=hunter2hunter2\nREGION=north\n");
+    assert!(!desk.path("fresh").exists());
+    // a file that speaks of marks is a file like any other
+    desk.read("notes").await.unwrap();
+    desk.edit("notes", "it shows [redacted:KIND]", "we show [redacted:KIND]").await.unwrap();
+    desk.write("notes", "they show [redacted:KIND]\n").await.unwrap();
+    assert_eq!(desk.bytes("notes"), b"they show [redacted:KIND]\n");
+    desk.write("fresh", "an index [redacted] or [redacted:two words]").await.unwrap();
+}
+
+#[tokio::test]
+async fn no_lines_from_the_middle_of_a_private_key_are_shown() {
+    let (open, close) = (["-----BEG", "IN "].concat(), ["-----E", "ND "].concat());
+    let lines: Vec<String> = (0..30).map(|line| format!("aB3dE5gH7jK9mN{line:02}")).collect();
+    let key = format!("first\n{open}RSA PRIVATE KEY-----\n{}\n{close}RSA PRIVATE KEY-----\nlast\n", lines.join("\n"));
+    let mut desk = Desk::with(&[("key", key.as_bytes())]);
+    for (from, to) in [(1, 100), (1, 10), (2, 2), (3, 3), (10, 20), (20, 100), (32, 34)] {
+        let read = desk.call("read_file", json!({ "path": "key", "from": from, "to": to })).await.unwrap();
+        let text = read["text"].as_str().unwrap();
+        assert!(!text.contains("aB3d") && text.contains("[redacted:private-key]"), "{from} to {to}: {text}");
+        assert_eq!(text.contains("first"), from == 1);
+        assert_eq!(text.contains("last"), to >= 34, "{from} to {to}: {text}");
+    }
+    assert_eq!(desk.call("read_file", json!({ "path": "key", "from": 34 })).await.unwrap()["text"], "last\n");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
