@@ -339,7 +339,7 @@ impl Session {
             .filter(|(list, _)| !list.is_empty())
             .map(|(list, word)| format!("{} {word}", list.len()))
             .collect();
-        let rules = if counts.is_empty() { "none of yours".to_owned() } else { counts.join(", ") };
+        let rules = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
         let sandbox = match permits.sandbox.mode {
             SandboxMode::Best => "",
             SandboxMode::Required => "; sandbox: required",

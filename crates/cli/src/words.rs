@@ -140,8 +140,8 @@ pub(crate) fn always(run: &Run, action: &longrein::core::action::Action) -> Stri
     let tool = safe(action.tool.as_str());
     let is_command =
         run.task.tool(&action.tool).is_some_and(|tool| matches!(tool.body, ToolBody::Builtin(Builtin::Shell)));
-    let same = if is_command { "exactly this command, in this folder" } else { "exactly these arguments" };
-    format!("always: every call of {tool} in this run with {same}, until what it runs or works on changes")
+    let same = if is_command { "this very command" } else { "these very arguments" };
+    format!("always: {tool} with {same}, as it is now, for the rest of this run")
 }
 
 /// The id of a note: that of the action that took it.

@@ -4,9 +4,9 @@
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
 use longrein_core::taint::Taint;
-use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
+use longrein_core::task::{Builtin, Mode, PolicyRules};
 use longrein_policy::{BadRule, List, Policy, Surroundings};
-use longrein_ports::GateCall;
+use longrein_ports::{GateCall, Ruling};
 use serde_json::json;
 
 use super::error::TaskFileError;
@@ -173,16 +173,10 @@ fn of_value(value: &toml::Value) -> Result<WrittenRule, String> {
 
 /// Whether a rule is what decides on an example, where it is the only rule.
 fn matches(list: List, rule: &str, tools: &[&ToolName], example: &str) -> Result<bool, BadRule> {
-    let mut only = PolicyRules::default();
-    match list {
-        List::Allow => only.allow.push(rule.to_owned()),
-        List::Ask => only.ask.push(rule.to_owned()),
-        List::Deny => only.deny.push(rule.to_owned()),
-    }
-    let policy = Policy::read(&only, tools.iter().copied(), Surroundings::default())?;
-    let name = rule.split('(').next().unwrap_or_default().trim();
+    let (name, pattern) = rule.split_once('(').unwrap_or((rule, "*)"));
+    let name = name.trim();
     let builtin = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name);
-    let (spec, args) = match builtin {
+    let (spec, args) = match builtin.filter(|_| pattern.trim() != "*)") {
         Some(Builtin::Shell) => (longrein_tools::builtin(Builtin::Shell), json!({ "command": example })),
         Some(
             file @ (Builtin::ReadFile
@@ -191,23 +185,49 @@ fn matches(list: List, rule: &str, tools: &[&ToolName], example: &str) -> Result
             | Builtin::ListFiles
             | Builtin::SearchFiles),
         ) => (longrein_tools::builtin(file), json!({ "path": example })),
-        // Of tools that are known by name only, an example is a name.
+        // Of a rule that names a tool and no more, an example is a name.
         Some(Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch) | None => {
-            let body = ToolBody::Command(Vec::new());
-            (ToolSpec::new(ToolName::new(example), body, EffectClass::External), json!({}))
+            return Ok(name == "*" || name == example);
         }
     };
     let args = Payload::of(&args).expect("it has only string keys");
-    let judged = policy.judge(&GateCall {
-        tool: &spec,
-        args: &args,
-        target: None,
-        workspace: EXAMPLE_WORKSPACE,
-        mode: Mode::Ask,
-        taint: &Taint::default(),
-        said: &[],
-    });
-    Ok(judged.ruling.rule() == rule)
+    let decides = |list: List| -> Result<Decides, BadRule> {
+        let mut only = PolicyRules::default();
+        match list {
+            List::Allow => only.allow.push(rule.to_owned()),
+            List::Ask => only.ask.push(rule.to_owned()),
+            List::Deny => only.deny.push(rule.to_owned()),
+        }
+        let policy = Policy::read(&only, tools.iter().copied(), Surroundings::default())?;
+        let judged = policy.judge(&GateCall {
+            tool: &spec,
+            args: &args,
+            target: None,
+            workspace: EXAMPLE_WORKSPACE,
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        });
+        Ok(match judged.ruling {
+            ruling if ruling.rule() == rule => Decides::Yes,
+            Ruling::Allow { .. } => Decides::NotNeeded,
+            Ruling::Ask { .. } | Ruling::Deny { .. } => Decides::No,
+        })
+    };
+    Ok(match decides(list)? {
+        Decides::Yes => true,
+        Decides::No => false,
+        // What is allowed anyway names no rule; as a denial it would have to.
+        Decides::NotNeeded => matches!(decides(List::Deny)?, Decides::Yes),
+    })
+}
+
+/// What a rule is for an example.
+enum Decides {
+    Yes,
+    No,
+    /// The call is allowed without it.
+    NotNeeded,
 }
 
 /// Where examples are held to happen: relative paths are below it, and nothing is looked at.
