@@ -39,6 +39,21 @@ struct Permits {
     sandbox: SandboxSettings,
 }
 
+/// Said before anything is sent to the run.
+fn may_go_on(run: &Run, to: Mode) -> Result<(), Failure> {
+    match run.mode.change(to) {
+        ModeChange::None | ModeChange::Tightens | ModeChange::Loosens => Ok(()),
+        ModeChange::Refused => Err(longrein::RunsError::Mode { run: run.id.clone(), from: run.mode, to }.into()),
+    }
+}
+
+/// A run that rests goes on in no mode at all.
+fn say_mode_stays(run: &Run, permits: &Permits) {
+    if permits.mode.is_some_and(|mode| mode != run.mode) {
+        tell!("the run rests, and stays in permission mode {}; --message has it go on", run.mode);
+    }
+}
+
 /// The mode that a flag names.
 fn named_mode(args: &DriveArgs) -> Result<Option<Mode>, Failure> {
     let named = args.permission_mode.as_deref().map(taskfile::mode).transpose();
@@ -95,6 +110,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
                 Permits { mode: Some(mode), policy: Some(loaded.task.policy), ..permits }
             };
             if session.is_over(&run).await? {
+                say_mode_stays(&run, &permits);
                 return session.print_stored(&run, &args.drive).await;
             }
             let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
@@ -169,6 +185,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     if session.is_over(&run).await? {
+        say_mode_stays(&run, &permits);
         return session.print_stored(&run, &args.drive).await;
     }
     let model = session.runs.model_of(&run).await?.name;
@@ -289,6 +306,7 @@ impl Session {
             Some(mode) => mode,
             None => ours.as_ref().map_or(run.mode, |ours| ours.mode_for(run.mode)),
         };
+        may_go_on(run, mode)?;
         let policy = (policy != run.task.policy).then_some(policy);
         Ok(Permits { mode: Some(mode), policy, sandbox: self.sandbox(ours.as_ref(), args)? })
     }
@@ -297,19 +315,21 @@ impl Session {
     fn mode_now(&self, run: &Run, task: &Task, args: &DriveArgs) -> Result<Mode, Failure> {
         let (now, then) = (task.permission_mode, run.task.permission_mode);
         if let Some(mode) = named_mode(args)? {
+            may_go_on(run, mode)?;
             return Ok(mode);
         }
-        Ok(match run.mode.change(now) {
+        let mode = match run.mode.change(now) {
             // The task says what it said when the run started.
             _ if now == then => run.mode,
             ModeChange::None | ModeChange::Tightens => now,
-            // It will be refused by name.
             ModeChange::Refused => now,
             ModeChange::Loosens => {
                 tell!("the run goes on in mode {}; --permission-mode {now} loosens it", run.mode);
                 run.mode
             }
-        })
+        };
+        may_go_on(run, mode)?;
+        Ok(mode)
     }
 
     fn sandbox(&self, ours: Option<&Tightening>, args: &DriveArgs) -> Result<SandboxSettings, Failure> {

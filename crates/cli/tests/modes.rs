@@ -66,9 +66,11 @@ fn law_8_a_shadow_runs_reads_only_is_never_done_and_reports() {
 
     // It is one for good, and nothing else becomes one.
     world.run("run --task task.toml --id s --permission-mode shadow").is(4);
-    world.run("resume s --message again --permission-mode auto").is(65).says("was started in mode shadow");
+    world.run("resume s --message again --permission-mode auto").is(65).says("in mode shadow");
+    assert!(world.show("s")["inbox"].as_array().unwrap().is_empty(), "nothing was sent");
     task(&world, "", &says("done"));
     world.run("run --task task.toml --id plain").is(0);
+    world.run("resume plain --permission-mode plan").is(0).says("stays in permission mode ask");
     world.run("resume plain --message again --permission-mode shadow").is(65).says("cannot go on in mode shadow");
     world.verify("s");
 }

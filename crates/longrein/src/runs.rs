@@ -159,7 +159,7 @@ pub enum RunsError {
     },
     /// A shadow run stays one, and no other run becomes one.
     #[error(
-        "run {run} was started in mode {from} and cannot go on in mode {to}: of a shadow run nothing happened, and of \
+        "run {run} is in mode {from} and cannot go on in mode {to}: of a shadow run nothing happened, and of \
              another it cannot be undone; start a new run"
     )]
     Mode {
