@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
-use longrein_core::event::{Event, How, InputReceived, Received, SettledBy, SummaryOutcome};
+use longrein_core::event::{End, Event, How, InputReceived, Received, SettledBy, SummaryOutcome};
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::InputBody;
 use longrein_core::outcome::{ModelErrorClass, Outcome};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
 use longrein_core::run::{Run, Stage};
-use longrein_core::task::EffectClass;
+use longrein_core::task::{EffectClass, Mode};
 use longrein_driver::fold;
 use longrein_ports::{Journal, RecordedBody};
 
@@ -33,6 +33,7 @@ pub async fn check(town: &Town, id: &RunId) {
     law_3(town, id, &shadow);
     law_4(town, id, &shadow);
     law_5(town, &shadow);
+    law_8_modes(town, &shadow);
     context::check(town, id, &shadow);
     law_10(town, &shadow);
 }
@@ -467,6 +468,28 @@ fn over(limits: &Limits, spent: &Spent, seq: Seq, breach: &impl Fn(String)) {
 }
 
 /// Fences only grow, and every start belongs to the claim it was written under.
+/// A shadow carries out nothing but reads and is never done; a plan begins nothing that only writes.
+fn law_8_modes(town: &Town, shadow: &ShadowRun) {
+    let Some(Event::RunStarted(started)) = shadow.events.first().map(|new| &new.event) else { return };
+    let mut mode = started.task.permission_mode;
+    for (number, new) in shadow.events.iter().enumerate() {
+        let breach = |what: String| town.record.breach("law_8", format!("event {}: {what} in {mode}", number + 1));
+        match &new.event {
+            Event::ActionStarted(started) if started.effect != EffectClass::Read && started.attempt == 1 => {
+                match mode {
+                    Mode::Plan | Mode::Shadow => breach(format!("{} was started", started.action)),
+                    Mode::Ask | Mode::AcceptEdits | Mode::Auto => {}
+                }
+            }
+            Event::RunEnded(ended) if mode == Mode::Shadow && matches!(ended.end, End::Done(_)) => {
+                breach("the run is done".to_owned());
+            }
+            Event::SurroundingsChanged(changed) => mode = changed.mode.unwrap_or(mode),
+            _ => {}
+        }
+    }
+}
+
 fn law_10(town: &Town, shadow: &ShadowRun) {
     let mut present = Fence(0);
     for (number, new) in shadow.events.iter().enumerate() {

@@ -10,6 +10,7 @@
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
 //! limits:  turns=N model_calls=N tool_calls=N tokens=N time_ms=N
+//! mode:    plan|ask|accept-edits|auto|shadow          the permission mode; after the start, of the next process
 //! user:    the goal
 //! window:  N [output=N]                               tokens the model takes, and the most of them in a reply
 //! served:  N                                          tokens it takes in truth; from now on they are counted
@@ -47,7 +48,7 @@ use longrein_core::ids::{ActionId, Digest, FactName, ModelName, RunId, ToolName}
 use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::task::{EffectClass, KeyScope, KeySpec, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
+use longrein_core::task::{EffectClass, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::CrashAt;
 
@@ -110,6 +111,8 @@ struct Stage {
     due: bool,
     last: Last,
     inputs: u32,
+    /// What the next process is told.
+    mode: Option<Mode>,
 }
 
 /// How the last advance ended.
@@ -143,7 +146,7 @@ impl Stage {
         }
         town.set_tools(task.tools.clone());
         let id = RunId::new("scenario");
-        Ok(Self { town, crashes, id, task, due: true, last: Last::NotYet, inputs: 0 })
+        Ok(Self { town, crashes, id, task, due: true, last: Last::NotYet, inputs: 0, mode: None })
     }
 
     async fn play(&mut self, line: &Line) -> Result<(), String> {
@@ -152,6 +155,14 @@ impl Stage {
             "tools" | "model" => Ok(()),
             "user" => {
                 self.task.goal.clone_from(&line.rest);
+                Ok(())
+            }
+            "mode" => {
+                let mode = Mode::from_name(&line.rest).ok_or_else(|| format!("no mode {}", line.rest))?;
+                match self.town.store.run(&self.id) {
+                    Some(_) => self.mode = Some(mode),
+                    None => self.task.permission_mode = mode,
+                }
                 Ok(())
             }
             "window" => {
@@ -265,7 +276,7 @@ impl Stage {
             return;
         }
         let begin = match self.town.store.run(&self.id) {
-            Some(_) => Begin::Existing { changed: Vec::new() },
+            Some(_) => Begin::Existing { changed: Vec::new(), mode: self.mode.take() },
             None => Begin::New { task: Box::new(self.task.clone()), blobs: Vec::new() },
         };
         let process = self.town.process("h1");

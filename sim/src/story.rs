@@ -351,7 +351,7 @@ async fn drive(town: Arc<Town>, process: Arc<Process>, id: RunId, task: Task, as
 
 fn begin(town: &Town, id: &RunId, task: &Task) -> Begin {
     match town.store.run(id) {
-        Some(_) => Begin::Existing { changed: Vec::new() },
+        Some(_) => Begin::Existing { changed: Vec::new(), mode: None },
         None => Begin::New { task: Box::new(task.clone()), blobs: Vec::new() },
     }
 }

@@ -194,7 +194,7 @@ impl Town {
                 self.layers.task(&mut task);
                 Begin::New { task, blobs }
             }
-            Begin::Existing { changed } => Begin::Existing { changed },
+            existing @ Begin::Existing { .. } => existing,
         };
         let options =
             Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };

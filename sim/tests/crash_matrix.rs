@@ -153,7 +153,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
         for round in 0..40 {
             let process = town.process("h1");
             let begin = match town.store.run(&id) {
-                Some(_) => Begin::Existing { changed: vec!["checks/tests.sh".to_owned()] },
+                Some(_) => Begin::Existing { changed: vec!["checks/tests.sh".to_owned()], mode: None },
                 None => Begin::New { task: Box::new(task.clone()), blobs: Vec::new() },
             };
             match town.drive(&process, &id, begin, WhenAsked::Park, Stop::new()).await {

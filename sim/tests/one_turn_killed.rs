@@ -57,7 +57,7 @@ impl Stand {
 
     fn begin(&self) -> Begin {
         match self.town.store.run(&self.id) {
-            Some(_) => Begin::Existing { changed: Vec::new() },
+            Some(_) => Begin::Existing { changed: Vec::new(), mode: None },
             None => Begin::New { task: Box::new(self.task.clone()), blobs: Vec::new() },
         }
     }

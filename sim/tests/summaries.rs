@@ -189,7 +189,7 @@ fn a_summary_whose_process_died_is_settled_and_not_done_again() {
                 (1, 0),
                 "it was sent, so it is synced"
             );
-            let begin = Begin::Existing { changed: Vec::new() };
+            let begin = Begin::Existing { changed: Vec::new(), mode: None };
             let drove = drive(&town, &id, begin, Stop::new()).await;
             assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
             let asked = requests(&town, &id);
@@ -223,7 +223,7 @@ fn a_summary_that_was_only_owed_is_found_again() {
         assert!(matches!(drove, Drove::Died), "{drove:?}");
         killer.abort();
         let before = requests(&town, &id);
-        let drove = drive(&town, &id, Begin::Existing { changed: Vec::new() }, Stop::new()).await;
+        let drove = drive(&town, &id, Begin::Existing { changed: Vec::new(), mode: None }, Stop::new()).await;
         assert!(matches!(drove, Drove::Back(Ok(_))), "{drove:?}");
         let finished = summaries(&town, &id);
         assert!(

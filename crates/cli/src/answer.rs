@@ -220,16 +220,27 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     | InputBody::SwitchModel(_) => false,
                 });
             let what = words::call(&run, action);
-            lines.push((row.run.clone(), action.clone(), what, kind, reason, digest.cloned(), answered));
+            let held = match &action.life {
+                Life::Held(question) => Some(question.clone()),
+                Life::Queued
+                | Life::Started { .. }
+                | Life::Lost(_)
+                | Life::Doubtful(..)
+                | Life::Unknown(_)
+                | Life::Ended(_) => None,
+            };
+            lines.push((row.run.clone(), action.clone(), what, kind, reason, (digest.cloned(), held), answered));
         }
     }
     if globals.json {
         let rows: Vec<_> = lines
             .iter()
-            .map(|(run, action, _, kind, reason, digest, answered)| {
+            .map(|(run, action, _, kind, reason, (digest, held), answered)| {
                 json!({
                     "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
                     "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
+                    "rule": held.as_ref().map(|held| &held.rule), "asked": held.as_ref().map(|held| held.since),
+                    "effects": held.as_ref().map(|held| &held.effects),
                 })
             })
             .collect();
@@ -239,8 +250,11 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
     if lines.is_empty() {
         tell!("nothing waits for a person");
     }
-    for (run, action, what, kind, reason, _, answered) in lines {
+    for (run, action, what, kind, reason, (_, held), answered) in lines {
         say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
+        for effect in held.iter().flat_map(|held| words::effects(&held.effects)) {
+            say!("    {effect}");
+        }
         say!("    {}", words::short(&reason, 200));
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),

@@ -85,6 +85,8 @@ pub(crate) enum Command {
     Rm(RmArgs),
     /// Remove large results that no run refers to any more
     Gc(GcArgs),
+    /// Trust a workspace's own configuration as it is now; it may only tighten what yours allows
+    Trust(TrustArgs),
     /// Permission rules, without a run
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -128,6 +130,18 @@ pub(crate) struct PolicyCheckArgs {
     /// K=V: replaces ${K} in the task file. Repeatable
     #[arg(long = "var", value_name = "K=V")]
     pub(crate) vars: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// The workspace [default: the git root, else here]
+    pub(crate) dir: Option<PathBuf>,
+    /// List what is trusted, and whether it is still as it was
+    #[arg(long, conflicts_with_all = ["dir", "forget"])]
+    pub(crate) list: bool,
+    /// Trust it no more
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    pub(crate) forget: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -276,10 +290,6 @@ pub(crate) struct RunArgs {
     /// Arrives with a later version
     #[arg(long, value_name = "NAME|FILE", hide = true)]
     pub(crate) program: Option<String>,
-    #[arg(long, value_name = "MODE", hide = true)]
-    pub(crate) permission_mode: Option<String>,
-    #[arg(long, value_name = "TIER", hide = true)]
-    pub(crate) sandbox: Option<String>,
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) output_schema: Option<PathBuf>,
 }
@@ -291,6 +301,14 @@ pub(crate) struct DriveArgs {
     /// waiting]
     #[arg(long, value_name = "HOW")]
     pub(crate) on_ask: Option<OnAsk>,
+    /// How much it may do without asking: plan (only reads), ask, accept-edits, auto (what the sandbox contains), shadow (only
+    /// says what it would do) [default: the task's, else ask]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) permission_mode: Option<String>,
+    /// How commands are confined: best (the strongest that works here), required (the full one or no run), external (trusted
+    /// to the surroundings) [default: best]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) sandbox: Option<String>,
     /// Write the answer to this file too, if the run is done
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output_last_message: Option<PathBuf>,
@@ -430,7 +448,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &["trust", "endorse", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["endorse", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

@@ -58,8 +58,17 @@ pub(crate) struct Question {
     action: ActionId,
     digest: Digest,
     wants: Wants,
+    always: Always,
     /// What is shown above the choices, line by line.
     lines: Vec<String>,
+}
+
+/// Whether a yes to every call like this one can be given, and what it would cover.
+#[derive(Debug, Clone)]
+enum Always {
+    Covers(String),
+    /// What the run has read since counts against it.
+    NotOffered,
 }
 
 impl Question {
@@ -76,6 +85,7 @@ impl Question {
                 let mut lines = vec![format!("{} wants to run {}", action.id, words::safe(action.tool.as_str()))];
                 lines.extend(words::arguments(&action.args).into_iter().map(|line| format!("  {line}")));
                 lines.extend(circumstances(run, action).into_iter().map(|line| format!("  {line}")));
+                lines.extend(words::effects(&question.effects).into_iter().map(|line| format!("  {line}")));
                 lines.push(format!(
                     "asked because {} ({})",
                     words::safe(&question.reason),
@@ -84,7 +94,11 @@ impl Question {
                 lines
             }
         };
-        Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants, lines })
+        let always = match &question.exact {
+            Some(_) => Always::Covers(words::always(run, action)),
+            None => Always::NotOffered,
+        };
+        Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants, always, lines })
     }
 }
 
@@ -148,9 +162,9 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
         };
         let over = Arc::new(AtomicBool::new(false));
         let (action, digest, wants) = (question.action, question.digest.clone(), question.wants);
-        let (lines, is_over) = (question.lines, Arc::clone(&over));
+        let (lines, is_over, always) = (question.lines, Arc::clone(&over), question.always);
         let mut reading = tokio::task::spawn_blocking(move || match wants {
-            Wants::Yes => read_verdict(&lines, &is_over),
+            Wants::Yes => read_verdict(&lines, &always, &is_over),
             Wants::Words => read_words(&lines, &is_over),
         });
         let answer = loop {
@@ -239,12 +253,24 @@ enum Typed {
 
 const CHOICES: &str = "[y] once  [a] always (exact)  [n WHY] no  [s] show all  [q] later: ";
 const CHOICES_NARROW: &str = "[y] once  [n WHY] no\n[a] always (exact)\n[s] show all  [q] later: ";
+/// Where no earlier yes counts, none for later is taken.
+const CHOICES_ONCE: &str = "[y] once  [n WHY] no  [s] show all  [q] later: ";
+const NOT_OFFERED: &str =
+    "\"always\" is not offered: this run has read what others could have written, so each such call is asked";
 
-fn read_verdict(lines: &[String], over: &AtomicBool) -> Answer {
+fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer {
     let mut text = shown(lines, LINES_MAX);
+    if let Always::NotOffered = always {
+        text.push_str(NOT_OFFERED);
+        text.push('\n');
+    }
     loop {
-        let choices =
-            if crate::progress::width() >= CHOICES.len() + ROOM_FOR_ANSWER { CHOICES } else { CHOICES_NARROW };
+        let is_wide = crate::progress::width() >= CHOICES.len() + ROOM_FOR_ANSWER;
+        let choices = match always {
+            Always::Covers(_) if is_wide => CHOICES,
+            Always::Covers(_) => CHOICES_NARROW,
+            Always::NotOffered => CHOICES_ONCE,
+        };
         let line = match read_line(&format!("{text}{choices}"), over) {
             Typed::Line(line) => line,
             Typed::End => return Answer::Later,
@@ -253,14 +279,25 @@ fn read_verdict(lines: &[String], over: &AtomicBool) -> Answer {
         let line = line.trim();
         match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
             ("y" | "yes", "") => return Answer::Yes(Covers::Once),
-            ("a" | "always", "") => return Answer::Yes(Covers::Always),
+            ("a" | "always", "") => match always {
+                Always::Covers(what) => {
+                    tell!("{what}");
+                    return Answer::Yes(Covers::Always);
+                }
+                Always::NotOffered => text = format!("{NOT_OFFERED}.\n"),
+            },
             ("n" | "no", reason) => {
                 let reason = reason.trim();
                 return Answer::No((!reason.is_empty()).then(|| reason.to_owned()));
             }
             ("s" | "show", "") => text = shown(lines, usize::MAX),
             ("q" | "quit", "") => return Answer::Later,
-            _ => text = "Please answer y, a, n, s or q.\n".to_owned(),
+            _ => {
+                text = match always {
+                    Always::Covers(_) => "Please answer y, a, n, s or q.\n".to_owned(),
+                    Always::NotOffered => "Please answer y, n, s or q.\n".to_owned(),
+                }
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Configuration files: `/etc/longrein/config.toml`, then the user's; later wins. A key that is not known is an error, so
-//! that a misspelt limit is never silently none.
+//! Configuration files: `/etc/longrein/config.toml`, then the user's; later wins, but permission rules add up. A key that is
+//! not known is an error, so that a misspelt limit is never silently none. A workspace's own file is `trust`'s business.
 //!
 //! What of a model's table shapes its requests goes into the run as it starts (`semantics.md` B5); how it is reached is
 //! looked up each time.
@@ -9,8 +9,13 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
-use longrein::core::task::{Protocol, Temperature};
-use longrein::taskfile::{CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings};
+use longrein::core::ids::ToolName;
+use longrein::core::task::{Builtin, Protocol, Temperature};
+use longrein::taskfile::{
+    BadWritten, CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults,
+    ModelSettings, WrittenRules, mode,
+};
+use longrein::{SandboxMode, SandboxSettings};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Status};
@@ -23,6 +28,22 @@ struct File {
     models: BTreeMap<String, ModelTable>,
     #[serde(default)]
     context: toml::Table,
+    permission_mode: Option<String>,
+    #[serde(default)]
+    policy: toml::Table,
+    #[serde(default)]
+    sandbox: SandboxTable,
+}
+
+/// `[sandbox]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SandboxTable {
+    pub(crate) mode: Option<String>,
+    #[serde(default)]
+    pub(crate) read: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) write: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -59,6 +80,10 @@ pub(crate) struct Config {
     pub(crate) model: Option<(String, String)>,
     pub(crate) models: BTreeMap<String, ModelTable>,
     context: Vec<DefaultContext>,
+    permission_mode: Option<DefaultMode>,
+    /// In the order of the files.
+    pub(crate) policy: Vec<DefaultRules>,
+    pub(crate) sandbox: SandboxSettings,
 }
 
 impl Config {
@@ -90,6 +115,14 @@ impl Config {
         }
         let kept = context(&file.context).map_err(|problem| wrong(path, &problem))?;
         self.context.push(DefaultContext { source: path.display().to_string(), settings: kept });
+        let source = || path.display().to_string();
+        if let Some(name) = file.permission_mode {
+            let mode = mode(&name).map_err(|problem| wrong(path, &format!("permission_mode: {problem}")))?;
+            self.permission_mode = Some(DefaultMode { mode, source: source() });
+        }
+        let rules = rules(&file.policy).map_err(|problem| wrong(path, &problem))?;
+        self.policy.push(DefaultRules { source: source(), rules: rules.texts() });
+        lay_over(&mut self.sandbox, file.sandbox).map_err(|problem| wrong(path, &problem))?;
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -105,11 +138,14 @@ impl Config {
             model: self.model.clone().map(|(name, source)| DefaultModel { name, source }),
             models: self.models.iter().map(|(name, table)| (name.clone(), table.settings)).collect(),
             context: self.context.clone(),
+            permission_mode: self.permission_mode.clone(),
+            policy: self.policy.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox"];
+pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] =
     &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];
 const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
@@ -131,6 +167,9 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
     if let Some(context) = file.get("context").and_then(toml::Value::as_table) {
         check(context, "context.", &CONTEXT_KEYS)?;
     }
+    if let Some(sandbox) = file.get("sandbox").and_then(toml::Value::as_table) {
+        check(sandbox, "sandbox.", SANDBOX_KEYS)?;
+    }
     let Some(models) = file.get("models").and_then(toml::Value::as_table) else { return Ok(()) };
     for (name, model) in models {
         let within = format!("models.\"{name}\".");
@@ -144,6 +183,39 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// `[policy]`: rules on built-in tools, or on all. The tools of a task are its own business: another task has others, and a
+/// rule that is about nothing is a mistake.
+pub(crate) fn rules(table: &toml::Table) -> Result<WrittenRules, String> {
+    let rules = WrittenRules::of_table(table)?;
+    let builtins = Builtin::ALL.map(|builtin| ToolName::new(builtin.as_str()));
+    rules.check(&builtins).map_err(|bad| match &bad {
+        BadWritten::Rule(_) => {
+            format!("policy: {bad} (in configuration a rule is about a built-in tool, or * for all)")
+        }
+        BadWritten::Example { .. } => format!("policy: {bad}"),
+    })?;
+    Ok(rules)
+}
+
+/// `[sandbox]`: the last word on the mode counts; paths add up.
+fn lay_over(settings: &mut SandboxSettings, table: SandboxTable) -> Result<(), String> {
+    if let Some(name) = table.mode {
+        settings.mode = sandbox_mode(&name).map_err(|problem| format!("sandbox.mode: {problem}"))?;
+    }
+    for (key, list, more) in [("read", &mut settings.read, table.read), ("write", &mut settings.write, table.write)] {
+        if let Some(path) = more.iter().find(|path| !path.is_absolute()) {
+            return Err(format!("sandbox.{key}: \"{}\" is no absolute path", path.display()));
+        }
+        list.extend(more);
+    }
+    Ok(())
+}
+
+/// How commands are to be confined, as it is written.
+pub(crate) fn sandbox_mode(name: &str) -> Result<SandboxMode, String> {
+    SandboxMode::from_name(name).ok_or_else(|| format!("\"{name}\" is none of required, best, external"))
 }
 
 /// `[context]`: what holds for tasks that do not say otherwise.

@@ -88,7 +88,7 @@ pub(crate) fn store_flag(globals: &Globals) -> String {
     }
 }
 
-fn home() -> Result<PathBuf, Failure> {
+pub(crate) fn home() -> Result<PathBuf, Failure> {
     if let Some(home) = std::env::var_os("LONGREIN_HOME").filter(|home| !home.is_empty()) {
         let home = PathBuf::from(home);
         return std::path::absolute(&home).map_err(|error| {

@@ -54,6 +54,7 @@ pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status,
     findings.push(git());
     findings.extend(model(args.probe).await);
     findings.extend(rules());
+    findings.extend(permissions());
     findings.push(terminal(&globals));
     let level = |level: Level| match level {
         Level::Ok => "ok",
@@ -277,6 +278,39 @@ fn rules() -> Option<Finding> {
     }
     let what = format!("of {}, {}", workspace.display(), parts.join("; "));
     (!paths.is_empty()).then(|| Finding::new(Level::Fact, "rule files", what))
+}
+
+/// What configuration says of permissions, and whether the workspace here has any of its own.
+fn permissions() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // What is wrong with it is said of the model.
+    let Ok(config) = Config::load() else { return findings };
+    let defaults = config.defaults();
+    if let Some(default) = &defaults.permission_mode {
+        let what = format!("{} where nothing else is said, from {}", default.mode, default.source);
+        findings.push(Finding::new(Level::Fact, "mode", what));
+    }
+    for layer in &defaults.policy {
+        let rules = &layer.rules;
+        let counts = [(&rules.allow, "allow"), (&rules.ask, "ask"), (&rules.deny, "deny")];
+        let counts: Vec<_> = counts
+            .iter()
+            .filter(|(list, _)| !list.is_empty())
+            .map(|(list, word)| format!("{} {word}", list.len()))
+            .collect();
+        if !counts.is_empty() {
+            findings.push(Finding::new(Level::Fact, "rules", format!("{} from {}", counts.join(", "), layer.source)));
+        }
+    }
+    findings.extend(crate::trust::standing().map(|(is_fine, what, way_out)| {
+        let level = if is_fine { Level::Ok } else { Level::Warn };
+        let found = Finding::new(level, "trust", what);
+        match way_out {
+            Some(way_out) => found.way_out(way_out),
+            None => found,
+        }
+    }));
+    findings
 }
 
 async fn model(probe: bool) -> Vec<Finding> {

@@ -119,7 +119,8 @@ impl From<RunsError> for Failure {
                 Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
             }
             RunsError::Task(_) => Failure::new(Status::Data, problem),
-            RunsError::Model(_) => Failure::new(Status::Configuration, problem),
+            RunsError::Mode { .. } => Failure::new(Status::Data, problem),
+            RunsError::Sandbox(_) | RunsError::Model(_) => Failure::new(Status::Configuration, problem),
             RunsError::Drive(error) => error.into(),
             RunsError::Fold(error) => error.into(),
             RunsError::Claim(error) => error.into(),

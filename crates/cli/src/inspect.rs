@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
-use longrein::core::event::{Event, How};
+use longrein::core::event::{Event, How, Wants};
 use longrein::core::ids::{ActionId, Seq};
 use longrein::core::input::{Input, InputBody};
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
 use longrein::core::run::{Run, Stage};
-use longrein::core::task::EffectClass;
+use longrein::core::task::{EffectClass, Mode};
 use longrein::core::time::Timestamp;
 use longrein::ports::{Recorded, RecordedBody};
 use longrein::{Runs, projection};
@@ -22,6 +23,7 @@ use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::print_line;
+use crate::shadow::Report;
 use crate::stats::Stats;
 use crate::words;
 
@@ -185,7 +187,7 @@ impl Ledger {
             };
             set(e.action, state);
         } else if let Event::ActionRefused(e) = event {
-            set(e.action, "refused");
+            set(e.action, if e.would.is_some() { "not executed" } else { "refused" });
         } else if let Event::ActionDenied(e) = event {
             set(e.action, "denied");
         } else if let Event::ActionSettled(e) = event {
@@ -224,11 +226,12 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
-    let (mut ledger, mut rebuilds) = (Ledger::default(), Rebuilds::default());
+    let (mut ledger, mut rebuilds, mut shadow) = (Ledger::default(), Rebuilds::default(), Report::default());
     let run = runs
         .fold(&id, |record| {
             ledger.see(record);
             rebuilds.see(record);
+            shadow.see(record);
         })
         .await?;
     ledger.amend(&run);
@@ -265,8 +268,13 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
                 "id": evidence, "tool": found.tool, "void_since": run.void_since(found),
             })).collect::<Vec<_>>(),
             "changed": run.surroundings,
+            "policy": run.task.policy, "sources": run.task.sources,
+            "questions": run.actions().filter_map(|action| asked(&run, action)).collect::<Vec<_>>(),
         });
         object.extend(block::json(&run));
+        if run.mode == Mode::Shadow {
+            object.insert("shadow".to_owned(), shadow.json());
+        }
         if let Value::Object(more) = more {
             object.extend(more);
         }
@@ -284,6 +292,19 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     say!("goal       {}", words::safe(&run.task.goal));
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
+    let source = |key: &str| run.task.sources.get(key).map(|source| format!(" ({})", words::safe(source)));
+    let of_start = source("permission_mode").filter(|_| run.mode == run.task.permission_mode).unwrap_or_default();
+    say!("mode       {}{of_start}", run.mode);
+    for (word, rules) in
+        [("allow", &run.task.policy.allow), ("ask", &run.task.policy.ask), ("deny", &run.task.policy.deny)]
+    {
+        if !rules.is_empty() {
+            say!("{word:<10} {}", words::short(&rules.join(", "), 200));
+        }
+    }
+    if let Some(source) = source("policy") {
+        say!("rules from{source}");
+    }
     print_budget(&run);
     fill.print(&run);
     block::print(&run);
@@ -312,6 +333,10 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             words::short(&entry.args, 60)
         );
     }
+    if !shadow.is_empty() {
+        say!("would have done");
+        shadow.lines().iter().for_each(|line| say!("  {line}"));
+    }
     for (action, tool, state) in &uncertain {
         say!("unknown    {action} {tool}: {state}");
     }
@@ -321,6 +346,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     }
     if !waits.is_empty() {
         say!("waits for  {}", words::waits(&waits));
+        for action in run.actions() {
+            question(&run, action).iter().for_each(|line| say!("           {line}"));
+        }
         for command in commands(&id, &waits) {
             say!("           {}", store.command(&command));
         }
@@ -336,6 +364,35 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         }
     }
     Ok(Status::Done)
+}
+
+/// What is asked about an action: the exact call, what it would do, and why a person is asked.
+fn question(run: &Run, action: &Action) -> Vec<String> {
+    let Life::Held(held) = &action.life else { return Vec::new() };
+    match held.wants {
+        Wants::Words => vec![format!("{} asks: {}", action.id, words::short(&held.reason, 200))],
+        Wants::Yes => {
+            let mut lines = vec![format!("{} {}", action.id, words::call(run, action).replace('\n', "\n           "))];
+            lines.extend(words::effects(&held.effects).into_iter().map(|line| format!("  {line}")));
+            lines.push(format!(
+                "  asked because {} ({})",
+                words::short(&held.reason, 200),
+                words::short(&held.rule, 80)
+            ));
+            lines
+        }
+    }
+}
+
+/// The same as JSON.
+fn asked(run: &Run, action: &Action) -> Option<Value> {
+    let Life::Held(held) = &action.life else { return None };
+    let by = run.task.tool(&action.tool).map(|tool| words::carried_out_by(run, tool));
+    Some(json!({
+        "action": action.id, "tool": action.tool, "args": action.args, "effect": action.effect, "by": by,
+        "wants": held.wants, "rule": held.rule, "reason": held.reason, "effects": held.effects, "digest": held.digest,
+        "asked": held.since, "always": held.exact.is_some(),
+    }))
 }
 
 /// Inputs that nobody has taken yet.

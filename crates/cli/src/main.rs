@@ -22,8 +22,10 @@ mod policy;
 mod progress;
 mod request;
 mod run;
+mod shadow;
 mod stats;
 mod tools;
+mod trust;
 mod words;
 
 use std::process::ExitCode;
@@ -100,7 +102,8 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Export(args) => export::export(globals, args).await,
         Command::Rm(args) => keep::rm(globals, args).await,
         Command::Gc(args) => keep::gc(globals, args).await,
-        Command::Policy(PolicyCommand::Check(args)) => policy::check(args),
+        Command::Trust(args) => trust::trust(globals, args),
+        Command::Policy(PolicyCommand::Check(args)) => policy::check(&globals, args),
         Command::Tools(args) => tools::tools(globals, args),
         Command::Doctor(args) => doctor::doctor(globals, args).await,
         Command::Completions(args) => manual::completions(args),

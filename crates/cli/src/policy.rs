@@ -6,20 +6,23 @@ use std::path::Path;
 
 use longrein::core::task::PolicyRules;
 use longrein::policycheck::PolicyCheck;
+use longrein::taskfile;
 
-use crate::args::{PolicyCheckArgs, RunArgs};
+use crate::args::{Globals, PolicyCheckArgs, RunArgs};
 use crate::config::Config;
 use crate::context;
 use crate::failure::{Failure, Status};
 use crate::out::say;
 use crate::run;
+use crate::trust;
 
-pub(crate) fn check(args: PolicyCheckArgs) -> Result<Status, Failure> {
+pub(crate) fn check(globals: &Globals, args: PolicyCheckArgs) -> Result<Status, Failure> {
     let PolicyCheckArgs { file, task, cd, allow, ask, deny, vars } = args;
-    let (rules, tools, workspace) = match task {
+    let config = Config::load()?;
+    let (mut rules, tools, workspace) = match task {
         Some(task) => {
             let run = RunArgs { task: Some(task), cd, allow, ask, deny, vars, ..RunArgs::default() };
-            let task = run::load(&run, &Config::load()?)?.task;
+            let task = run::load(&run, &config)?.task;
             (task.policy, task.tools, task.workspace)
         }
         None => {
@@ -27,9 +30,14 @@ pub(crate) fn check(args: PolicyCheckArgs) -> Result<Status, Failure> {
             let here = std::path::absolute(&here)
                 .map_err(|error| Failure::new(Status::Usage, format!("{}: {error}", here.display())))?;
             let here = here.canonicalize().unwrap_or(here);
-            (PolicyRules { allow, ask, deny }, Vec::new(), here.to_string_lossy().into_owned())
+            let mut rules = PolicyRules { allow, ask, deny };
+            config.policy.iter().for_each(|layer| taskfile::add(&mut rules, &layer.rules));
+            (rules, Vec::new(), here.to_string_lossy().into_owned())
         }
     };
+    if let Some(ours) = trust::of_workspace(Path::new(&workspace), globals)? {
+        taskfile::add(&mut rules, &ours.rules);
+    }
     let check = PolicyCheck::new(rules, tools, workspace, context::environment())
         .map_err(|bad| Failure::new(Status::Usage, format!("--{}: {bad}", bad.list)))?;
     let unreadable = |error: std::io::Error| Failure::new(Status::Data, format!("{}: {error}", file.display()));

@@ -10,10 +10,12 @@ use longrein::core::event::{End, EventKind, Failure as RunFailure, RunEnded, Sus
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
-use longrein::core::task::{PolicyRules, Task};
+use longrein::core::task::{Mode, ModeChange, PolicyRules, Task};
 use longrein::ports::{CrashAt, CrashPoint, Faults};
 use longrein::taskfile::{self, LimitFlag, Loaded};
-use longrein::{Driven, Runs, Standing, Stop, Surroundings, Target, WhenAsked, projection};
+use longrein::{
+    Driven, Runs, SandboxMode, SandboxSettings, Standing, Stop, Surroundings, Target, WhenAsked, projection,
+};
 
 use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
@@ -21,10 +23,42 @@ use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::{Progress, Style, print_line};
+use crate::shadow::Report;
+use crate::trust::{self, Tightening};
 use crate::{ask, words};
 
 /// The most context taken from a pipe beside a prompt.
 const CONTEXT_MAX_BYTES: u64 = 1024 * 1024;
+
+/// What a drive is told of permissions, beside the task.
+struct Permits {
+    /// Of a run that is there: the mode it goes on in.
+    mode: Option<Mode>,
+    /// Of a run that is there: rules that can only tighten.
+    policy: Option<PolicyRules>,
+    sandbox: SandboxSettings,
+}
+
+/// Said before anything is sent to the run.
+fn may_go_on(run: &Run, to: Mode) -> Result<(), Failure> {
+    match run.mode.change(to) {
+        ModeChange::None | ModeChange::Tightens | ModeChange::Loosens => Ok(()),
+        ModeChange::Refused => Err(longrein::RunsError::Mode { run: run.id.clone(), from: run.mode, to }.into()),
+    }
+}
+
+/// A run that rests goes on in no mode at all.
+fn say_mode_stays(run: &Run, permits: &Permits) {
+    if permits.mode.is_some_and(|mode| mode != run.mode) {
+        tell!("the run rests, and stays in permission mode {}; --message has it go on", run.mode);
+    }
+}
+
+/// The mode that a flag names.
+fn named_mode(args: &DriveArgs) -> Result<Option<Mode>, Failure> {
+    let named = args.permission_mode.as_deref().map(taskfile::mode).transpose();
+    named.map_err(|problem| Failure::new(Status::Usage, format!("--permission-mode: {problem}")))
+}
 
 /// One command's way to a run.
 struct Session {
@@ -44,12 +78,7 @@ impl Session {
 }
 
 pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failure> {
-    let later = [
-        ("--program", args.program.is_some()),
-        ("--permission-mode", args.permission_mode.is_some()),
-        ("--sandbox", args.sandbox.is_some()),
-        ("--output-schema", args.output_schema.is_some()),
-    ];
+    let later = [("--program", args.program.is_some()), ("--output-schema", args.output_schema.is_some())];
     if let Some((flag, _)) = later.iter().find(|(_, given)| *given) {
         return Err(Failure::new(Status::Usage, format!("not yet: {flag} comes with a later version")));
     }
@@ -71,28 +100,34 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     match known {
         Some(run) => {
             let names_nothing = args.prompt.is_none() && args.task.is_none();
-            let policy = if names_nothing {
-                None
+            let permits = if names_nothing {
+                session.permits_of(&run, &args.drive)?
             } else {
-                let loaded = load(&args, &session.config)?;
+                let mut loaded = load(&args, &session.config)?;
                 same_task(&run, &loaded)?;
-                Some(loaded.task.policy)
+                let permits = session.permits_for(&mut loaded.task, &args.drive)?;
+                let mode = session.mode_now(&run, &loaded.task, &args.drive)?;
+                Permits { mode: Some(mode), policy: Some(loaded.task.policy), ..permits }
             };
             if session.is_over(&run).await? {
-                return session.print_stored(&run, &args.drive);
+                say_mode_stays(&run, &permits);
+                return session.print_stored(&run, &args.drive).await;
             }
             let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
-            session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
+            session.announce(permits.mode.unwrap_or(run.mode), &run.task, &permits);
+            session.drive(&id, Target::Existing(id.clone()), &model, permits, &args.drive).await
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
             session.store.refuse_inside(task.workspace.as_ref())?;
+            let permits = session.permits_for(&mut task, &args.drive)?;
             longrein::pin(&mut task);
             let id = id.unwrap_or_else(context::fresh_id);
             session.warn_if_heavy(&task).await;
             let model = task.model.name.clone();
+            session.announce(task.permission_mode, &task, &permits);
             session
-                .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, &args.drive)
+                .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, permits, &args.drive)
                 .await
         }
     }
@@ -123,6 +158,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     has_place_for_the_answer(&args.drive)?;
     let raise = raise(&args)?;
     let run = session.runs.fold(&id, |_| {}).await?;
+    let permits = session.permits_of(&run, &args.drive)?;
     let mut inputs = Vec::new();
     if let Some(name) = &args.model {
         let model = another_model(&session.config, name, &run)?;
@@ -149,10 +185,12 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     if session.is_over(&run).await? {
-        return session.print_stored(&run, &args.drive);
+        say_mode_stays(&run, &permits);
+        return session.print_stored(&run, &args.drive).await;
     }
     let model = session.runs.model_of(&run).await?.name;
-    session.drive(&id, Target::Existing(id.clone()), &model, None, &args.drive).await
+    session.announce(permits.mode.unwrap_or(run.mode), &run.task, &permits);
+    session.drive(&id, Target::Existing(id.clone()), &model, permits, &args.drive).await
 }
 
 impl Session {
@@ -162,7 +200,7 @@ impl Session {
     }
 
     /// Prints the result of a run that rests, without a model call.
-    fn print_stored(&self, run: &Run, args: &DriveArgs) -> Result<Status, Failure> {
+    async fn print_stored(&self, run: &Run, args: &DriveArgs) -> Result<Status, Failure> {
         let Stage::Rest(ended) = &run.stage else {
             return Err(Failure::new(Status::Internal, "the run does not rest"));
         };
@@ -170,6 +208,7 @@ impl Session {
             let event = longrein::core::event::Event::RunEnded(ended.clone());
             print_line(&projection::line(run, Some(run.head), run.at, &event));
         }
+        self.report_shadow(run).await;
         self.finish(run, &Standing::Rested(ended.clone()), args)
     }
 
@@ -178,7 +217,7 @@ impl Session {
         id: &RunId,
         target: Target,
         model: &ModelName,
-        policy: Option<PolicyRules>,
+        permits: Permits,
         args: &DriveArgs,
     ) -> Result<Status, Failure> {
         let environment = context::environment();
@@ -216,7 +255,9 @@ impl Session {
             asked,
             observer: Arc::new(Progress::new(style, questions)),
             stop: stop.clone(),
-            policy,
+            policy: permits.policy,
+            mode: permits.mode,
+            sandbox: permits.sandbox,
             faults: faults(args, self.store.command(&format!("resume {id}")))?,
         };
         heed_signals(stop)?;
@@ -224,7 +265,121 @@ impl Session {
         crate::out::question_over(crate::out::Asked::GivenUp);
         crate::out::status(None);
         let Driven { run, standing } = driven.map_err(|error| self.explain(error, id))?;
+        if matches!(standing, Standing::Rested(_)) {
+            self.report_shadow(&run).await;
+        }
         self.finish(&run, &standing, args)
+    }
+
+    /// What counts for a task beside itself: the workspace's own configuration, which tightens it here, and the sandbox.
+    fn permits_for(&self, task: &mut Task, args: &DriveArgs) -> Result<Permits, Failure> {
+        let ours = trust::of_workspace(task.workspace.as_ref(), &self.globals)?;
+        if let Some(ours) = &ours {
+            let mode = ours.mode_for(task.permission_mode);
+            // A flag is the operator's word on this very run.
+            if mode != task.permission_mode && args.permission_mode.is_none() {
+                task.permission_mode = mode;
+                task.sources.insert("permission_mode".to_owned(), ours.source.clone());
+            }
+            if ours.rules != PolicyRules::default() {
+                taskfile::add(&mut task.policy, &ours.rules);
+                let source = task.sources.entry("policy".to_owned()).or_default();
+                *source = if source.is_empty() { ours.source.clone() } else { format!("{source}, {}", ours.source) };
+            }
+        }
+        Ok(Permits { mode: None, policy: None, sandbox: self.sandbox(ours.as_ref(), args)? })
+    }
+
+    /// What counts for a run that is there: rules that configuration has now, which can only tighten, and the mode that a
+    /// flag names, else the run's own or a stricter one of the workspace's.
+    fn permits_of(&self, run: &Run, args: &DriveArgs) -> Result<Permits, Failure> {
+        let ours = trust::of_workspace(run.task.workspace.as_ref(), &self.globals)?;
+        let mut policy = run.task.policy.clone();
+        for layer in &self.config.policy {
+            // What it allows now, it did not when the run started.
+            taskfile::add(&mut policy, &PolicyRules { allow: Vec::new(), ..layer.rules.clone() });
+        }
+        if let Some(ours) = &ours {
+            taskfile::add(&mut policy, &ours.rules);
+        }
+        let mode = match named_mode(args)? {
+            Some(mode) => mode,
+            None => ours.as_ref().map_or(run.mode, |ours| ours.mode_for(run.mode)),
+        };
+        may_go_on(run, mode)?;
+        let policy = (policy != run.task.policy).then_some(policy);
+        Ok(Permits { mode: Some(mode), policy, sandbox: self.sandbox(ours.as_ref(), args)? })
+    }
+
+    /// The mode a run goes on in, where its task was named again.
+    fn mode_now(&self, run: &Run, task: &Task, args: &DriveArgs) -> Result<Mode, Failure> {
+        let (now, then) = (task.permission_mode, run.task.permission_mode);
+        if let Some(mode) = named_mode(args)? {
+            may_go_on(run, mode)?;
+            return Ok(mode);
+        }
+        let mode = match run.mode.change(now) {
+            // The task says what it said when the run started.
+            _ if now == then => run.mode,
+            ModeChange::None | ModeChange::Tightens => now,
+            ModeChange::Refused => now,
+            ModeChange::Loosens => {
+                tell!("the run goes on in mode {}; --permission-mode {now} loosens it", run.mode);
+                run.mode
+            }
+        };
+        may_go_on(run, mode)?;
+        Ok(mode)
+    }
+
+    fn sandbox(&self, ours: Option<&Tightening>, args: &DriveArgs) -> Result<SandboxSettings, Failure> {
+        let mut settings = self.config.sandbox.clone();
+        if let Some(mode) = ours.and_then(|ours| ours.sandbox) {
+            settings.mode = settings.mode.max(mode);
+        }
+        if let Some(name) = &args.sandbox {
+            let mode = crate::config::sandbox_mode(name);
+            settings.mode = mode.map_err(|problem| Failure::new(Status::Usage, format!("--sandbox: {problem}")))?;
+        }
+        Ok(settings)
+    }
+
+    /// The first thing a person sees of a run: what it may do, and who says so.
+    fn announce(&self, mode: Mode, task: &Task, permits: &Permits) {
+        match Style::of(&self.globals) {
+            Style::Json | Style::Quiet => return,
+            Style::Plain | Style::Live => {}
+        }
+        let from =
+            |key: &str| task.sources.get(key).filter(|_| mode == task.permission_mode || key != "permission_mode");
+        let named = |key: &str| from(key).map(|source| format!(" ({})", words::safe(source))).unwrap_or_default();
+        let rules = permits.policy.as_ref().unwrap_or(&task.policy);
+        let counts: Vec<_> = [(&rules.allow, "allow"), (&rules.ask, "ask"), (&rules.deny, "deny")]
+            .into_iter()
+            .filter(|(list, _)| !list.is_empty())
+            .map(|(list, word)| format!("{} {word}", list.len()))
+            .collect();
+        let rules = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
+        let sandbox = match permits.sandbox.mode {
+            SandboxMode::Best => "",
+            SandboxMode::Required => "; sandbox: required",
+            SandboxMode::External => "; sandbox: trusted to the surroundings by your setting",
+        };
+        tell!("permission mode: {mode}{}; rules: {rules}{}{sandbox}", named("permission_mode"), named("policy"));
+    }
+
+    /// What a shadow run would have done, call by call.
+    async fn report_shadow(&self, run: &Run) {
+        if run.mode != Mode::Shadow || self.globals.json || self.globals.quiet {
+            return;
+        }
+        let mut report = Report::default();
+        // Without the journal there is no report; the reason at the end has the counts.
+        let _ = self.runs.fold(&run.id, |record| report.see(record)).await;
+        if !report.is_empty() {
+            tell!("What it would have done:");
+        }
+        report.lines().iter().for_each(|line| tell!("  {line}"));
     }
 
     /// A run whose requests are nearly full before it has begun is told of (`design.md` §5).
@@ -368,7 +523,7 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
             BudgetKind::Time => Some(format!("resume {id} --add-time 10m")),
             BudgetKind::Deadline => None,
         },
-        End::Failed(RunFailure::Script) => None,
+        End::Failed(RunFailure::Script | RunFailure::Shadow) => None,
         End::Failed(_) => Some(format!("resume {id} --message 'what to do differently'")),
         End::ContextExhausted => Some(format!("resume {id} --model {}", context::quoted(run.model.name.as_str()))),
         End::Done(_) | End::Cancelled => None,
@@ -383,6 +538,9 @@ pub(crate) fn other_ways(run: &Run, ended: &RunEnded) -> Option<String> {
             "Give models.\"{name}\" a larger context_limit in the configuration, or name another model. A new run fits with \
              fewer `builtins` or tools, or shorter rule files."
         )),
+        End::Failed(RunFailure::Shadow) => {
+            Some("Nothing has changed. To have it done, start a run in another mode.".to_owned())
+        }
         End::Failed(RunFailure::NoProgress) => {
             Some("Say what to do differently; a larger window helps too: --model, or context_limit.".to_owned())
         }
@@ -434,7 +592,7 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
         model: args.model.clone(),
         workspace: args.cd.clone(),
         program: None,
-        permission_mode: None,
+        permission_mode: args.drive.permission_mode.clone(),
         limits: limits.collect(),
         checks: args.checks.clone(),
         output_schema: None,

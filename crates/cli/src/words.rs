@@ -11,8 +11,9 @@ use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::{Content, Payload};
 use longrein::core::prompt::Item;
+use longrein::core::ruling::{Effect, EffectKind};
 use longrein::core::run::Run;
-use longrein::core::task::{ToolBody, ToolSpec};
+use longrein::core::task::{Builtin, ToolBody, ToolSpec};
 use longrein::core::time::Timestamp;
 use longrein::projection::outcome_word;
 
@@ -110,6 +111,37 @@ pub(crate) fn arguments(args: &Payload) -> Vec<String> {
 /// As [`safe`], with tabs and line ends visible too.
 fn visible(text: &str) -> String {
     safe(text).replace('\t', "\\t").replace('\n', "\\n")
+}
+
+/// What a call would do, for a person: what it reaches and changes. That it runs a command is plain from the call.
+pub(crate) fn effects(effects: &[Effect]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (kind, word) in [
+        (EffectKind::Network, "would reach"),
+        (EffectKind::Write, "would write"),
+        (EffectKind::Delete, "would delete"),
+        (EffectKind::Read, "would read"),
+        (EffectKind::Unknown, "cannot be told before it runs"),
+    ] {
+        let of_kind: Vec<_> = effects.iter().filter(|effect| effect.kind == kind).collect();
+        lines.extend(of_kind.iter().take(EFFECTS_SHOWN).map(|effect| format!("{word}: {}", visible(&effect.what))));
+        if of_kind.len() > EFFECTS_SHOWN {
+            lines.push(format!("{word}: {} more", of_kind.len() - EFFECTS_SHOWN));
+        }
+    }
+    lines
+}
+
+/// Effects of one kind that are listed.
+const EFFECTS_SHOWN: usize = 12;
+
+/// What a yes to every call like this one covers.
+pub(crate) fn always(run: &Run, action: &longrein::core::action::Action) -> String {
+    let tool = safe(action.tool.as_str());
+    let is_command =
+        run.task.tool(&action.tool).is_some_and(|tool| matches!(tool.body, ToolBody::Builtin(Builtin::Shell)));
+    let same = if is_command { "this very command" } else { "these very arguments" };
+    format!("always: {tool} with {same}, as it is now, for the rest of this run")
 }
 
 /// The id of a note: that of the action that took it.
@@ -362,7 +394,12 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::FactVoided(e) => format!("fact {} holds no more ({})", e.fact, e.evidence),
         Event::BudgetReached(e) => format!("the budget of {} is used up", e.budget),
         Event::BudgetRaised(_) => "budget raised".to_owned(),
-        Event::SurroundingsChanged(e) => format!("changed since the start: {}", e.changed.join(", ")),
+        Event::SurroundingsChanged(e) => {
+            let changed =
+                (!e.changed.is_empty()).then(|| format!("changed since the start: {}", safe(&e.changed.join(", "))));
+            let mode = e.mode.map(|mode| format!("the operator has it go on in permission mode {mode}"));
+            changed.into_iter().chain(mode).collect::<Vec<_>>().join("; ")
+        }
         Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
         Event::RunSuspended(e) => {
             let detail = if e.detail.is_empty() { String::new() } else { format!(": {}", short(&e.detail, 160)) };

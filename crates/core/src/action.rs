@@ -6,6 +6,7 @@ use crate::event::{How, Wants};
 use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
+use crate::ruling::Effect;
 use crate::target::Target;
 use crate::task::{EffectClass, OnUnknown};
 use crate::time::Timestamp;
@@ -59,7 +60,10 @@ pub struct Question {
     /// Why it is asked; where words are wanted, the model's question.
     pub reason: String,
     pub wants: Wants,
+    /// What a yes to every call that does the very same would remember. None: such a yes does not count here.
     pub exact: Option<Digest>,
+    /// What the action would do, as far as that can be told.
+    pub effects: Vec<Effect>,
     /// The event that asked it.
     pub since: Seq,
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod ending;
+mod modes;
 mod recovery;
 mod summary;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
+use self::modes::{not_executed, shadowed};
 use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
@@ -24,11 +26,11 @@ use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, Pr
 use crate::owed;
 use crate::payload::{Content, Payload};
 use crate::prompt::Purpose;
-use crate::ruling::Ruling;
+use crate::ruling::{Bearing, Effect, Ruling};
 use crate::run::{Closing, Run, Stage};
 use crate::taint::Mark;
 use crate::target::Target;
-use crate::task::{EffectClass, KeyScope};
+use crate::task::{EffectClass, KeyScope, Mode, ModeChange};
 use crate::time::Timestamp;
 
 pub use summary::{AskSummary, TakeSummary};
@@ -129,6 +131,8 @@ pub enum Command {
     /// Things around the task are not what they were.
     NoteSurroundings {
         changed: Vec<String>,
+        /// The mode the operator wants from now on. None: as it is.
+        mode: Option<Mode>,
     },
     /// Time has passed.
     Tick,
@@ -174,6 +178,10 @@ pub enum Readiness {
         target: Option<Target>,
         /// What its result brings into the run, if that taints.
         brings: Option<Mark>,
+        /// What it would do, for whoever is asked or told.
+        effects: Vec<Effect>,
+        /// Whether it only looks.
+        bearing: Bearing,
     },
     /// The kernel keeps it and tells its id; nothing is run.
     Note(Note),
@@ -257,7 +265,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),
-                Wants::Words => Event::ActionRefused(ActionRefused { action, error: nobody() }),
+                Wants::Words => refused(action, nobody()),
             }]),
             Some(
                 Life::Queued
@@ -269,12 +277,16 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             )
             | None => Err(Refusal::Stale),
         },
-        Command::NoteSurroundings { changed } => {
+        Command::NoteSurroundings { changed, mode } => {
             let fresh: Vec<_> = changed.into_iter().filter(|name| !run.surroundings.contains(name)).collect();
-            if fresh.is_empty() {
+            let mode = mode.filter(|mode| match run.mode.change(*mode) {
+                ModeChange::Tightens | ModeChange::Loosens => true,
+                ModeChange::None | ModeChange::Refused => false,
+            });
+            if fresh.is_empty() && mode.is_none() {
                 Err(Refusal::NotDue)
             } else {
-                Ok(vec![Event::SurroundingsChanged(SurroundingsChanged { changed: fresh })])
+                Ok(vec![Event::SurroundingsChanged(SurroundingsChanged { changed: fresh, mode })])
             }
         }
         Command::Tick => match owed::out_of_time(run, now) {
@@ -575,7 +587,7 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             path: proposal.path,
             after: after.into_iter().collect(),
         }));
-        let refused = |error: ToolError| Event::ActionRefused(ActionRefused { action, error });
+        let refused = |error: ToolError| refused(action, error);
         if let Some(before) = circle {
             let message = format!("Not run: it builds on {before}, which itself waits for this call.");
             rulings
@@ -590,15 +602,18 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             // It is kept when it would start, in call order.
             Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _ } => {
+            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _, effects, bearing } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
+                } else if let Some(shadowed) = shadowed(run, spec, &ruling, bearing, &effects) {
+                    rulings.push(not_executed(action, shadowed));
                 } else {
                     match ruling {
                         Ruling::Allow { .. } => {}
                         Ruling::Ask { .. } if exact.as_ref().is_some_and(|exact| run.allowed.contains_key(exact)) => {}
                         Ruling::Ask { rule, reason } => {
-                            let held = ActionHeld { action, digest: question, rule, reason, wants: Wants::Yes, exact };
+                            let wants = Wants::Yes;
+                            let held = ActionHeld { action, digest: question, rule, reason, wants, exact, effects };
                             rulings.push(ask(held, asks));
                         }
                         Ruling::Deny { rule, reason } => rulings.push(refused(denied_by_rule(&rule, &reason))),
@@ -626,9 +641,16 @@ fn waits_for(waiting: &BTreeMap<ActionId, BTreeSet<ActionId>>, one: ActionId, ot
     false
 }
 
-/// Why a tool may not be called now: a fact it needs does not hold, or its calls are used up.
+fn refused(action: ActionId, error: ToolError) -> Event {
+    Event::ActionRefused(ActionRefused { action, error, would: None })
+}
+
+/// Why a tool may not be called now: the run only reads, a fact it needs does not hold, or its calls are used up.
 pub(crate) fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
     let spec = run.task.tool(tool)?;
+    if let Some(error) = modes::beyond_plan(run, spec) {
+        return Some(error);
+    }
     if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
         let providers: Vec<_> =
             run.task.tools.iter().filter(|tool| tool.provides.contains(fact)).map(|tool| tool.name.as_str()).collect();
@@ -721,11 +743,13 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
                 0,
             )
         } else {
-            Event::ActionRefused(ActionRefused { action: id, error })
+            refused(id, error)
         };
         Ok(vec![event])
     };
-    let failed_dependency = action.after.iter().find(|before| !run.action(**before).is_some_and(Action::is_done));
+    // In a shadow run what it depends on may have been left out as well: that is no failure.
+    let is_met = |before: ActionId| run.action(before).is_some_and(Action::is_done) || run.would.has(before);
+    let failed_dependency = action.after.iter().find(|before| !is_met(**before));
     if let Some(before) = failed_dependency {
         let message = format!("Not run: it depends on {before}, which did not succeed.");
         return refuse(ToolError::new(class::DEPENDENCY, message).hint("Mend that call first."));
@@ -733,6 +757,11 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
     let first = action.attempts == 0;
     if first && let Some(error) = missing_capability(run, &action.tool) {
         return refuse(error);
+    }
+    if let Readiness::Ruled { ruling, bearing, effects, .. } = &readiness
+        && let Some(shadowed) = shadowed(run, Some(spec), ruling, *bearing, effects)
+    {
+        return Ok(vec![not_executed(id, shadowed)]);
     }
     // A replayed result counts as a call too (`semantics.md` G2), and so does a question.
     let out_of_calls = first && run.limits.tool_calls.left(run.spent.tool_calls) == 0;
@@ -746,7 +775,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings) = match readiness {
+    let (ruling, question, exact, asks, target, brings, effects) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -763,11 +792,12 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
                     reason: text,
                     wants: Wants::Words,
                     exact: None,
+                    effects: Vec::new(),
                 })]),
             };
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings } => {
-            (ruling, question, exact, asks, target, brings)
+        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing: _ } => {
+            (ruling, question, exact, asks, target, brings, effects)
         }
     };
     match key {
@@ -816,7 +846,8 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             Some(_) | None => match exact.as_ref().and_then(|exact| run.allowed.get(exact)) {
                 Some(by) => format!("allowed for the rest of the run by {by}"),
                 None => {
-                    let held = ActionHeld { action: id, digest: question, rule, reason, wants: Wants::Yes, exact };
+                    let wants = Wants::Yes;
+                    let held = ActionHeld { action: id, digest: question, rule, reason, wants, exact, effects };
                     return Ok(vec![ask(held, asks)]);
                 }
             },
@@ -846,7 +877,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
 /// Keeps a note; what cannot be kept is told like any refused call.
 fn take_note(run: &Run, action: &Action, note: Note) -> Result<Vec<Event>, Refusal> {
     if let Err(error) = memory::check_note(run, &note) {
-        return Ok(vec![Event::ActionRefused(ActionRefused { action: action.id, error })]);
+        return Ok(vec![refused(action.id, error)]);
     }
     let kept = match note.kind {
         NoteKind::Close => format!(r#"{{"closed":"{}"}}"#, note.replaces.as_deref().unwrap_or_default()),

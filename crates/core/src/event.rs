@@ -16,9 +16,10 @@ use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
+use crate::ruling::{Effect, Shadowed};
 use crate::taint::Mark;
 use crate::target::Target;
-use crate::task::{EffectClass, ModelSpec, Task};
+use crate::task::{EffectClass, Mode, ModelSpec, Task};
 use crate::time::Timestamp;
 
 /// What an event survives (`semantics.md` A2).
@@ -519,6 +520,9 @@ pub struct ActionProposed {
 pub struct ActionRefused {
     pub action: ActionId,
     pub error: ToolError,
+    /// Refused only because the run is a shadow: what it would have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would: Option<Shadowed>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -531,9 +535,12 @@ pub struct ActionHeld {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Wants::is_yes")]
     pub wants: Wants,
-    /// The same for every call that would do the very same: what "always" remembers.
+    /// The same for every call that would do the very same: what "always" remembers. None: no yes to an earlier call counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<Digest>,
+    /// What it would do, as far as that can be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
 }
 
 /// What a held action wants of a person.
@@ -724,6 +731,9 @@ pub struct BudgetRaised {
 pub struct SurroundingsChanged {
     /// Pinned names whose content differs now.
     pub changed: Vec<String>,
+    /// The permission mode that an operator gave the run, where it is another one from here on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -779,6 +789,34 @@ pub struct RunEnded {
     pub undone: Vec<ActionId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<ActionId>,
+    /// Of a shadow run: what it would have done.
+    #[serde(default, skip_serializing_if = "Would::is_nothing")]
+    pub would: Would,
+}
+
+/// The calls a shadow run made and did not carry out, by what would have become of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Would {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<ActionId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<ActionId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<ActionId>,
+}
+
+impl Would {
+    pub fn is_nothing(&self) -> bool {
+        self.count() == 0
+    }
+
+    pub fn has(&self, action: ActionId) -> bool {
+        [&self.allowed, &self.asked, &self.denied].into_iter().any(|ids| ids.contains(&action))
+    }
+
+    pub fn count(&self) -> usize {
+        self.allowed.len() + self.asked.len() + self.denied.len()
+    }
 }
 
 /// The states in which a run rests.
@@ -817,6 +855,8 @@ pub enum Failure {
     Script,
     /// The context was made anew again and again and nothing came of it.
     NoProgress,
+    /// It was a shadow run: it came to its end, and nothing of it happened.
+    Shadow,
 }
 
 impl End {

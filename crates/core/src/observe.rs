@@ -9,7 +9,7 @@ use crate::ids::{ActionId, EvidenceId, ToolName};
 use crate::outcome::{ToolError, class};
 use crate::payload::{Content, Payload};
 use crate::prompt::{Item, Told};
-use crate::task::Task;
+use crate::task::{Mode, Task};
 use crate::time::Timestamp;
 
 /// What marks the harness's own words; escaped wherever content contains it.
@@ -86,6 +86,7 @@ pub fn system(task: &Task) -> String {
             text.push_str(&format!("\n\n{title}\n{}", body.trim()));
         }
     };
+    section("What may happen:", in_mode(task.permission_mode));
     section("How to work:", &task.instructions);
     section("Constraints that always hold:", &bullets(&task.constraints));
     if let Some(answer) = &task.answer {
@@ -104,6 +105,45 @@ pub fn system(task: &Task) -> String {
         section("Your work is accepted only if these checks pass afterwards:", &bullets(&checks));
     }
     text
+}
+
+/// What the model should expect of a mode that leaves its calls without effect. Nothing where it meets rulings one by one.
+fn in_mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Plan => {
+            "This run is in plan mode: it only reads. Tools that change something are refused, and so are commands that do \
+             more than read. Find out what you need, then answer with the plan: what to change, where, and how to check it."
+        }
+        Mode::Shadow => {
+            "This run is a shadow: reads are run, every other call is recorded and not executed, and its result says so. \
+             Nothing changes, so do not check for it and do not repeat such a call: go on with the next step as if it had been \
+             taken, then answer with what you would have done."
+        }
+        Mode::Ask | Mode::AcceptEdits | Mode::Auto => "",
+    }
+}
+
+/// What the model is told when an operator gives the run another mode.
+pub(crate) fn mode_changed(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Plan => {
+            "From here on this run is in plan mode: it only reads, and calls that change something are refused. Answer with the \
+             plan."
+        }
+        Mode::Ask => {
+            "The permission mode of this run is now \"ask\": calls that change something may be made, and a person may be asked \
+             about them first."
+        }
+        Mode::AcceptEdits => {
+            "The permission mode of this run is now \"accept-edits\": files of the workspace may be edited; a person may be asked \
+             about other calls first."
+        }
+        Mode::Auto => {
+            "The permission mode of this run is now \"auto\": what stays inside the sandbox may be done; a person may be asked \
+             about the rest."
+        }
+        Mode::Shadow => "This run is a shadow from here on: only reads are executed.",
+    }
 }
 
 fn bullets(lines: &[String]) -> String {

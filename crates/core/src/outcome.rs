@@ -68,6 +68,8 @@ pub mod class {
     pub const CONFLICT: &str = "conflict";
     /// A rule or a person said no.
     pub const DENIED: &str = "denied";
+    /// The run is a shadow: it only says what it would do.
+    pub const SHADOW: &str = "shadow";
     /// It cannot be told whether it happened.
     pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
     /// Ran out of its time.

@@ -14,7 +14,7 @@ use crate::holds::Hold;
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
 use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
-use crate::task::{EffectClass, OnUnknown, Overlap};
+use crate::task::{EffectClass, Mode, OnUnknown, Overlap};
 use crate::time::Timestamp;
 
 /// Calls of one run that run at the same time. Enough to keep a reply's reads from queueing, few enough for a laptop.
@@ -317,6 +317,8 @@ pub fn due_end(run: &Run) -> Option<End> {
                 refused_too_often(run).or(exhausted(run))
             }
         },
+        // Nothing of it happened, whatever its answer says.
+        Stage::Verifying { .. } if run.mode == Mode::Shadow => Some(End::Failed(Failure::Shadow)),
         Stage::Verifying { accepted, verdicts, .. } => {
             let passed = verdicts
                 .values()

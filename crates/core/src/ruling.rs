@@ -11,6 +11,39 @@ pub enum Ruling {
     Deny { rule: String, reason: String },
 }
 
+impl Ruling {
+    pub fn rule(&self) -> &str {
+        match self {
+            Ruling::Allow { rule } | Ruling::Ask { rule, .. } | Ruling::Deny { rule, .. } => rule,
+        }
+    }
+
+    /// Why it is not simply allowed. None: it is.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Ruling::Allow { .. } => None,
+            Ruling::Ask { reason, .. } | Ruling::Deny { reason, .. } => Some(reason),
+        }
+    }
+}
+
+/// Whether a call only looks, as far as the gate and its tool can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bearing {
+    /// It changes nothing anywhere.
+    Looks,
+    /// It changes something, or that cannot be ruled out.
+    Acts,
+}
+
+/// What a call of a shadow run would have been: how it was ruled on, and what it would have done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shadowed {
+    pub ruling: Ruling,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+}
+
 /// Which earlier answers of a person answer a question as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {

@@ -18,7 +18,7 @@ use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, How,
     ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted, Settled, Suspension,
-    Wants,
+    Wants, Would,
 };
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
 use crate::input::{Covers, Truth};
@@ -26,8 +26,9 @@ use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
 use crate::prompt::{Item, Purpose, WireCall};
+use crate::ruling::Ruling;
 use crate::taint::Taint;
-use crate::task::{EffectClass, Holds, ModelSpec, OnUnknown, Task, ToolSpec};
+use crate::task::{EffectClass, Holds, Mode, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
 /// The state of one run. Read [`Stage`] first.
@@ -38,6 +39,10 @@ pub struct Run {
     pub root: Option<RunId>,
     #[serde(skip, default = "crate::snapshot::no_task")]
     pub task: Arc<Task>,
+    /// How much it may do without a person: the task's, or what an operator made of it.
+    pub mode: Mode,
+    /// Of a shadow run: the calls it did not carry out, each with what would have become of it.
+    pub would: Would,
     /// The system text, made once from the task.
     #[serde(skip)]
     pub system: Arc<str>,
@@ -235,6 +240,8 @@ impl Run {
         let mut run = Self {
             id: started.run.clone(),
             root: started.root.clone(),
+            mode: task.permission_mode,
+            would: Would::default(),
             system: observe::system(&task).into(),
             model: task.model.clone(),
             limits: task.limits.clone(),
@@ -494,7 +501,15 @@ impl Run {
             Event::NoteTaken(taken) => self.memory.note(taken.action, &taken.note, seq),
             Event::ActionProposed(proposed) => self.proposed(proposed),
             Event::ActionRefused(refused) => {
-                self.failed_calls += 1;
+                match &refused.would {
+                    // It did not fail.
+                    Some(shadowed) => match shadowed.ruling {
+                        Ruling::Allow { .. } => self.would.allowed.push(refused.action),
+                        Ruling::Ask { .. } => self.would.asked.push(refused.action),
+                        Ruling::Deny { .. } => self.would.denied.push(refused.action),
+                    },
+                    None => self.failed_calls += 1,
+                }
                 self.end_action(refused.action, Ended::Refused(refused.error.clone()));
             }
             Event::ActionHeld(held) => {
@@ -509,6 +524,7 @@ impl Run {
                     reason: held.reason.clone(),
                     wants: held.wants,
                     exact: held.exact.clone(),
+                    effects: held.effects.clone(),
                     since: seq,
                 };
                 self.change(held.action, |action| {
@@ -585,7 +601,13 @@ impl Run {
             Event::AnswerAccepted(accepted) => {
                 self.rounds += 1;
                 self.memory.verdicts.clear();
-                let verdicts = self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect();
+                let verdicts = match self.mode {
+                    // Checks are commands too, and would judge work that was not done.
+                    Mode::Shadow => BTreeMap::new(),
+                    Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => {
+                        self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect()
+                    }
+                };
                 self.stage = Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts };
             }
             Event::AnswerRefused(refused) => {
@@ -639,6 +661,10 @@ impl Run {
             }
             Event::SurroundingsChanged(changed) => {
                 self.surroundings.extend(changed.changed.iter().cloned());
+                if let Some(mode) = changed.mode {
+                    self.mode = mode;
+                    self.tell_when_possible(observe::note(observe::mode_changed(mode)));
+                }
             }
             Event::RunParked(_) => self.activity = Activity::Parked,
             Event::RunSuspended(suspended) => {
@@ -775,6 +801,16 @@ impl Run {
     fn tell(&mut self, item: Item) {
         let turn = self.turn();
         self.window.push(Part::Harness(turn), Arc::new(item));
+    }
+
+    /// As [`Run::tell`], but after the observations of a turn that is going on.
+    fn tell_when_possible(&mut self, item: Item) {
+        match &self.stage {
+            Stage::Ready(_) => self.tell(item),
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                self.pending.push((Part::Harness(self.turn()), item));
+            }
+        }
     }
 
     fn say(&mut self, turn: TurnId, item: Item) {

@@ -115,9 +115,63 @@ impl Mode {
         }
     }
 
+    /// The mode that is written so.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    /// What becomes of a run of this mode that is to go on in another one.
+    pub fn change(self, to: Mode) -> ModeChange {
+        match (self.freedom(), to.freedom()) {
+            _ if self == to => ModeChange::None,
+            (Some(from), Some(to)) if to < from => ModeChange::Tightens,
+            (Some(_), Some(_)) => ModeChange::Loosens,
+            (None, _) | (_, None) => ModeChange::Refused,
+        }
+    }
+
+    /// The stricter of two. What cannot be compared stays as it is.
+    #[must_use]
+    pub fn tightened(self, to: Mode) -> Mode {
+        match self.change(to) {
+            ModeChange::Tightens => to,
+            ModeChange::None | ModeChange::Loosens | ModeChange::Refused => self,
+        }
+    }
+
+    /// From strict to free. None: a shadow run is of another kind; nothing of it happened.
+    fn freedom(self) -> Option<u8> {
+        match self {
+            Mode::Plan => Some(0),
+            Mode::Ask => Some(1),
+            Mode::AcceptEdits => Some(2),
+            Mode::Auto => Some(3),
+            Mode::Shadow => None,
+        }
+    }
+
     fn is_ask(&self) -> bool {
         *self == Mode::Ask
     }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What another permission mode would be for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModeChange {
+    /// It is the same.
+    None,
+    /// It counts at once.
+    Tightens,
+    /// It is the operator's act.
+    Loosens,
+    /// A shadow run stays one, and no other run becomes one.
+    Refused,
 }
 
 /// A file such as `AGENTS.md`.

@@ -29,7 +29,7 @@ use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload, head_and_tail};
 use longrein_core::program::Program;
 use longrein_core::prompt::{Item, Prompt, Purpose, ToolDef};
-use longrein_core::ruling::Ruling;
+use longrein_core::ruling::{Bearing, Ruling};
 use longrein_core::run::{Run, Stage};
 use longrein_core::snapshot;
 use longrein_core::task::{
@@ -570,6 +570,8 @@ fn allowed() -> Readiness {
         asks: Asks::Hold,
         target: None,
         brings: None,
+        effects: Vec::new(),
+        bearing: Bearing::Acts,
     }
 }
 

@@ -9,7 +9,7 @@ use longrein_core::budget::{Limit, Limits, Raise, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, claimed, decide};
-use longrein_core::event::{Counted, Event, Suspension};
+use longrein_core::event::{Counted, End, Event, Suspension, Wants};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
 };
@@ -21,10 +21,10 @@ use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::program::Program;
 use longrein_core::prompt::{Item, Purpose};
-use longrein_core::ruling::Ruling;
+use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::task::{
-    CheckSpec, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody,
+    CheckSpec, EffectClass, Holds, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody,
     ToolSpec,
 };
 use longrein_core::time::Timestamp;
@@ -42,14 +42,16 @@ struct Table {
 impl Table {
     fn new(seed: u64) -> Self {
         let mut table = Self {
-            run: Run::new(&begin(RunId::new("r"), task(0), "test"), Timestamp(0)),
+            run: Run::new(&begin(RunId::new("r"), task(0, Mode::Ask), "test"), Timestamp(0)),
             events: Vec::new(),
             now: Timestamp(1_000),
             dice: seed,
             inputs: 0,
         };
         let limits = table.roll(4);
-        let started = begin(RunId::new("r"), task(limits), "test");
+        // Every second run as most are.
+        let mode = *Mode::ALL.get(usize::try_from(table.roll(10)).expect("it is an index")).unwrap_or(&Mode::Ask);
+        let started = begin(RunId::new("r"), task(limits, mode), "test");
         table.run = Run::new(&started, table.now);
         table.events.push((table.now, Event::RunStarted(Box::new(started))));
         table.claim();
@@ -82,12 +84,32 @@ impl Table {
             {
                 assert_ne!(error.class, class::UNKNOWN_OUTCOME, "what is known not to have happened is not unknown");
             }
+            self.law_8_modes(&before, &event);
             self.run.apply(self.run.head.next(), self.now, &event);
             self.events.push((self.now, event));
             self.grows(&before);
         }
         self.is_whole();
         true
+    }
+
+    /// In shadow nothing but reads starts, and nothing is ever done; a plan begins nothing that only writes; no run
+    /// becomes a shadow, and none leaves it.
+    fn law_8_modes(&self, before: &Run, event: &Event) {
+        if let Event::ActionStarted(started) = event {
+            let begins = started.attempt == 1 && started.effect != EffectClass::Read;
+            assert!(!begins || !matches!(before.mode, Mode::Shadow | Mode::Plan), "{started:?} in {}", before.mode);
+        }
+        let asks = matches!(event, Event::ActionHeld(held) if held.wants == Wants::Yes);
+        assert!(!asks || before.mode != Mode::Shadow, "a shadow asks for no yes");
+        if let Event::RunEnded(ended) = event {
+            assert!(before.mode != Mode::Shadow || !matches!(ended.end, End::Done(_)), "a shadow is never done");
+            assert!(before.mode != Mode::Shadow || ended.done.is_empty(), "nothing of it happened");
+        }
+        if let Event::SurroundingsChanged(changed) = event {
+            let crosses = |mode: Mode| (mode == Mode::Shadow) != (before.mode == Mode::Shadow);
+            assert!(!changed.mode.is_some_and(crosses), "{} became {:?}", before.mode, changed.mode);
+        }
     }
 
     fn grows(&self, before: &Run) {
@@ -291,7 +313,8 @@ impl Table {
                 self.ask(Command::DenyUnasked { action, reason: "nobody".to_owned() });
             }
             _ => {
-                self.ask(Command::NoteSurroundings { changed: vec![format!("file{}", action.0)] });
+                let mode = Mode::ALL.get(usize::try_from(self.roll(10)).expect("it is an index")).copied();
+                self.ask(Command::NoteSurroundings { changed: vec![format!("file{}", action.0)], mode });
             }
         }
     }
@@ -408,15 +431,11 @@ impl Table {
             1 | 2 => Ruling::Ask { rule, reason: "hm".to_owned() },
             _ => Ruling::Allow { rule },
         };
-        let exact = Digest::of(&[u8::from(self.roll(2) == 0)]);
-        Readiness::Ruled {
-            ruling,
-            question: Digest::of(b"question"),
-            exact: Some(exact),
-            asks,
-            target: None,
-            brings: None,
-        }
+        let exact = (self.roll(4) > 0).then(|| Digest::of(&[u8::from(self.roll(2) == 0)]));
+        let bearing = if self.roll(2) == 0 { Bearing::Looks } else { Bearing::Acts };
+        let effects = vec![Effect { kind: EffectKind::Run, what: "it".to_owned() }];
+        let question = Digest::of(b"question");
+        Readiness::Ruled { ruling, question, exact, asks, target: None, brings: None, effects, bearing }
     }
 
     fn key(&mut self) -> KeyView {
@@ -504,7 +523,7 @@ fn tool(name: &str, effect: EffectClass) -> ToolSpec {
     }
 }
 
-fn task(limits: u64) -> Task {
+fn task(limits: u64, permission_mode: Mode) -> Task {
     use EffectClass::{External, Read, Workspace};
     let reconcile = || vec!["ask".to_owned()];
     let day = Some(Duration::from_secs(86_400));
@@ -551,7 +570,7 @@ fn task(limits: u64) -> Task {
         acceptance: if limits.is_multiple_of(2) { vec![check] } else { Vec::new() },
         answer: None,
         policy: PolicyRules::default(),
-        permission_mode: longrein_core::task::Mode::Ask,
+        permission_mode,
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
@@ -623,7 +642,7 @@ proptest! {
 /// A yes was given to another run (`semantics.md` I1).
 #[test]
 fn a_fork_brings_no_approval_along() {
-    let start = begin(RunId::new("r"), task(9), "test");
+    let start = begin(RunId::new("r"), task(9, Mode::Ask), "test");
     let mut run = Run::new(&start, Timestamp(1));
     run.allowed.insert(Digest::of(b"exactly this"), "ops".to_owned());
     run.seen.insert("a.rs".to_owned(), Digest::of(b"content"));

@@ -108,13 +108,13 @@ impl<'a> Drive<'a> {
         let now = ports.clock.now();
         let mut draft = Draft::default();
         // What was folded before the claim may have grown since.
-        let (run, changed) = match begin_with {
+        let (run, changed, mode) = match begin_with {
             Begin::New { task, blobs } if claim.head == Seq(0) => {
                 draft.blobs = in_bytes(blobs).collect();
                 let started = begin(id.clone(), *task, &options.binary);
                 let run = Run::new(&started, now);
                 draft.events.push(NewEvent { at: now, event: Event::RunStarted(Box::new(started)) });
-                (run, Vec::new())
+                (run, Vec::new(), None)
             }
             Begin::New { task, .. } => {
                 // Somebody was faster under the same id: go on with it only if it is the same.
@@ -124,11 +124,11 @@ impl<'a> Drive<'a> {
                     ports.journal.release(&claim).await?;
                     return Err(DriveError::OtherTask { run: id.clone(), parts });
                 }
-                (run, Vec::new())
+                (run, Vec::new(), None)
             }
-            Begin::Existing { changed } => match known {
-                Some(run) if run.head == claim.head => (run, changed),
-                Some(_) | None => (fold_known(ports, id).await?, changed),
+            Begin::Existing { changed, mode } => match known {
+                Some(run) if run.head == claim.head => (run, changed, mode),
+                Some(_) | None => (fold_known(ports, id).await?, changed, mode),
             },
         };
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
@@ -165,7 +165,7 @@ impl<'a> Drive<'a> {
         if matches!(drive.run.stage, Stage::Rest(_)) {
             drive.end(running).await;
         }
-        drive.command(Command::NoteSurroundings { changed });
+        drive.command(Command::NoteSurroundings { changed, mode });
         drive.take_inbox().await?;
         Ok(drive)
     }

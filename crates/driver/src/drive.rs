@@ -8,7 +8,7 @@ use longrein_core::event::{RunEnded, Suspension, Wait};
 use longrein_core::ids::{Digest, Fence, RunId, Seq};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
-use longrein_core::task::Task;
+use longrein_core::task::{Mode, Task};
 use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Worker};
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +74,8 @@ pub enum Begin {
     Existing {
         /// Pinned names whose content differs now (`semantics.md` B5).
         changed: Vec<String>,
+        /// The permission mode the operator wants from here on. None: as it is.
+        mode: Option<Mode>,
     },
 }
 

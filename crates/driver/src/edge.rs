@@ -12,10 +12,10 @@ use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
-use longrein_core::ruling::Ruling;
+use longrein_core::ruling::{Bearing, EffectKind, Ruling};
 use longrein_core::run::{Evidence, Run};
 use longrein_core::target::Target;
-use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
+use longrein_core::task::{Builtin, EffectClass, Mode, ToolBody, ToolSpec};
 use longrein_ports::{
     Answers, Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody,
     Ruled, ValidArgs,
@@ -195,16 +195,22 @@ pub(crate) async fn readiness(
         Err(error) => return Ok((Readiness::Refused(error), BTreeMap::new())),
     };
     let changed = ports.tools.changed(&spec.name);
-    let ruled = ports.gate.rule(&GateCall {
+    let said = said(run);
+    let call = GateCall {
         tool: spec,
         args: &valid.args,
         target: target.as_ref(),
         workspace: &run.task.workspace,
-        mode: run.task.permission_mode,
+        mode: run.mode,
         taint: &run.taint,
-        said: &said(run),
-    });
-    let Ruled { ruling, answers, effects: _, brings } = match &changed {
+        said: &said,
+    };
+    let (ruled, bearing) = match run.mode {
+        // What would become of it is what a person at work would meet.
+        Mode::Shadow => (ports.gate.rule(&GateCall { mode: Mode::Ask, ..call.clone() }), bearing(ports, &call)),
+        Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => (ports.gate.rule(&call), Bearing::Acts),
+    };
+    let Ruled { ruling, answers, effects, brings } = match &changed {
         Some(Changed { file, .. }) => Ruled {
             ruling: Ruling::Ask {
                 rule: "pinned programs".to_owned(),
@@ -225,10 +231,24 @@ pub(crate) async fn readiness(
                 Answers::Remembered => Some(exact),
                 Answers::Fresh => None,
             };
-            Readiness::Ruled { ruling, question, exact, asks, target, brings }
+            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing }
         }
     };
     Ok((readiness, evidence))
+}
+
+/// Whether a call only looks: what a plan may do, by the gate, and a command that is not known to do more than read.
+fn bearing(ports: &Ports, call: &GateCall<'_>) -> Bearing {
+    let Ruled { ruling, effects, .. } = ports.gate.rule(&GateCall { mode: Mode::Plan, ..call.clone() });
+    let reads = effects.iter().all(|effect| match effect.kind {
+        EffectKind::Read | EffectKind::Run => true,
+        EffectKind::Write | EffectKind::Delete | EffectKind::Network | EffectKind::Unknown => false,
+    });
+    let is_command = call.tool.body == ToolBody::Builtin(Builtin::Shell);
+    match ruling {
+        Ruling::Allow { .. } if call.tool.effect == EffectClass::Read || (is_command && reads) => Bearing::Looks,
+        Ruling::Allow { .. } | Ruling::Ask { .. } | Ruling::Deny { .. } => Bearing::Acts,
+    }
 }
 
 /// What people have typed in this run.

@@ -56,6 +56,7 @@ pub mod projection;
 mod request;
 mod rulefiles;
 mod runs;
+mod settings;
 pub mod taskfile;
 pub mod trajectory;
 
@@ -65,6 +66,7 @@ pub use embed::{
 };
 pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};
+pub use longrein_core::task::Mode;
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
 };
@@ -77,3 +79,4 @@ pub use longrein_tools::builtin;
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
 pub use runs::{Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
+pub use settings::{SandboxMode, SandboxSettings};

@@ -8,6 +8,7 @@ use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
 use longrein_core::payload::{BlobRef, Content};
+use longrein_core::ruling::{Ruling, Shadowed};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -79,7 +80,8 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
             "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
-            "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
+            "limits": e.task.limits, "permission_mode": e.task.permission_mode, "policy": e.task.policy,
+            "sources": e.task.sources, "binary": e.binary,
         }),
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
@@ -119,10 +121,17 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ActionProposed(e) => json!({
             "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
         }),
-        Event::ActionRefused(e) => json!({ "action": e.action, "error": error(&e.error, blobs) }),
+        Event::ActionRefused(e) => {
+            let mut map = object(json!({ "action": e.action, "error": error(&e.error, blobs) }));
+            if let Some(would) = &e.would {
+                map.insert("would".to_owned(), shadowed(would));
+            }
+            Value::Object(map)
+        }
         Event::ActionHeld(e) => {
             json!({
                 "action": e.action, "digest": e.digest, "rule": e.rule, "reason": e.reason, "wants": e.wants,
+                "effects": e.effects, "always": e.exact.is_some(),
             })
         }
         Event::ActionApproved(e) => json!({
@@ -184,14 +193,30 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::BudgetReached(e) => json!({ "budget": e.budget }),
         Event::BudgetRaised(e) => json!({ "input": e.input, "raise": e.raise }),
-        Event::SurroundingsChanged(e) => json!({ "changed": e.changed }),
+        Event::SurroundingsChanged(e) => json!({ "changed": e.changed, "permission_mode": e.mode }),
         Event::RunParked(e) => json!({ "waits": e.waits }),
         Event::RunSuspended(e) => json!({ "cause": e.cause, "detail": e.detail }),
-        Event::RunEnded(e) => json!({
-            "remark": e.remark, "done": e.done, "undone": e.undone,
-        }),
+        Event::RunEnded(e) => {
+            let mut map = object(json!({ "remark": e.remark, "done": e.done, "undone": e.undone }));
+            if !e.would.is_nothing() {
+                map.insert("would".to_owned(), json!(e.would));
+            }
+            Value::Object(map)
+        }
     };
     object(value)
+}
+
+/// What a call of a shadow run would have been.
+pub fn shadowed(would: &Shadowed) -> Value {
+    let ruling = match &would.ruling {
+        Ruling::Allow { .. } => "allow",
+        Ruling::Ask { .. } => "ask",
+        Ruling::Deny { .. } => "deny",
+    };
+    json!({
+        "ruling": ruling, "rule": would.ruling.rule(), "reason": would.ruling.reason(), "effects": would.effects,
+    })
 }
 
 /// Micro-dollars as dollars.
@@ -212,7 +237,7 @@ pub fn summary(run: &Run) -> Map<String, Value> {
     let (_, _, unknown) = owed::effects(run);
     let spent = &run.spent;
     object(json!({
-        "state": row.state, "reason": row.reason, "answer": answer, "rendered": rendered, "verified": verified,
+        "state": row.state, "permission_mode": run.mode, "reason": row.reason, "answer": answer, "rendered": rendered, "verified": verified,
         "evidence": evidence,
         "usage": {
             "input": spent.usage.input, "cached": spent.usage.cached, "cache_write": spent.usage.cache_write,

@@ -15,7 +15,7 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
-use longrein_core::task::{ModelSpec, PolicyRules, Task};
+use longrein_core::task::{Mode, ModeChange, ModelSpec, PolicyRules, Task};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
@@ -32,6 +32,7 @@ use longrein_tools::{Host, Secrets, Toolbox};
 use crate::checks::Judges;
 use crate::gate;
 use crate::rulefiles;
+use crate::settings::{SandboxMode, SandboxSettings};
 
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
@@ -62,6 +63,10 @@ pub struct Surroundings {
     pub stop: Stop,
     /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
     pub policy: Option<PolicyRules>,
+    /// The permission mode that a run which is there goes on in. None: the one it has.
+    pub mode: Option<Mode>,
+    /// How commands are to be confined.
+    pub sandbox: SandboxSettings,
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -152,6 +157,22 @@ pub enum RunsError {
         /// The last one for which something was.
         last: Option<TurnId>,
     },
+    /// A shadow run stays one, and no other run becomes one.
+    #[error(
+        "run {run} is in mode {from} and cannot go on in mode {to}: of a shadow run nothing happened, and of \
+             another it cannot be undone; start a new run"
+    )]
+    Mode {
+        /// This run.
+        run: RunId,
+        /// Its mode.
+        from: Mode,
+        /// What was asked for.
+        to: Mode,
+    },
+    /// Commands cannot be confined as they must be.
+    #[error("{0}")]
+    Sandbox(String),
     /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
@@ -411,11 +432,17 @@ impl Runs {
                 if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                     changed.push("policy".to_owned());
                 }
+                let mode = around.mode.filter(|mode| *mode != run.mode);
+                if let Some(to) = mode.filter(|to| run.mode.change(*to) == ModeChange::Refused) {
+                    return Err(RunsError::Mode { run: id, from: run.mode, to });
+                }
                 let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
-                (id, Begin::Existing { changed }, task)
+                (id, Begin::Existing { changed, mode }, task)
             }
         };
-        let Surroundings { model, summariser, environment, asked, observer, stop, policy, faults } = around;
+        let Surroundings { model, summariser, environment, asked, observer, stop, policy, mode: _, sandbox, faults } =
+            around;
+        can_be_confined(&sandbox)?;
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
             // It is optional, and the task of a run cannot be mended any more.
@@ -434,7 +461,8 @@ impl Runs {
     /// at rest.
     pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
-        let (begin, options) = (Begin::Existing { changed: Vec::new() }, self.options(WhenAsked::Park));
+        let begin = Begin::Existing { changed: Vec::new(), mode: None };
+        let options = self.options(WhenAsked::Park);
         let ports = self.ports_around(
             &run.task,
             Connected { model: Arc::new(NoModel), summariser: None },
@@ -524,6 +552,17 @@ impl Runs {
             gate,
             clock,
         })
+    }
+}
+
+/// A sandbox that is required and not there stops the run (`gate.md` §4). There is none so far.
+fn can_be_confined(sandbox: &SandboxSettings) -> Result<(), RunsError> {
+    match sandbox.mode {
+        SandboxMode::Best | SandboxMode::External => Ok(()),
+        SandboxMode::Required => {
+            let problem = "a sandbox is required, and this version has none; leave it at \"best\", or wait for it";
+            Err(RunsError::Sandbox(problem.to_owned()))
+        }
     }
 }
 

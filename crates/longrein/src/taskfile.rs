@@ -8,6 +8,7 @@
 
 mod context;
 mod error;
+mod rules;
 mod schema;
 mod section;
 mod tool;
@@ -23,7 +24,7 @@ use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::task::{
-    AnswerSpec, Binding, Builtin, CheckSpec, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
+    AnswerSpec, Binding, Builtin, CheckSpec, Mode, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
 };
 use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy, Surroundings};
@@ -32,6 +33,7 @@ use longrein_rules::{Answer, Schema};
 pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
+pub use rules::{BadWritten, WrittenRule, WrittenRules};
 
 use schema::Schemas;
 use section::{Section, Value};
@@ -83,6 +85,28 @@ pub struct Defaults {
     pub models: BTreeMap<String, ModelSettings>,
     /// How the window is kept; later ones win, key by key.
     pub context: Vec<DefaultContext>,
+    /// The mode to take where nothing names one.
+    pub permission_mode: Option<DefaultMode>,
+    /// Rules beside the task's own, in each file its own; they add up. Checked already.
+    pub policy: Vec<DefaultRules>,
+}
+
+/// The permission mode to take where neither flag nor file names one.
+#[derive(Debug, Clone)]
+pub struct DefaultMode {
+    /// The mode.
+    pub mode: Mode,
+    /// Where it is written.
+    pub source: String,
+}
+
+/// The permission rules of one configuration file.
+#[derive(Debug, Clone)]
+pub struct DefaultRules {
+    /// The file.
+    pub source: String,
+    /// Its rules.
+    pub rules: PolicyRules,
 }
 
 /// What one configuration file says of how the window is kept.
@@ -174,7 +198,7 @@ struct Draft {
     tools: Vec<ToolSpec>,
     acceptance: Vec<CheckSpec>,
     answer: Option<AnswerSpec>,
-    policy: PolicyRules,
+    policy: WrittenRules,
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
@@ -247,10 +271,10 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     }
     if let Some(mut table) = top.section("policy")? {
         draft.policy_place = Some(table.place(""));
-        draft.policy = PolicyRules {
-            allow: table.texts("allow")?.unwrap_or_default(),
-            ask: table.texts("ask")?.unwrap_or_default(),
-            deny: table.texts("deny")?.unwrap_or_default(),
+        draft.policy = WrittenRules {
+            allow: rules::of_section(&mut table, "allow")?,
+            ask: rules::of_section(&mut table, "ask")?,
+            deny: rules::of_section(&mut table, "deny")?,
         };
         table.finish()?;
     }
@@ -394,7 +418,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let workspace = workspace(&draft, options, &mut sources)?;
     let folder = draft.folder.clone().unwrap_or_else(|| workspace.clone());
     let program = program(&draft, options, &mut sources)?;
-    permission_mode(&draft, options)?;
+    let permission_mode = permission_mode(&draft, options, &mut sources)?;
     let limits = final_limits(&draft.limits, options, &mut sources)?;
     let model = model(&draft, options, &folder, &mut sources)?;
     let summary = match &draft.summary {
@@ -435,7 +459,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         tools: draft.tools,
         acceptance,
         answer,
-        permission_mode: longrein_core::task::Mode::Ask,
+        permission_mode,
         policy,
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
@@ -511,26 +535,35 @@ fn program(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, Stri
     }
 }
 
-fn permission_mode(draft: &Draft, options: &Options) -> Result<(), TaskFileError> {
-    let (place, mode) = match (&options.permission_mode, &draft.permission_mode) {
-        (Some(mode), _) => (Place::Flag("--permission-mode".to_owned()), mode),
-        (None, Some((place, mode))) => (place.clone(), mode),
-        (None, None) => return Ok(()),
+fn permission_mode(
+    draft: &Draft,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Mode, TaskFileError> {
+    let (place, name) = match (&options.permission_mode, &draft.permission_mode) {
+        (Some(name), _) => {
+            sources.insert("permission_mode".to_owned(), "--permission-mode".to_owned());
+            (Place::Flag("--permission-mode".to_owned()), name)
+        }
+        (None, Some((place, name))) => (place.clone(), name),
+        (None, None) => {
+            let Some(DefaultMode { mode, source }) = &options.defaults.permission_mode else { return Ok(Mode::Ask) };
+            sources.insert("permission_mode".to_owned(), source.clone());
+            return Ok(*mode);
+        }
     };
-    match mode.as_str() {
-        "ask" => Ok(()),
-        "plan" | "accept-edits" | "auto" | "shadow" => {
-            let what = format!("the mode \"{mode}\" comes with a later part; \"ask\" is what there is");
-            Err(TaskFileError::NotYet { place, what })
-        }
-        other => {
-            let problem = format!("there is no mode \"{other}\"; there are: plan, ask, accept-edits, auto, shadow");
-            Err(match place {
-                Place::Flag(_) => TaskFileError::Usage { place, problem },
-                Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
-            })
-        }
-    }
+    mode(name).map_err(|problem| match place {
+        Place::Flag(_) => TaskFileError::Usage { place, problem },
+        Place::File(_) | Place::Line { .. } | Place::Key { .. } => TaskFileError::Task { place, problem },
+    })
+}
+
+/// A permission mode as it is written.
+pub fn mode(name: &str) -> Result<Mode, String> {
+    Mode::from_name(name).ok_or_else(|| {
+        let all = Mode::ALL.map(Mode::as_str).join(", ");
+        format!("there is no mode \"{name}\"; there are: {all}")
+    })
 }
 
 fn final_limits(
@@ -708,38 +741,48 @@ fn final_answer(
     Ok(Some(AnswerSpec { schema: Some(schema::canonical(&schema)), ..written }))
 }
 
-/// The file's rules and the flags' together, all readable.
+/// The file's rules, the flags' and configuration's together, all readable.
 fn policy(
-    written: &PolicyRules,
+    written: &WrittenRules,
     written_at: Option<Place>,
     options: &Options,
     tools: &[ToolSpec],
     sources: &mut BTreeMap<String, String>,
 ) -> Result<PolicyRules, TaskFileError> {
-    let mut rules = written.clone();
-    for (list, flags, name) in [
-        (&mut rules.allow, &options.rules.allow, List::Allow),
-        (&mut rules.ask, &options.rules.ask, List::Ask),
-        (&mut rules.deny, &options.rules.deny, List::Deny),
-    ] {
-        list.extend(flags.iter().cloned());
-        if !flags.is_empty() {
+    let names = || tools.iter().map(|tool| &tool.name);
+    let in_file = written_at.unwrap_or_else(|| Place::Flag("the policy".to_owned()));
+    written.check(names()).map_err(|bad| TaskFileError::Task { place: in_file, problem: bad.to_string() })?;
+    Policy::read(&options.rules, names(), Surroundings::default()).map_err(|bad| {
+        let place = Place::Flag(format!("--{}", bad.list));
+        TaskFileError::Usage { place, problem: bad.to_string() }
+    })?;
+    let mut rules = written.texts();
+    let flags = &options.rules;
+    for (list, name) in [(&flags.allow, List::Allow), (&flags.ask, List::Ask), (&flags.deny, List::Deny)] {
+        if !list.is_empty() {
             also(sources, "policy", &format!("--{name}"));
         }
     }
-    Policy::read(&rules, tools.iter().map(|tool| &tool.name), Surroundings::default()).map_err(|bad| {
-        let in_file = match bad.list {
-            List::Allow => written.allow.len(),
-            List::Ask => written.ask.len(),
-            List::Deny => written.deny.len(),
-        };
-        let problem = bad.to_string();
-        match written_at {
-            Some(place) if bad.index < in_file => TaskFileError::Task { place, problem },
-            Some(_) | None => TaskFileError::Usage { place: Place::Flag(format!("--{}", bad.list)), problem },
+    add(&mut rules, flags);
+    for layer in &options.defaults.policy {
+        if layer.rules != PolicyRules::default() {
+            also(sources, "policy", &layer.source);
         }
-    })?;
+        add(&mut rules, &layer.rules);
+    }
     Ok(rules)
+}
+
+/// Puts more rules beside those there are. Lists add up; deny beats ask beats allow, wherever they come from.
+pub fn add(rules: &mut PolicyRules, more: &PolicyRules) {
+    let lists = [(&mut rules.allow, &more.allow), (&mut rules.ask, &more.ask), (&mut rules.deny, &more.deny)];
+    for (list, more) in lists {
+        for rule in more {
+            if !list.contains(rule) {
+                list.push(rule.clone());
+            }
+        }
+    }
 }
 
 /// Configuration's word where the task has none.

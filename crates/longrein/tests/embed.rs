@@ -10,8 +10,8 @@ use longrein::core::outcome::{Finish, ModelFailure, RawCall, Reply};
 use longrein::core::prompt::{Item, Prompt};
 use longrein::ports::{BoxFuture, Encoded, Model};
 use longrein::{
-    Call, CallError, ContextSpec, Error, LanguageModel, Line, Longrein, ModelConfig, NoArgs, RunOutcome, RunState,
-    Script, Task, Tool, Trigger, WhenAsked,
+    Call, CallError, ContextSpec, Error, LanguageModel, Line, Longrein, Mode, ModelConfig, NoArgs, RunOutcome,
+    RunState, Script, Task, Tool, Trigger, WhenAsked,
 };
 use serde_json::{Value, json};
 
@@ -683,4 +683,28 @@ fn errors_and_handles_can_cross_threads() {
     fn moves<T: Send + 'static>() {}
     moves::<longrein::Run>();
     moves::<<longrein::Run as std::future::IntoFuture>::IntoFuture>();
+}
+
+#[tokio::test]
+async fn law_8_a_program_chooses_the_permission_mode() {
+    let paid = Count::default();
+    let pay = |paid: &Count| {
+        let paid = paid.clone();
+        Tool::external("pay", "Pays.", move |_: NoArgs, _: Call| {
+            let paid = paid.clone();
+            async move { Ok(json!({ "times": paid.up() })) }
+        })
+    };
+    let script = || Script::new().call("pay", json!({})).text("Paid, I would say.");
+    let task =
+        |mode: Mode| Task::new("Pay.").id("m").model(script()).tool(pay(&paid)).allow("pay").permission_mode(mode);
+    let (lines, outcome) = play(task(Mode::Shadow)).await;
+    assert_eq!((paid.now(), outcome.state), (0, RunState::Failed(longrein::core::event::Failure::Shadow)));
+    assert!(outcome.reason.contains("1 would have been allowed"), "{}", outcome.reason);
+    let refused = lines.iter().find(|line| line.kind() == "action.refused").unwrap();
+    assert_eq!(refused.json()["would"]["ruling"], "allow");
+    let (_, outcome) = play(task(Mode::Plan)).await;
+    assert_eq!((paid.now(), outcome.state), (0, RunState::Done));
+    let (_, outcome) = play(task(Mode::Ask)).await;
+    assert_eq!((paid.now(), outcome.state), (1, RunState::Done));
 }

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longrein::taskfile::{DefaultModel, LimitFlag, Loaded, ModelSettings, Options, TaskFileError, load, plain};
+use longrein::taskfile::{
+    DefaultMode, DefaultModel, DefaultRules, LimitFlag, Loaded, ModelSettings, Options, TaskFileError, load, plain,
+};
 use longrein_core::budget::{BudgetKind, Limit, Price};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
-use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, OnUnknown, Overlap};
+use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, Mode, OnUnknown, Overlap, PolicyRules};
 
 /// A folder of its own for each test, removed with it.
 struct Folder(PathBuf);
@@ -465,13 +467,87 @@ fn what_comes_later_says_so() {
             "line 3, builtins: not yet: the built-in tool web_fetch comes with a later part",
         ),
         ("program = \"plan\"", "line 3, program: not yet: the program \"plan\" comes with a later part"),
-        ("permission_mode = \"auto\"", "line 3, permission_mode: not yet"),
     ] {
         let error = folder.load(&format!("{HEAD}{line}\n"), Options::default()).unwrap_err();
         assert!(matches!(error, TaskFileError::NotYet { .. }), "{line}: {error}");
         assert!(error.to_string().contains(said), "{line}: {error}");
     }
     assert!(folder.error(&format!("{HEAD}permission_mode = \"yolo\"\n")).contains("there is no mode \"yolo\""));
+}
+
+#[test]
+fn the_permission_mode_is_the_flags_the_files_or_configurations() {
+    let folder = Folder::new("modes");
+    let mode = |line: &str, options: Options| {
+        let task = folder.load(&format!("{HEAD}{line}\n"), options).unwrap().task;
+        (task.permission_mode, task.sources.get("permission_mode").cloned())
+    };
+    let source = |name: &str| Some(name.to_owned());
+    let flag = |mode: &str| Options { permission_mode: Some(mode.to_owned()), ..Options::default() };
+    let mut configured = Options::default();
+    let default = DefaultMode { mode: Mode::Plan, source: "config.toml".to_owned() };
+    configured.defaults.permission_mode = Some(default);
+    assert_eq!(mode("", Options::default()), (Mode::Ask, None));
+    for each in Mode::ALL {
+        let line = format!("permission_mode = \"{each}\"");
+        assert_eq!(mode(&line, Options::default()), (each, source("task file")));
+        assert_eq!(mode("permission_mode = \"plan\"", flag(each.as_str())), (each, source("--permission-mode")));
+    }
+    assert_eq!(mode("", configured.clone()), (Mode::Plan, source("config.toml")));
+    assert_eq!(mode("permission_mode = \"auto\"", configured), (Mode::Auto, source("task file")));
+    let error = folder.load(HEAD, flag("yolo")).unwrap_err();
+    assert!(matches!(error, TaskFileError::Usage { .. }), "{error}");
+}
+
+#[test]
+fn law_8_a_rule_that_does_not_do_what_its_examples_say_stops_the_run() {
+    let folder = Folder::new("examples");
+    let load = |rules: &str| {
+        folder.load(&format!("{HEAD}builtins = [\"shell\", \"write_file\"]\n[policy]\n{rules}\n"), Options::default())
+    };
+    let policy = load(
+        "allow = [{ rule = \"shell(cargo test *)\", match = [\"cargo test -p x\"], not_match = [\"cargo publish\"] }, \"write_file(src/**)\"]\n\
+         ask = [{ rule = \"shell(cargo publish *)\", match = [\"cargo publish\", \"sh -c 'cargo publish -q'\"], not_match = [\"cargo build\"] }]\n\
+         deny = [{ rule = \"write_file(.github/**)\", match = [\".github/w.yml\", \"a/../.github/x/y\"], not_match = [\"src/a\"] },\n\
+         { rule = \"shell(curl *)\", match = [\"true; curl x\"] }]",
+    );
+    let policy = policy.unwrap().task.policy;
+    assert_eq!(policy.allow, ["shell(cargo test *)", "write_file(src/**)"]);
+    assert_eq!((policy.ask.len(), policy.deny.len()), (1, 2));
+    for (rules, said) in [
+        (
+            "allow = [{ rule = \"shell(cargo test *)\", match = [\"cargo tset\"] }]",
+            "does not match what its `match` says",
+        ),
+        (
+            "deny = [{ rule = \"write_file(src/**)\", not_match = [\"src/gen/a.rs\"] }]",
+            "matches what its `not_match` says",
+        ),
+        ("deny = [{ match = [\"x\"] }]", "which rule"),
+        ("deny = [{ rule = \"shell\", matches = [\"x\"] }]", "there is no such key; near it: match"),
+        ("deny = [7]", "a rule, or {"),
+        ("deny = [{ rule = \"shell(\" }]", "the deny rule"),
+    ] {
+        let error = load(rules).unwrap_err();
+        assert!(matches!(error, TaskFileError::Task { .. }), "{rules}: {error}");
+        assert!(error.to_string().contains(said), "{rules}: {error}");
+    }
+}
+
+#[test]
+fn configurations_rules_are_added_to_the_tasks() {
+    let folder = Folder::new("layers");
+    let mut options = Options::default();
+    let rules = |deny: &str| PolicyRules { deny: vec![deny.to_owned()], ..PolicyRules::default() };
+    for (source, deny) in [("one.toml", "shell(curl *)"), ("two.toml", "write_file(x)")] {
+        options.defaults.policy.push(DefaultRules { source: source.to_owned(), rules: rules(deny) });
+    }
+    options.rules = PolicyRules { allow: vec!["write_file".to_owned()], ..rules("shell(curl *)") };
+    let text = format!("{HEAD}builtins = [\"shell\"]\n[policy]\ndeny = [\"write_file(y)\"]\n");
+    let task = folder.load(&text, options).unwrap().task;
+    assert_eq!(task.policy.deny, ["write_file(y)", "shell(curl *)", "write_file(x)"]);
+    assert_eq!(task.policy.allow, ["write_file"]);
+    assert_eq!(task.sources["policy"], "task file, --allow, --deny, one.toml, two.toml");
 }
 
 #[test]

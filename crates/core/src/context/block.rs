@@ -44,6 +44,7 @@ pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>) -> String {
         );
     }
     section(&mut text, "Objective", objective(run).into_iter());
+    section(&mut text, "Permission mode", mode(run).into_iter());
     section(&mut text, "Acceptance", acceptance(run));
     section(&mut text, "Constraints in force", constraints(run));
     section(&mut text, "Older messages, answered for", older_messages(memory, shown));
@@ -117,6 +118,11 @@ fn objective(run: &Run) -> Option<String> {
         None if run.memory.messages.is_empty() => "the goal (u1)".to_owned(),
         None => "the goal (u1); what was said after it is answered for".to_owned(),
     })
+}
+
+/// Only where it is no longer what the system text was made for.
+fn mode(run: &Run) -> Option<String> {
+    (run.mode != run.task.permission_mode).then(|| crate::observe::mode_changed(run.mode).to_owned())
 }
 
 fn acceptance(run: &Run) -> impl Iterator<Item = String> {
@@ -251,7 +257,7 @@ fn summaries(run: &Run, room: usize) -> Vec<String> {
     index(&lines.collect::<Vec<_>>(), room)
 }
 
-/// Tools that would be refused now, and why: a fact they need, or their calls are used up.
+/// Tools that would be refused now, and why: the run only reads, a fact they need, or their calls are used up.
 fn unavailable(run: &Run) -> impl Iterator<Item = String> {
     run.task.tools.iter().filter_map(|tool| {
         let error = missing_capability(run, &tool.name)?;

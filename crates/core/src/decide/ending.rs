@@ -5,6 +5,7 @@ use crate::budget::{BudgetKind, Limit};
 use crate::event::{End, Event, Failure, RunEnded};
 use crate::owed;
 use crate::run::{Closing, Run, Stage};
+use crate::task::Mode;
 
 pub(super) fn conclude(run: &Run, end: End) -> Event {
     let reason = match &end {
@@ -17,9 +18,13 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
         End::ContextExhausted => format!("the conversation no longer fits the model's window: {}", detail(run)),
         End::Cancelled => "cancelled by the operator".to_owned(),
     };
-    let remark = match &run.closing {
-        Closing::Over(_, remark) => remark.clone(),
-        Closing::NotYet | Closing::Owed(_) => None,
+    let remark = match (&run.closing, &run.stage) {
+        (Closing::Over(_, remark), _) => remark.clone(),
+        // What it says of work that was not done is no answer.
+        (Closing::NotYet | Closing::Owed(_), Stage::Verifying { accepted, .. }) if run.mode == Mode::Shadow => {
+            Some(accepted.rendered.clone())
+        }
+        (Closing::NotYet | Closing::Owed(_), _) => None,
     };
     ended(run, end, reason, remark)
 }
@@ -54,11 +59,30 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
         Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
         Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
         Failure::NoProgress => detail(run).to_owned(),
+        Failure::Shadow => shadow_reason(run),
         Failure::Script => format!("the script does not fit the run: {}", detail(run)),
     }
 }
 
+/// What a shadow run comes to.
+fn shadow_reason(run: &Run) -> String {
+    let would = &run.would;
+    let calls = match would.count() {
+        0 => "it made no call but reads".to_owned(),
+        1 => "1 call was not executed".to_owned(),
+        count => format!("{count} calls were not executed"),
+    };
+    let by: Vec<_> = [(&would.allowed, "allowed"), (&would.asked, "asked about"), (&would.denied, "denied")]
+        .into_iter()
+        .filter(|(ids, _)| !ids.is_empty())
+        .map(|(ids, word)| format!("{} would have been {word}", ids.len()))
+        .collect();
+    let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
+    let checks = if run.task.acceptance.is_empty() { "" } else { "; the acceptance checks were not run" };
+    format!("shadow mode: {calls}{by}, so nothing is done{checks}")
+}
+
 pub(super) fn ended(run: &Run, end: End, reason: String, remark: Option<String>) -> Event {
     let (done, undone, unknown) = owed::effects(run);
-    Event::RunEnded(Box::new(RunEnded { end, reason, remark, done, undone, unknown }))
+    Event::RunEnded(Box::new(RunEnded { end, reason, remark, done, undone, unknown, would: run.would.clone() }))
 }

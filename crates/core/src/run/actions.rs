@@ -214,12 +214,7 @@ impl Run {
         if was_told {
             self.open.remove(&id);
             let item = observe::update(id, &tool, word, result);
-            match &self.stage {
-                Stage::Ready(_) => self.tell(item),
-                Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
-                    self.pending.push((Part::Harness(self.turn()), item));
-                }
-            }
+            self.tell_when_possible(item);
         } else {
             self.end_action(id, ended);
         }

@@ -11,6 +11,7 @@ use longrein_core::ids::{ActionId, Digest, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein_core::run::{Run as Folded, Stage};
+use longrein_core::task::Mode;
 use longrein_driver::{Observer, Stop, WhenAsked};
 use longrein_models::ModelConfig;
 use longrein_ports::{NewEvent, Posted};
@@ -27,6 +28,7 @@ use super::outcome::{Question, RunOutcome, questions};
 use super::task::{Resolved, Task};
 use super::tool::{Function, Tool};
 use crate::runs::{Own, Runs, Surroundings, Target, pin};
+use crate::settings::SandboxSettings;
 
 /// The door: a store, and what this program brings to the runs in it. Clones share it.
 ///
@@ -117,11 +119,12 @@ impl Longrein {
         }
         let before = self.known().insert(id.clone(), hands);
         let started = if is_there {
-            self.resume(&id).await
+            self.go_on(&id, Some(task.permission_mode)).await
         } else {
             pin(&mut task);
             let model = task.model.name.clone();
-            self.drive(id.clone(), Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None).await
+            self.drive(id.clone(), Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, None)
+                .await
         };
         if started.is_err() {
             // Somebody else may be at it with what was known before.
@@ -138,6 +141,11 @@ impl Longrein {
     /// it, else those that [`Builder::tools`] and [`Builder::model`] brought. Of a run at rest, the outcome is its stored
     /// one.
     pub async fn resume(&self, id: &RunId) -> Result<Run, Error> {
+        self.go_on(id, None).await
+    }
+
+    /// `mode`: the one its task names now, which counts if it is not the one the run was started with.
+    async fn go_on(&self, id: &RunId, mode: Option<Mode>) -> Result<Run, Error> {
         self.has_left(id).await;
         let run = self.inner.runs.fold(id, |_| {}).await?;
         if matches!(run.stage, Stage::Rest(_)) && self.inner.runs.inbox(id).await?.is_empty() {
@@ -150,7 +158,8 @@ impl Longrein {
             });
         }
         let model = self.inner.runs.model_of(&run).await?.name;
-        self.drive(id.clone(), Target::Existing(id.clone()), &model, Some(run)).await
+        let mode = mode.filter(|mode| *mode != run.task.permission_mode);
+        self.drive(id.clone(), Target::Existing(id.clone()), &model, Some(run), mode).await
     }
 
     /// Sends a person's words to a run, driven or not. A run that had ended goes on when it is resumed.
@@ -274,7 +283,14 @@ impl Longrein {
         hands
     }
 
-    async fn drive(&self, id: RunId, target: Target, model: &ModelName, known: Option<Folded>) -> Result<Run, Error> {
+    async fn drive(
+        &self,
+        id: RunId,
+        target: Target,
+        model: &ModelName,
+        known: Option<Folded>,
+        mode: Option<Mode>,
+    ) -> Result<Run, Error> {
         let hands = self.hands_of(&id);
         let (config, own_model) = match hands.models.get(model) {
             Some(model) => model.connect(),
@@ -301,6 +317,8 @@ impl Longrein {
             observer: Arc::new(Watcher { head, notice: notice.clone() }),
             stop: stop.clone(),
             policy: None,
+            mode,
+            sandbox: SandboxSettings::default(),
             faults: None,
         };
         let prepared = self.inner.runs.prepare(target, around, own).await?;

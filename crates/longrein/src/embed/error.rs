@@ -81,6 +81,8 @@ impl From<RunsError> for Error {
             | RunsError::Exists(_)
             | RunsError::ForkPoint(_)
             | RunsError::NoSuchTurn { .. }
+            | RunsError::Mode { .. }
+            | RunsError::Sandbox(_)
             | RunsError::Drive(_)
             | RunsError::Fold(FoldError::ReadOnly { .. })
             | RunsError::Identity(_)) => Error::Runs(other),

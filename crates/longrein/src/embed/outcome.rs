@@ -74,6 +74,8 @@ pub struct Question {
     pub rule: String,
     /// Why, for people.
     pub reason: String,
+    /// What the call would do, as far as that can be told.
+    pub effects: Vec<longrein_core::ruling::Effect>,
 }
 
 impl RunOutcome {
@@ -135,6 +137,7 @@ pub(crate) fn questions(run: &Run) -> Vec<Question> {
             args: value(&action.args),
             rule: held.rule.clone(),
             reason: held.reason.clone(),
+            effects: held.effects.clone(),
         }),
         Life::Queued
         | Life::Started { .. }

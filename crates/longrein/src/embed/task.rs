@@ -10,7 +10,7 @@ use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, RunId};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
-use longrein_core::task::{AnswerSpec, Binding, Builtin, CheckSpec, EffectClass, PolicyRules};
+use longrein_core::task::{AnswerSpec, Binding, Builtin, CheckSpec, EffectClass, Mode, PolicyRules};
 use longrein_core::time::{Timestamp, millis};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,6 +44,7 @@ pub struct Task {
     answer_check: Option<String>,
     answer_template: Option<String>,
     policy: PolicyRules,
+    permission_mode: Mode,
     context: ContextSpec,
 }
 
@@ -81,6 +82,7 @@ impl Task {
             answer_check: None,
             answer_template: None,
             policy: PolicyRules::default(),
+            permission_mode: Mode::default(),
             context: ContextSpec::default(),
         }
     }
@@ -289,6 +291,21 @@ impl Task {
         self
     }
 
+    /// How much it may do without a person; [`Mode::Ask`] if not said. The same task with another mode, under the same id, has
+    /// its run go on in that one; a shadow run stays one.
+    ///
+    /// ```
+    /// use longrein::{Mode, Task};
+    ///
+    /// let task = Task::new("How would you split this module?").permission_mode(Mode::Plan);   // it only reads
+    /// # let _ = task;
+    /// ```
+    #[must_use]
+    pub fn permission_mode(mut self, mode: Mode) -> Self {
+        self.permission_mode = mode;
+        self
+    }
+
     /// How the model's window is kept: when it is made anew, and how much of it is used then. What is not said stays as it is:
     ///
     /// ```
@@ -349,7 +366,7 @@ impl Task {
             tools,
             acceptance: self.checks()?,
             answer: self.answer_spec(),
-            permission_mode: longrein_core::task::Mode::Ask,
+            permission_mode: self.permission_mode,
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),

@@ -246,7 +246,7 @@ impl Section {
         value.map_err(|problem| self.at(key, line, problem))
     }
 
-    fn inner(&self, key: &str, node: Node) -> Result<Section> {
+    pub(super) fn inner(&self, key: &str, node: Node) -> Result<Section> {
         let Value::Table(fields) = node.value else {
             return Err(self.unfit(key, node.line, &node.value, "a table"));
         };

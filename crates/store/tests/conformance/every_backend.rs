@@ -20,6 +20,7 @@ fn ended(state: End) -> Event {
         done: vec![],
         undone: vec![],
         unknown: vec![],
+        would: longrein_core::event::Would::default(),
     }))
 }
 

@@ -1,0 +1,170 @@
+//! A workspace's own configuration: trusted by content, and only ever stricter.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use crate::support::World;
+use crate::support::task::{calls, says, task};
+
+const DENIES: &str = "permission_mode = \"ask\"\n[policy]\ndeny = [\"shell(touch *)\"]\n";
+
+fn world() -> World {
+    let world = World::new();
+    let replies = calls("shell", "{ command = \"touch made\" }") + &says("done");
+    task(&world, "builtins = [\"shell\"]\n[policy]\nallow = [\"shell\"]\n", &replies);
+    world.write(".longrein/config.toml", DENIES);
+    world
+}
+
+fn made(world: &World) -> bool {
+    let path = world.path("made");
+    let there = path.exists();
+    let _ = fs::remove_file(path);
+    there
+}
+
+#[test]
+fn law_8_a_workspace_configuration_counts_only_as_it_was_trusted() {
+    let world = world();
+    let untrusted = world.run("run --task task.toml --id one").is(0);
+    assert_eq!(untrusted.stderr.matches("is not trusted, and is not read").count(), 1, "{}", untrusted.stderr);
+    assert!(made(&world), "it is data");
+    world.run("run --task task.toml --id quiet --quiet").is(0);
+    assert!(made(&world));
+
+    let trusted = world.run("trust").is(0);
+    assert!(trusted.stdout.contains("denies: shell(touch *)"), "{}", trusted.stdout);
+    assert!(trusted.stdout.contains("permission mode at most: ask"), "{}", trusted.stdout);
+    let register = world.home().join("trusted.json");
+    assert_eq!(register.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::read_dir(world.home())
+            .unwrap()
+            .filter(|entry| { entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("trusted") })
+            .count(),
+        1,
+        "no draft is left"
+    );
+    let done = world.run("run --task task.toml --id two --permission-mode auto").is(0);
+    assert!(!made(&world));
+    let file = world.path(".longrein/config.toml").canonicalize().unwrap();
+    assert!(done.stderr.contains(&format!("1 deny (task file, {})", file.display())), "{}", done.stderr);
+    let line = "{\"id\":1,\"tool\":\"shell\",\"args\":{\"command\":\"touch x\"}}";
+    assert!(world.typed("longrein policy check - --allow shell").stdin(line).done().is(0).stdout.contains("deny"));
+
+    world.write(".longrein/config.toml", &DENIES.replace("touch", "rm"));
+    let changed = world.run("run --task task.toml --id three").is(0);
+    let said = "changed since you trusted it, and is not read; `longrein trust ";
+    assert_eq!(changed.stderr.matches(said).count(), 1, "{}", changed.stderr);
+    assert!(made(&world));
+    assert!(world.run("trust --list").is(0).stdout.starts_with("changed"));
+    assert!(world.run("doctor").stdout.contains("changed since you trusted it"));
+    world.write(".longrein/config.toml", DENIES);
+    world.run("run --task task.toml --id four").is(0);
+    assert!(!made(&world), "as it was trusted, it counts again");
+    assert!(world.run("trust --list").is(0).stdout.starts_with("as trusted"));
+
+    world.run("trust --forget .").is(0);
+    world.run("trust --forget .").is(66);
+    world.run("run --task task.toml --id five").is(0);
+    assert!(made(&world));
+    assert!(world.run("trust --list --json").is(0).last_json().as_array().unwrap().is_empty());
+}
+
+#[test]
+fn law_8_what_is_trusted_tightens_a_run_that_is_there() {
+    let world = world();
+    fs::remove_dir_all(world.path(".longrein")).unwrap();
+    let replies = calls("shell", "{ command = \"touch made\" }") + &says("done");
+    task(
+        &world,
+        "permission_mode = \"auto\"\nbuiltins = [\"shell\"]\n[policy]\nask = [\"shell(touch *)\"]\n",
+        &replies,
+    );
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    world.run("approve r a1").is(0);
+    world.write(".longrein/config.toml", DENIES);
+    world.run("trust .").is(0);
+    world.run("resume r").is(0).says("permission mode: ask");
+    assert!(!made(&world));
+    assert_eq!(world.show("r")["permission_mode"], "ask");
+}
+
+#[test]
+fn law_8_a_workspace_can_be_told_nothing_that_loosens() {
+    let world = world();
+    for (text, named) in [
+        ("[policy]\nallow = [\"*\"]\n", "policy.allow"),
+        ("permission_mode = \"auto\"\n", "permission_mode = \"auto\""),
+        ("[sandbox]\nmode = \"external\"\n", "sandbox.mode = \"external\""),
+        ("model = \"openai/mine\"\n", "model"),
+    ] {
+        world.write(".longrein/config.toml", text);
+        world.run("trust").is(78).says(named);
+        world.run("trust --list").is(0).says("no workspace's configuration is trusted");
+        // Not even looked into before it is trusted.
+        world.run("run --task task.toml").is(0);
+        assert!(made(&world));
+    }
+    world.write(".longrein/config.toml", "[sandbox]\nmode = \"required\"\n");
+    world.run("trust").is(0);
+}
+
+#[test]
+fn law_8_links_are_no_configuration() {
+    let world = world();
+    world.run("trust").is(0);
+    fs::rename(world.path(".longrein"), world.path("real")).unwrap();
+    symlink("real", world.path(".longrein")).unwrap();
+    world.run("trust").is(78).says("is a link");
+    world.run("run --task task.toml").is(0).says("is not read: .longrein is a link");
+    assert!(made(&world));
+    fs::remove_file(world.path(".longrein")).unwrap();
+    fs::create_dir(world.path(".longrein")).unwrap();
+    symlink("../real/config.toml", world.path(".longrein/config.toml")).unwrap();
+    world.run("trust").is(78).says("is a link");
+    world.run("run --task task.toml").is(0).says("is not read: config.toml is a link");
+    assert!(made(&world));
+    fs::remove_file(world.path(".longrein/config.toml")).unwrap();
+    fs::create_dir(world.path(".longrein/config.toml")).unwrap();
+    world.run("trust").is(78);
+    fs::remove_dir_all(world.path(".longrein")).unwrap();
+    world.run("trust").is(66).says("there is nothing to trust");
+}
+
+#[test]
+fn law_8_another_folder_with_the_same_content_is_not_trusted() {
+    let world = world();
+    world.run("trust").is(0);
+    let other = world.path("other");
+    fs::create_dir_all(other.join(".longrein")).unwrap();
+    fs::copy(world.path(".longrein/config.toml"), other.join(".longrein/config.toml")).unwrap();
+    world.run("run --task task.toml -C other").is(0).says("is not trusted");
+    // The folder that was trusted, and not what stands in its place.
+    fs::rename(world.path(".longrein"), world.path("moved")).unwrap();
+    world.run("run --task task.toml").is(0);
+    assert!(made(&world));
+}
+
+#[test]
+fn law_8_a_register_that_cannot_be_believed_stops_the_run() {
+    let world = world();
+    world.run("trust").is(0);
+    let register = world.home().join("trusted.json");
+    let text = fs::read_to_string(&register).unwrap();
+    fs::write(&register, "{").unwrap();
+    world.run("run --task task.toml").is(78).says("trusted.json");
+    world.run("trust").is(78);
+    fs::write(&register, text).unwrap();
+    fs::set_permissions(&register, fs::Permissions::from_mode(0o666)).unwrap();
+    world.run("run --task task.toml").is(78).says("others can write it");
+    assert!(!made(&world));
+}
+
+#[test]
+fn law_8_a_run_cannot_trust() {
+    let world = world();
+    let done = world.typed("longrein trust").env("LONGREIN_INSIDE", "r@x").done().is(78);
+    assert!(done.stderr.contains("a run cannot operate Longrein"), "{}", done.stderr);
+    assert!(!world.home().join("trusted.json").exists());
+}
