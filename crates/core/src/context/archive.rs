@@ -177,6 +177,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
