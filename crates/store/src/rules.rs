@@ -11,11 +11,13 @@ use longrein_core::ids::{Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, Input, InputBody};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
-    AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, JournalError, KeyChange,
-    KeyId, KeyRow, KeyState, LEASE, Posted, REMOVED, RunRow, Worker,
+    AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Endorsement, FileMark, Holder,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, MARKS_MAX, Posted, REMOVED, RunRow, Worker,
 };
 
-use crate::encoding::{ClaimRecord, EncodedBody, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent};
+use crate::encoding::{
+    ClaimRecord, EncodedBody, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent,
+};
 
 /// What the rules need to see of a store. Answers records as they are stored; the rules check their seals.
 pub(crate) trait Rows {
@@ -27,6 +29,12 @@ pub(crate) trait Rows {
     /// Inputs not yet taken, oldest first.
     fn untaken(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError>;
     fn key(&self, id: &KeyId) -> Result<Option<KeyRecord>, JournalError>;
+    fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError>;
+    /// How many marks there are, and the highest number of one.
+    fn marks_made(&self) -> Result<(usize, i64), JournalError>;
+    /// Those that were not changed for longest.
+    fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError>;
+    fn endorsement(&self, source: &str) -> Result<Option<EndorsementRecord>, JournalError>;
 }
 
 /// A change the rules decided on.
@@ -56,6 +64,12 @@ pub(crate) enum Write {
     /// Everything of a run goes but its key rows; this tombstone stays.
     Purge(RunRecord),
     Key(KeyRecord),
+    Mark(MarkRecord),
+    /// The mark of this path goes: another one covers it.
+    Unmark(String),
+    Endorse(EndorsementRecord),
+    /// This source is trusted no more.
+    Distrust(String),
     Blob(Digest, Bytes),
 }
 
@@ -288,6 +302,7 @@ pub(crate) struct Prepared {
     events: Vec<EncodedBody>,
     consumed: Vec<InputId>,
     keys: Vec<KeyChange>,
+    marks: Vec<FileMark>,
     pub(crate) blobs: Vec<(Digest, Bytes)>,
     pub(crate) durability: Durability,
     listing: Vec<u8>,
@@ -307,6 +322,9 @@ impl Prepared {
         if batch.row.run != claim.run {
             return refuse("its listing row is of another run");
         }
+        if let Some(mark) = batch.marks.iter().find(|mark| mark.run != claim.run) {
+            return refuse(&format!("its mark of {} is of another run", mark.path));
+        }
         if let Some((digest, _)) = batch.blobs.iter().find(|(digest, bytes)| Digest::of(bytes) != *digest) {
             return refuse(&format!("blob {digest} has another digest"));
         }
@@ -322,6 +340,7 @@ impl Prepared {
             events,
             consumed: batch.consumed.clone(),
             keys: batch.keys.clone(),
+            marks: batch.marks.clone(),
             blobs: batch.blobs.clone(),
             durability: batch.durability,
             listing: serde_json::to_vec(&batch.row).map_err(unwritable)?,
@@ -365,6 +384,7 @@ pub(crate) fn append(rows: &dyn Rows, claim: &Claim, batch: &Prepared) -> Result
     }
     writes.extend(take_inputs(rows, run, batch, record.head)?);
     writes.extend(change_keys(rows, run, batch)?);
+    writes.extend(enter_marks(rows, batch, MARKS_MAX)?);
     writes.extend(batch.blobs.iter().map(|(digest, bytes)| Write::Blob(digest.clone(), bytes.clone())));
     record.batch.clone_from(&batch.id);
     record.listing.clone_from(&batch.listing);
@@ -410,6 +430,7 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
                     args: args.clone(),
                     times_freed,
                     state: KeyState::Held,
+                    brings: Vec::new(),
                 };
                 match present {
                     None => taker(0),
@@ -420,10 +441,13 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
                     },
                 }
             }
-            KeyChange::Finish { result, .. } => {
+            KeyChange::Finish { result, brings, .. } => {
                 let mut row = own_key(present, run, batch, id)?;
                 match row.state {
-                    KeyState::Held => row.state = KeyState::Done(result.clone()),
+                    KeyState::Held => {
+                        row.state = KeyState::Done(result.clone());
+                        row.brings.clone_from(brings);
+                    }
                     // The first result stands: later calls may have been answered with it.
                     KeyState::Done(_) => {}
                     KeyState::Free => return Err(refused(&batch.id, &format!("a key of {} is free", id.tool))),
@@ -454,6 +478,78 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
         .collect()
 }
 
+/// Adds what a batch tells of files to what is known of them. When there are more than `most`, the oldest become marks of
+/// the folders they lie in: too much is marked then, nothing is forgotten.
+fn enter_marks(rows: &dyn Rows, batch: &Prepared, most: usize) -> Result<Vec<Write>, AppendError> {
+    if batch.marks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = |path: &str| -> Result<Option<FileMark>, JournalError> {
+        rows.mark(path)?.map(Sealed::checked).transpose()?.map(|record| record.mark()).transpose()
+    };
+    let mut changed: BTreeMap<String, FileMark> = BTreeMap::new();
+    let mut added = 0;
+    let mut enter = |changed: &mut BTreeMap<String, FileMark>, mark: FileMark| -> Result<(), JournalError> {
+        let before = match changed.remove(&mark.path) {
+            Some(before) => Some(before),
+            None => known(&mark.path)?,
+        };
+        let mark = match before {
+            Some(before) => mark.after(&before),
+            None => {
+                added += 1;
+                mark
+            }
+        };
+        changed.insert(mark.path.clone(), mark);
+        Ok(())
+    };
+    for mark in &batch.marks {
+        enter(&mut changed, mark.clone())?;
+    }
+    let (there, mut number) = rows.marks_made()?;
+    let mut covered = BTreeSet::new();
+    if there + changed.len() > most {
+        for record in rows.oldest_marks(most.div_ceil(10))? {
+            let mark = record.checked()?.mark()?;
+            let folder = match mark.path.rsplit_once('/') {
+                Some(("", _)) | None => "/",
+                Some((folder, _)) => folder,
+            };
+            if changed.contains_key(&mark.path) || folder == mark.path {
+                continue;
+            }
+            covered.insert(mark.path.clone());
+            let folder = folder.to_owned();
+            covered.remove(&folder);
+            enter(&mut changed, FileMark { path: folder, contents: Vec::new(), ..mark })?;
+        }
+    }
+    let mut writes: Vec<Write> = covered.into_iter().map(Write::Unmark).collect();
+    for mark in changed.values() {
+        number += 1;
+        let record = MarkRecord::of(mark, number)
+            .map_err(|error| refused(&batch.id, &format!("a mark cannot be written: {error}")))?;
+        writes.push(Write::Mark(record));
+    }
+    Ok(writes)
+}
+
+/// The rules of [`longrein_ports::Store::endorse`].
+pub(crate) fn endorse(endorsement: &Endorsement) -> Result<Decided<()>, JournalError> {
+    let record = EndorsementRecord::of(endorsement)
+        .map_err(|error| JournalError::Unusable(format!("an endorsement cannot be written: {error}")))?;
+    Ok(((), vec![Write::Endorse(record)]))
+}
+
+/// The rules of [`longrein_ports::Store::forget_endorsement`].
+pub(crate) fn distrust(rows: &dyn Rows, source: &str) -> Result<Decided<bool>, JournalError> {
+    Ok(match rows.endorsement(source)? {
+        Some(_) => (true, vec![Write::Distrust(source.to_owned())]),
+        None => (false, Vec::new()),
+    })
+}
+
 fn own_key(present: Option<KeyRow>, run: &RunId, batch: &Prepared, id: &KeyId) -> Result<KeyRow, AppendError> {
     present
         .filter(|row| row.run == *run)
@@ -481,6 +577,7 @@ pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) 
         micros: 0,
         started: at,
         updated: at,
+        sources: Vec::new(),
     };
     let listing = serde_json::to_vec(&row)
         .map_err(|error| JournalError::Unusable(format!("a tombstone of {run} cannot be written: {error}")))?;
@@ -538,7 +635,8 @@ fn taken_in_every_state(body: &InputBody) -> bool {
         | InputBody::Deny(_)
         | InputBody::Cancel
         | InputBody::Raise(_)
-        | InputBody::SwitchModel(_) => false,
+        | InputBody::SwitchModel(_)
+        | InputBody::Endorse(_) => false,
     }
 }
 
