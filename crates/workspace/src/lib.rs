@@ -9,6 +9,7 @@
 //! knows no tools and no model, and nothing here is asynchronous.
 
 mod carry;
+mod changed;
 mod edit;
 mod error;
 mod list;
@@ -22,6 +23,7 @@ mod shown;
 mod text;
 mod walk;
 
+pub use changed::{ChangeLimits, Changes};
 pub use carry::{Carried, Kept, carry};
 pub use edit::{EDIT_MAX_BYTES, EditError, Edited, How, Matches, apply};
 pub use error::{Error, Special};
