@@ -23,6 +23,7 @@ use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::stats::Stats;
+use crate::taint::Bringers;
 use crate::words;
 
 /// A run of which nothing was heard for this long while its worker lives is marked as stalled.
@@ -67,6 +68,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
                     "updated": row.updated.to_string(), "goal": row.goal,
                     "held_by": holder.as_ref().map(|holder| holder.worker.pid),
                     "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
+                    "tainted_by": row.sources,
                 })
             })
             .collect();
@@ -224,11 +226,12 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
-    let (mut ledger, mut rebuilds) = (Ledger::default(), Rebuilds::default());
+    let (mut ledger, mut rebuilds, mut bringers) = (Ledger::default(), Rebuilds::default(), Bringers::default());
     let run = runs
         .fold(&id, |record| {
             ledger.see(record);
             rebuilds.see(record);
+            bringers.see(record);
         })
         .await?;
     ledger.amend(&run);
@@ -264,7 +267,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "evidence_live": run.evidence.iter().map(|(evidence, found)| json!({
                 "id": evidence, "tool": found.tool, "void_since": run.void_since(found),
             })).collect::<Vec<_>>(),
-            "changed": run.surroundings,
+            "changed": run.surroundings, "taint": bringers.json(&run),
         });
         object.extend(block::json(&run));
         if let Value::Object(more) = more {
@@ -284,6 +287,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     say!("goal       {}", words::safe(&run.task.goal));
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
+    bringers.print(&store, &run);
     print_budget(&run);
     fill.print(&run);
     block::print(&run);
@@ -371,6 +375,7 @@ fn in_line(input: &Input) -> Value {
         InputBody::LateOutcome(_) => ("late_outcome", None),
         InputBody::Raise(_) => ("raise", None),
         InputBody::SwitchModel(_) => ("switch_model", None),
+        InputBody::Endorse(_) => ("endorse", None),
     };
     json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
 }

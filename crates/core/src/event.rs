@@ -165,6 +165,23 @@ impl EventKind {
 }
 
 impl Event {
+    /// What it brings into its run that may taint it.
+    pub fn brings(&self) -> &[Mark] {
+        if let Event::RunStarted(started) = self {
+            &started.brings
+        } else if let Event::ActionStarted(started) = self {
+            started.brings.as_slice()
+        } else if let Event::ActionFinished(finished) = self {
+            &finished.brings
+        } else if let Event::ActionSettled(settled) = self {
+            &settled.brings
+        } else if let Event::CheckFinished(finished) = self {
+            &finished.brings
+        } else {
+            &[]
+        }
+    }
+
     /// How durable the batch that carries it must be (`semantics.md` A2).
     pub fn durability(&self) -> Durability {
         let by_class = |effect: EffectClass| match effect {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
-use longrein_core::input::{Input, InputBody};
+use longrein_core::input::{Door, Endorse, Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt};
@@ -23,14 +23,15 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
-    Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Origins,
+    Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 use crate::gate;
+use crate::ledger::Ledger;
 use crate::rulefiles;
 
 /// A store, and the process that works on it. Clones share it.
@@ -44,6 +45,7 @@ pub struct Runs {
     /// Its URL.
     store: String,
     binary: String,
+    ledger: Arc<Ledger>,
 }
 
 /// What a drive needs beside the store.
@@ -119,6 +121,15 @@ impl Prepared {
     }
 }
 
+/// Which runs were told that a source is trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Endorsed {
+    /// Those that list it.
+    pub told: Vec<RunId>,
+    /// Those that list it and could not be told: their inboxes are full.
+    pub full: Vec<RunId>,
+}
+
 /// Why a run could not be found, driven or answered.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
@@ -182,7 +193,8 @@ impl Runs {
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
-        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned() })
+        let ledger = Arc::new(Ledger::new(Arc::clone(&journal)));
+        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned(), ledger })
     }
 
     pub(crate) fn cabinet(&self) -> &dyn Cabinet {
@@ -277,6 +289,7 @@ impl Runs {
             events: events.into_iter().map(|(at, event)| NewEvent { at, event }).collect(),
             consumed: Vec::new(),
             keys: Vec::new(),
+            marks: Vec::new(),
             blobs: Vec::new(),
             durability: Durability::Synced,
             row: longrein_driver::run_row(&run),
@@ -328,7 +341,8 @@ impl Runs {
             | InputBody::Settle(_)
             | InputBody::Cancel
             | InputBody::LateOutcome(_)
-            | InputBody::Raise(_) => None,
+            | InputBody::Raise(_)
+            | InputBody::Endorse(_) => None,
         });
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
@@ -349,6 +363,39 @@ impl Runs {
             Input { id: InputId::new(format!("i{}", uuid::Uuid::now_v7().simple())), at: self.clock.now(), body };
         let posted = self.journal.post_input(id, &input).await?;
         Ok((input.id, posted))
+    }
+
+    /// Trusts a source from now on, and tells every run that lists it and may go on. Files that only this source tainted do
+    /// so no more.
+    pub async fn endorse(&self, source: &str, by: &str, door: Door) -> Result<Endorsed, RunsError> {
+        let (source, by) = (source.to_owned(), by.to_owned());
+        let endorsement = Endorsement { source: source.clone(), by: by.clone(), at: self.clock.now() };
+        // First: what a run reads from here on does not bring it back.
+        self.journal.endorse(&endorsement).await?;
+        let mut endorsed = Endorsed::default();
+        for (row, _) in self.list().await? {
+            if !row.sources.contains(&source) {
+                continue;
+            }
+            let body = Endorse { source: source.clone(), by: by.clone(), door };
+            match self.post(&row.run, InputBody::Endorse(body)).await?.1 {
+                Posted::Accepted | Posted::Duplicate => endorsed.told.push(row.run),
+                // Cancelled: it never goes on.
+                Posted::Closed => {}
+                Posted::Full => endorsed.full.push(row.run),
+            }
+        }
+        Ok(endorsed)
+    }
+
+    /// Trusts a source no more: what is read of it from now on taints again. False: it was not trusted.
+    pub async fn forget_endorsement(&self, source: &str) -> Result<bool, RunsError> {
+        Ok(self.journal.forget_endorsement(source).await?)
+    }
+
+    /// The sources that people trust.
+    pub fn endorsements(&self) -> Result<Vec<Endorsement>, RunsError> {
+        Ok(self.journal.endorsements()?)
     }
 
     /// The data behind a blob.
@@ -508,8 +555,21 @@ impl Runs {
         let archive: Arc<dyn Archive> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
+        let origins: Arc<dyn Origins> = self.ledger.clone();
         let Some(faults) = faults else {
-            return Ok(Ports { journal, cabinet, archive, model, summariser, tools, definitions, gate, checks, clock });
+            return Ok(Ports {
+                journal,
+                cabinet,
+                archive,
+                model,
+                summariser,
+                tools,
+                definitions,
+                gate,
+                checks,
+                clock,
+                origins,
+            });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
@@ -523,6 +583,7 @@ impl Runs {
             definitions,
             gate,
             clock,
+            origins,
         })
     }
 }
