@@ -228,6 +228,7 @@ impl Past<'_> {
                     outcome: Outcome::Done(content),
                     how: How::Observed,
                     cost_micros: 0,
+                    brings: vec![],
                 }),
             ];
             if turn % 100 == 0 {

@@ -529,6 +529,9 @@ impl Everything for Tables {
     fn marks(&self) -> Result<Vec<MarkRecord>, JournalError> {
         Ok(self.marks.values().cloned().collect())
     }
+    fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError> {
+        Ok(self.endorsements.values().cloned().collect())
+    }
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
         Ok(self.blobs.get(digest).cloned())
     }

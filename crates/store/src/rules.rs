@@ -510,17 +510,18 @@ fn enter_marks(rows: &dyn Rows, batch: &Prepared, most: usize) -> Result<Vec<Wri
     let (there, mut number) = rows.marks_made()?;
     let mut covered = BTreeSet::new();
     if there + changed.len() > most {
-        for record in rows.oldest_marks(most.div_ceil(10))? {
-            let mark = record.checked()?.mark()?;
-            let folder = match mark.path.rsplit_once('/') {
-                Some(("", _)) | None => "/",
-                Some((folder, _)) => folder,
-            };
+        let oldest: Vec<FileMark> = rows
+            .oldest_marks(most.div_ceil(10))?
+            .into_iter()
+            .map(|record| record.checked()?.mark())
+            .collect::<Result<_, JournalError>>()?;
+        let levels = levels_to_halve(&oldest);
+        for mark in oldest {
+            let folder = above(&mark.path, levels).to_owned();
             if changed.contains_key(&mark.path) || folder == mark.path {
                 continue;
             }
             covered.insert(mark.path.clone());
-            let folder = folder.to_owned();
             covered.remove(&folder);
             enter(&mut changed, FileMark { path: folder, contents: Vec::new(), ..mark })?;
         }
@@ -533,6 +534,19 @@ fn enter_marks(rows: &dyn Rows, batch: &Prepared, most: usize) -> Result<Vec<Wri
         writes.push(Write::Mark(record));
     }
     Ok(writes)
+}
+
+/// The folder so many levels above a path.
+fn above(path: &str, levels: usize) -> &str {
+    let parent = |path: &str| path.rfind('/').map_or(0, |slash| slash.max(1));
+    (0..levels).fold(path, |path, _| path.get(..parent(path)).filter(|above| !above.is_empty()).unwrap_or("/"))
+}
+
+/// How many levels up there are at most half as many folders as marks.
+fn levels_to_halve(marks: &[FileMark]) -> usize {
+    let folders = |levels| marks.iter().map(|mark| above(&mark.path, levels)).collect::<BTreeSet<_>>().len();
+    let deepest = marks.iter().map(|mark| mark.path.matches('/').count()).max().unwrap_or(0).max(1);
+    (1..deepest).find(|levels| folders(*levels) * 2 <= marks.len()).unwrap_or(deepest)
 }
 
 /// The rules of [`longrein_ports::Store::endorse`].
@@ -643,6 +657,93 @@ fn taken_in_every_state(body: &InputBody) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Marks alone.
+    #[derive(Default)]
+    struct Marked(BTreeMap<String, MarkRecord>);
+
+    impl Rows for Marked {
+        fn run(&self, _: &RunId) -> Result<Option<RunRecord>, JournalError> {
+            Ok(None)
+        }
+        fn claim(&self, _: &RunId) -> Result<Option<ClaimRecord>, JournalError> {
+            Ok(None)
+        }
+        fn rooted(&self) -> Result<Vec<ClaimRecord>, JournalError> {
+            Ok(Vec::new())
+        }
+        fn input(&self, _: &RunId, _: &InputId) -> Result<Option<InboxRecord>, JournalError> {
+            Ok(None)
+        }
+        fn untaken(&self, _: &RunId) -> Result<Vec<InboxRecord>, JournalError> {
+            Ok(Vec::new())
+        }
+        fn key(&self, _: &KeyId) -> Result<Option<KeyRecord>, JournalError> {
+            Ok(None)
+        }
+        fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError> {
+            Ok(self.0.get(path).cloned())
+        }
+        fn marks_made(&self) -> Result<(usize, i64), JournalError> {
+            Ok((self.0.len(), self.0.values().map(|record| record.number).max().unwrap_or(0)))
+        }
+        fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError> {
+            let mut records: Vec<_> = self.0.values().cloned().collect();
+            records.sort_by_key(|record| record.number);
+            records.truncate(most);
+            Ok(records)
+        }
+        fn endorsement(&self, _: &str) -> Result<Option<EndorsementRecord>, JournalError> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn too_many_marks_become_marks_of_folders_and_none_is_forgotten() {
+        let mut rows = Marked::default();
+        let paths: Vec<String> = (0..500).map(|n| format!("/w/d{}/e{}/f{n}", n % 7, n % 3)).collect();
+        for (n, path) in paths.iter().enumerate() {
+            let mark = FileMark {
+                path: path.clone(),
+                contents: vec![Digest::of(path.as_bytes())],
+                root: "/w".to_owned(),
+                taint: longrein_core::taint::Taint::default(),
+                run: RunId::new("r"),
+                action: None,
+                at: Timestamp(n as u64),
+            };
+            let batch = Prepared {
+                id: "b".to_owned(),
+                expected: Seq(0),
+                events: Vec::new(),
+                consumed: Vec::new(),
+                keys: Vec::new(),
+                marks: vec![mark],
+                blobs: Vec::new(),
+                durability: Durability::Written,
+                listing: Vec::new(),
+                ends: false,
+            };
+            for write in enter_marks(&rows, &batch, 40).expect("enters") {
+                match write {
+                    Write::Mark(record) => drop(rows.0.insert(record.path.clone(), record)),
+                    Write::Unmark(path) => assert!(rows.0.remove(&path).is_some(), "{path}"),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(rows.0.len() <= 42, "{}", rows.0.len());
+            for path in &paths[..=n] {
+                let covers = |above: &std::path::Path| {
+                    let record = above.to_str().and_then(|above| rows.0.get(above));
+                    record.is_some_and(|record| {
+                        let mark = record.mark().expect("reads");
+                        mark.contents.is_empty() || mark.path == *path
+                    })
+                };
+                assert!(std::path::Path::new(path).ancestors().any(covers), "{path} is forgotten at {n}");
+            }
+        }
+    }
 
     #[test]
     fn roots_overlap_when_equal_or_nested() {

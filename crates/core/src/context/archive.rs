@@ -263,6 +263,7 @@ mod tests {
             outcome: Outcome::Error(error),
             how: How::Observed,
             cost_micros: 0,
+            brings: Vec::new(),
         });
         let found = entry(Seq(3), &failed).expect("failures are remembered");
         assert_eq!(found.handle, Handle::Action(ActionId(7)));

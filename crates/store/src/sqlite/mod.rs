@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 
 use crate::archive::Query;
 use crate::encoding::{
-    ClaimRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain,
+    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain,
 };
 use crate::rules::{self, Decided, Now, Prepared, Rows};
 use crate::verify::Everything;
@@ -549,6 +549,9 @@ impl Everything for Files<'_> {
     }
     fn marks(&self) -> Result<Vec<MarkRecord>, JournalError> {
         self.table.marks(i64::MIN)
+    }
+    fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError> {
+        self.table.endorsements()
     }
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
         match self.table.blob(digest)? {
