@@ -307,3 +307,173 @@ fn changes(folder: &str, since: Duration) -> Option<Vec<Written>> {
             .collect(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use longrein_core::event::{Event, RunParked};
+    use longrein_core::ids::{RunId, Seq};
+    use longrein_ports::{Batch, BatchId, Claim, Create, Durability, Endorsement, NewEvent, RunRow};
+    use longrein_store::{SystemClock, worker_here};
+
+    use super::*;
+
+    /// A store in memory, a workspace on the disk, and a run that has read a host.
+    struct Bench {
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        folder: tempfile::TempDir,
+        claim: Claim,
+        batches: u64,
+    }
+
+    impl Bench {
+        async fn new() -> Self {
+            let store = longrein_store::open("memory:", Arc::new(SystemClock::default())).expect("opens");
+            let worker = worker_here().expect("proc is readable");
+            let claim = store.claim(&RunId::new("r1"), &worker, None, Create::IfAbsent).await.expect("claims");
+            let folder = tempfile::tempdir().expect("a folder");
+            Self { ledger: Ledger::new(Arc::clone(&store)), store, folder, claim, batches: 0 }
+        }
+
+        fn path(&self, name: &str) -> String {
+            self.folder.path().canonicalize().expect("is there").join(name).to_string_lossy().into_owned()
+        }
+
+        fn write(&self, name: &str, text: &str) -> String {
+            let path = self.path(name);
+            fs::create_dir_all(Path::new(&path).parent().expect("it has one")).expect("made");
+            fs::write(&path, text).expect("written");
+            path
+        }
+
+        async fn mark(&mut self, path: &str, content: Option<&str>, sources: &[&str]) {
+            let mut taint = Taint::default();
+            for source in sources {
+                taint.add(&Mark { source: (*source).to_owned(), ..worst("") }, Seq(1));
+            }
+            let mark = FileMark {
+                path: path.to_owned(),
+                contents: content.into_iter().map(|text| Digest::of(text.as_bytes())).collect(),
+                root: self.path("").trim_end_matches('/').to_owned(),
+                taint,
+                run: self.claim.run.clone(),
+                action: None,
+                at: Timestamp(1),
+            };
+            let row = RunRow {
+                run: self.claim.run.clone(),
+                state: "running".to_owned(),
+                reason: String::new(),
+                goal: String::new(),
+                turns: 0,
+                micros: 0,
+                started: Timestamp(0),
+                updated: Timestamp(0),
+                sources: Vec::new(),
+            };
+            let batch = Batch {
+                id: BatchId(format!("b{}", self.batches)),
+                expected: Seq(self.batches),
+                events: vec![NewEvent { at: Timestamp(1), event: Event::RunParked(RunParked { waits: Vec::new() }) }],
+                consumed: Vec::new(),
+                keys: Vec::new(),
+                marks: vec![mark],
+                blobs: Vec::new(),
+                durability: Durability::Synced,
+                row,
+            };
+            self.store.append(&self.claim, &batch).await.expect("appended");
+            self.batches += 1;
+        }
+
+        async fn endorse(&self, source: &str) {
+            let endorsement = Endorsement { source: source.to_owned(), by: "ann".to_owned(), at: Timestamp(2) };
+            self.store.endorse(&endorsement).await.expect("endorsed");
+        }
+
+        fn source(&self, path: &str) -> Option<String> {
+            self.ledger.file(path).map(|mark| mark.source)
+        }
+    }
+
+    const LONG: &str = "a text that is long enough for nobody to have written it a second time by chance";
+
+    #[tokio::test]
+    async fn a_tainted_file_taints_until_a_person_changes_it() {
+        let mut bench = Bench::new().await;
+        let path = bench.write("notes.txt", LONG);
+        assert_eq!(bench.ledger.file(&path), None);
+        bench.mark(&path, Some(LONG), &["evil.test"]).await;
+        let mark = bench.ledger.file(&path).expect("it is tainted");
+        assert_eq!((mark.label.integrity, mark.source.as_str()), (Integrity::Untrusted, "evil.test"));
+        assert_eq!(bench.ledger.below(&bench.path("")).map(|mark| mark.source).as_deref(), Some("evil.test"));
+        assert_eq!(bench.ledger.below("/").map(|mark| mark.source).as_deref(), Some("evil.test"));
+        bench.write("notes.txt", "edited by hand");
+        assert_eq!(bench.ledger.file(&path), None);
+        assert_eq!(bench.ledger.below(&bench.path("")), None);
+        bench.write("notes.txt", LONG);
+        assert!(bench.ledger.file(&path).is_some(), "put back, it is what it was");
+    }
+
+    #[tokio::test]
+    async fn what_is_moved_about_in_its_workspace_is_known_again() {
+        let mut bench = Bench::new().await;
+        let path = bench.write("a.txt", LONG);
+        bench.mark(&path, Some(LONG), &["evil.test"]).await;
+        let moved = bench.path("deep");
+        fs::rename(&path, &moved).expect("moved");
+        assert_eq!(bench.source(&moved).as_deref(), Some("evil.test"));
+        let elsewhere = tempfile::tempdir().expect("a folder");
+        let other = elsewhere.path().canonicalize().expect("is there").join("a.txt");
+        fs::write(&other, LONG).expect("written");
+        assert_eq!(bench.source(&other.to_string_lossy()), None, "another workspace may have it of its own");
+        let short = bench.write("b.txt", "{}");
+        bench.mark(&short, Some("{}"), &["evil.test"]).await;
+        assert_eq!(bench.source(&bench.write("c.txt", "{}")), None, "short texts are alike by chance");
+    }
+
+    #[tokio::test]
+    async fn a_folder_mark_is_for_everything_below() {
+        let mut bench = Bench::new().await;
+        let file = bench.write("clone/src/a.rs", "new");
+        let beside = bench.write("clones/a.rs", "new");
+        bench.mark(&bench.path("clone"), None, &["git.test"]).await;
+        assert_eq!(bench.source(&file).as_deref(), Some("git.test"));
+        assert_eq!(bench.source(&beside), None);
+        assert!(bench.ledger.below(&bench.path("clone/src")).is_some());
+        assert!(bench.ledger.below(&bench.path("clones")).is_none());
+        assert!(bench.ledger.below(&bench.path("")).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_file_is_as_trusted_as_all_its_sources() {
+        let mut bench = Bench::new().await;
+        let path = bench.write("a.txt", LONG);
+        bench.mark(&path, Some(LONG), &["a.test", "b.test"]).await;
+        assert_eq!(bench.source(&path), Some(path.clone()), "more than one source: the file itself is named");
+        bench.endorse("a.test").await;
+        assert_eq!(bench.source(&path).as_deref(), Some("b.test"));
+        assert!(bench.ledger.endorses("a.test") && !bench.ledger.endorses("b.test"));
+        bench.endorse("sub.b.test").await;
+        assert!(bench.source(&path).is_some(), "a host is that host only");
+        bench.endorse("b.test").await;
+        assert_eq!(bench.source(&path), None);
+        bench.store.forget_endorsement("a.test").await.expect("forgotten");
+        assert_eq!(bench.source(&path).as_deref(), Some("a.test"));
+        bench.endorse(&path).await;
+        assert_eq!(bench.source(&path), None, "a place can be trusted as well");
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_found() {
+        let bench = Bench::new().await;
+        let path = bench.write("out/of/it.txt", LONG);
+        let now = Timestamp(u64::try_from(jiff::Timestamp::now().as_millisecond()).expect("after 1970"));
+        let folder = bench.path("").trim_end_matches('/').to_owned();
+        let found = bench.ledger.written(&folder, now).await;
+        assert_eq!(found, [Written { path, content: Some(Digest::of(LONG.as_bytes())) }]);
+        assert_eq!(bench.ledger.written(&folder, now.plus(Duration::from_secs(60))).await, []);
+        let gone = bench.ledger.written("/nowhere/at/all", now).await;
+        assert_eq!(gone, [Written { path: "/nowhere/at/all".to_owned(), content: None }], "anything may have been");
+    }
+}
