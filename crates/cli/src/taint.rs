@@ -84,7 +84,8 @@ impl Bringers {
 
 /// What an event brings into its run, for its line in the log.
 pub(crate) fn brought(marks: &[Mark]) -> String {
-    let said: Vec<_> = marks.iter().map(|mark| format!("{} ({})", words::short(&mark.source, 120), mark.label)).collect();
+    let said: Vec<_> =
+        marks.iter().map(|mark| format!("{} ({})", words::short(&mark.source, 120), mark.label)).collect();
     if said.is_empty() { String::new() } else { format!("; tainted by {}", said.join(", ")) }
 }
 
@@ -158,7 +159,10 @@ pub(crate) async fn endorse(globals: crate::args::Globals, args: EndorseArgs) ->
 fn source_of(written: &str) -> Result<String, Failure> {
     let source = written.trim();
     if source.is_empty() || source.len() > SOURCE_MAX_BYTES || source.chars().any(char::is_control) {
-        return Err(Failure::new(Status::Usage, "a source is a host, a server or an absolute path, as `longrein show ID` lists it"));
+        return Err(Failure::new(
+            Status::Usage,
+            "a source is a host, a server or an absolute path, as `longrein show ID` lists it",
+        ));
     }
     Ok(if source.contains('/') { source.to_owned() } else { source.to_ascii_lowercase() })
 }

@@ -931,13 +931,7 @@ fn finish_events(run: &Run, action: &Action, outcome: Outcome, how: How, cost_mi
     events
 }
 
-fn finish(
-    run: &Run,
-    id: ActionId,
-    attempt: u32,
-    outcome: Outcome,
-    brings: Vec<Mark>,
-) -> Result<Vec<Event>, Refusal> {
+fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, brings: Vec<Mark>) -> Result<Vec<Event>, Refusal> {
     let action = run.action(id).ok_or(Refusal::Stale)?;
     match action.life {
         Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {

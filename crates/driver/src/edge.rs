@@ -387,7 +387,9 @@ pub(crate) async fn key_view(ports: &Ports, run: &Run, action: &Action) -> Resul
             KeyView::Conflict { run: holder, action: other, fields: differing(&row.args, &action.args) }
         }
         KeyState::Held => KeyView::Held { run: holder, action: other },
-        KeyState::Done(result) => KeyView::Done { run: holder, action: other, result, brings: trusted(ports, row.brings) },
+        KeyState::Done(result) => {
+            KeyView::Done { run: holder, action: other, result, brings: trusted(ports, row.brings) }
+        }
     })
 }
 

@@ -60,7 +60,10 @@ struct Stamp {
 /// What lies at a path.
 enum Lies {
     Nothing,
-    File { content: Digest, bytes: u64 },
+    File {
+        content: Digest,
+        bytes: u64,
+    },
     /// A file that cannot be compared.
     Unreadable,
     /// A folder, or something that has no content of its own.
@@ -283,12 +286,8 @@ impl Origins for Ledger {
 /// None: the folder cannot be looked through.
 fn changes(folder: &str, since: Duration) -> Option<Vec<Written>> {
     let root = Root::open(Path::new(folder)).ok()?;
-    let limits = ChangeLimits {
-        entries: ENTRIES_MAX,
-        bytes: BYTES_MAX,
-        until: Instant::now() + LOOK_FOR,
-        answers: ANSWERS_MAX,
-    };
+    let limits =
+        ChangeLimits { entries: ENTRIES_MAX, bytes: BYTES_MAX, until: Instant::now() + LOOK_FOR, answers: ANSWERS_MAX };
     let found = root.changed_since(since, &limits);
     // A name that is no text cannot be remembered; its folder can.
     let name = |path: &Path| {

@@ -23,8 +23,8 @@ use longrein_driver::{
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Origins,
-    Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent,
+    Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};

@@ -20,9 +20,9 @@ pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
 pub use gate::{Answers, Effect, EffectKind, Gate, GateCall, Ruled, Ruling};
 pub use journal::{
-    AppendError, Batch, BatchId, CONTENTS_MAX, Claim, ClaimError, Collected, Committed, Create, Durability, Endorsement,
-    FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, MARKS_MAX, Marks,
-    NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
+    AppendError, Batch, BatchId, CONTENTS_MAX, Claim, ClaimError, Collected, Committed, Create, Durability,
+    Endorsement, FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed,
+    MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
 };
 pub use model::{Encoded, Model};
 pub use origins::{NoOrigins, Origins, Written};

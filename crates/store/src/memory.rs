@@ -15,7 +15,6 @@ use longrein_ports::{
     RecordedBody, RunRow, SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
 };
 
-use crate::{Alive, marks_of};
 use crate::archive::{Pieces, Query, scan};
 use crate::encoding::{
     ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
@@ -26,6 +25,7 @@ use crate::rules::{self, Decided, Now, Prepared, Rows, Write};
 use crate::sweep::Sweep;
 use crate::verify::{self, Everything};
 use crate::wakeups::Wakeups;
+use crate::{Alive, marks_of};
 
 /// A store in memory. Clones share it.
 #[derive(Clone)]

@@ -725,10 +725,12 @@ mod tests {
                 ends: false,
             };
             for write in enter_marks(&rows, &batch, 40).expect("enters") {
-                match write {
-                    Write::Mark(record) => drop(rows.0.insert(record.path.clone(), record)),
-                    Write::Unmark(path) => assert!(rows.0.remove(&path).is_some(), "{path}"),
-                    other => panic!("{other:?}"),
+                if let Write::Mark(record) = write {
+                    rows.0.insert(record.path.clone(), record);
+                } else if let Write::Unmark(path) = write {
+                    assert!(rows.0.remove(&path).is_some(), "{path}");
+                } else {
+                    panic!("{write:?}");
                 }
             }
             assert!(rows.0.len() <= 42, "{}", rows.0.len());

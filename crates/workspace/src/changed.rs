@@ -141,7 +141,8 @@ mod tests {
         write(folder.path(), ".git/config", "two");
         let old = fs::File::options().write(true).open(folder.path().join("hidden/.deep/x")).expect("opens");
         old.set_modified(SystemTime::UNIX_EPOCH).expect("the date of the content can be set back");
-        let all = [(".git/config", true), (".gitignore", true), ("hidden/.deep/x", true)].map(|(p, c)| (p.to_owned(), c));
+        let all =
+            [(".git/config", true), (".gitignore", true), ("hidden/.deep/x", true)].map(|(p, c)| (p.to_owned(), c));
         assert_eq!(found(folder.path(), now(), &limits()), all);
         let root = Root::open(folder.path()).expect("opens");
         let changes = root.changed_since(now(), &limits());
@@ -165,7 +166,8 @@ mod tests {
         }
         write(folder.path(), "top", "x");
         let few = ChangeLimits { answers: 10, ..limits() };
-        let told = |told: &[(&str, bool)]| told.iter().map(|(path, file)| ((*path).to_owned(), *file)).collect::<Vec<_>>();
+        let told =
+            |told: &[(&str, bool)]| told.iter().map(|(path, file)| ((*path).to_owned(), *file)).collect::<Vec<_>>();
         let expected = told(&[("a/b0", false), ("a/b1", false), ("a/b2", false), ("top", true)]);
         assert_eq!(found(folder.path(), Duration::ZERO, &few), expected);
         let fewer = ChangeLimits { answers: 1, ..limits() };

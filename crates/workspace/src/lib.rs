@@ -23,8 +23,8 @@ mod shown;
 mod text;
 mod walk;
 
-pub use changed::{ChangeLimits, Changes};
 pub use carry::{Carried, Kept, carry};
+pub use changed::{ChangeLimits, Changes};
 pub use edit::{EDIT_MAX_BYTES, EditError, Edited, How, Matches, apply};
 pub use error::{Error, Special};
 pub use list::{Entry, EntryKind, ListLimits, Listing};

@@ -54,9 +54,9 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
     for file in town.world.files().into_iter().filter(|file| file.run == *id) {
         let tainted = tainted_starts.get(&(file.action, file.attempt)).copied().unwrap_or(false);
         let still_open = run.action(file.action).is_some_and(|action| action.may_run());
-        let marked = marks.iter().any(|mark| {
-            mark.path == file.path && (mark.contents.is_empty() || mark.contents.contains(&file.content))
-        });
+        let marked = marks
+            .iter()
+            .any(|mark| mark.path == file.path && (mark.contents.is_empty() || mark.contents.contains(&file.content)));
         if tainted && !still_open && !marked {
             breach(format!("{} wrote {} while the run was tainted, and it is not marked", file.action, file.path));
         }

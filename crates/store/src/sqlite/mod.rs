@@ -29,15 +29,16 @@ use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::input::Input;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
-    Durability, Endorsement, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted, Recorded,
-    RunRow, Snapshot, Store, VerifyReport, Worker,
+    Durability, Endorsement, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted,
+    Recorded, RunRow, Snapshot, Store, VerifyReport, Worker,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::archive::Query;
 use crate::encoding::{
-    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain,
+    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
+    read_chain,
 };
 use crate::rules::{self, Decided, Now, Prepared, Rows};
 use crate::verify::Everything;

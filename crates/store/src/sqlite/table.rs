@@ -14,9 +14,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, params};
 
 use super::blobs;
 use super::open::BUSY_TIMEOUT;
-use crate::encoding::{
-    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, StoredEvent,
-};
+use crate::encoding::{ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, StoredEvent};
 use crate::rules::{Rows, Write};
 
 const RUN: &str = "SELECT run, head, chain, at, batch, arrivals, listing, seal FROM runs";

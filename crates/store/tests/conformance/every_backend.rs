@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::marks::untrusted;
 use crate::common::{Bench, batch, event, every_backend, input, key, message, park, take};
+use crate::marks::untrusted;
 use longrein_core::event::{Durability, End, Event, RunEnded};
 use longrein_core::ids::{ActionId, Digest, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, InputBody, Settle, Truth};

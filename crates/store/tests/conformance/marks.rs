@@ -139,7 +139,8 @@ async fn a_loss_of_power_takes_marks_with_their_events() {
     synced.marks = vec![mark(&claim, "/w/a", &["one"], &["x.test"])];
     synced.durability = longrein_ports::Durability::Synced;
     bench.append(&claim, synced).await.unwrap();
-    enter(&bench, &claim, vec![mark(&claim, "/w/a", &["two"], &["y.test"]), mark(&claim, "/w/b", &[], &["y.test"])]).await;
+    enter(&bench, &claim, vec![mark(&claim, "/w/a", &["two"], &["y.test"]), mark(&claim, "/w/b", &[], &["y.test"])])
+        .await;
     bench.memory.as_ref().unwrap().lose_power();
     assert_eq!(all(&bench).files, [mark(&claim, "/w/a", &["one"], &["x.test"])]);
 }
