@@ -272,6 +272,7 @@ impl Past<'_> {
             micros: 0,
             started: Timestamp(1),
             updated: Timestamp(1),
+            sources: Vec::new(),
         };
         let batch = Batch {
             id: BatchId(format!("b{}", self.head)),
@@ -279,6 +280,7 @@ impl Past<'_> {
             events: events.into_iter().map(|event| NewEvent { at: Timestamp(self.head), event }).collect(),
             consumed: vec![],
             keys: vec![],
+            marks: Vec::new(),
             blobs: blob.into_iter().map(|(digest, body)| (digest, body.as_str().to_owned().into())).collect(),
             durability: Durability::Written,
             row,
