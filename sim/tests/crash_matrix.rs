@@ -142,6 +142,8 @@ const PLAYS: &[Play] = &[
         task: |_| {},
         stage: |town| {
             town.rules.set_untrusted("list");
+            // So that it waits, and the word finds it tainted.
+            town.rules.set("edit", Say::Ask);
             town.brain.script([Answer::call(&[("list", "{}")]), Answer::call(&[("edit", "{}")]), Answer::say("done")]);
         },
     },
