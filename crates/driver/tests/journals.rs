@@ -89,7 +89,7 @@ fn the_journal_of_0_1_0_makes_the_same_snapshots_until_the_fold_is_another() {
     let digest = Digest::of_parts(saved.iter().map(Vec::as_slice));
     assert_eq!(
         (snapshot::FOLD, digest.as_str()),
-        (1, "a63a6b453313fcbb139a2e952f5a981a62f61d744fbb1bf88e9a9352ea13e47c"),
+        (2, "0b2a97da25aaeff7da52e21ec7c39a0c092f1099cf206bce6bd0a0667f43938d"),
         "the same events make another state: raise the version of the fold"
     );
 }
