@@ -219,7 +219,7 @@ impl Past<'_> {
                     rule: "r".to_owned(),
                     idempotency_key: None,
                     target: None,
-                    brings: None,
+                    brings: Vec::new(),
                 }),
                 Event::ActionFinished(ActionFinished {
                     action,
@@ -228,6 +228,7 @@ impl Past<'_> {
                     outcome: Outcome::Done(content),
                     how: How::Observed,
                     cost_micros: 0,
+                    brings: vec![],
                 }),
             ];
             if turn % 100 == 0 {
@@ -271,6 +272,7 @@ impl Past<'_> {
             micros: 0,
             started: Timestamp(1),
             updated: Timestamp(1),
+            sources: Vec::new(),
         };
         let batch = Batch {
             id: BatchId(format!("b{}", self.head)),
@@ -278,6 +280,7 @@ impl Past<'_> {
             events: events.into_iter().map(|event| NewEvent { at: Timestamp(self.head), event }).collect(),
             consumed: vec![],
             keys: vec![],
+            marks: Vec::new(),
             blobs: blob.into_iter().map(|(digest, body)| (digest, body.as_str().to_owned().into())).collect(),
             durability: Durability::Written,
             row,

@@ -2,6 +2,7 @@
 //! world's count of effects. Run after every simulated run.
 
 mod context;
+mod taint;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,7 @@ pub async fn check(town: &Town, id: &RunId) {
     law_5(town, &shadow);
     law_8_modes(town, &shadow);
     context::check(town, id, &shadow);
+    taint::check(town, id, &shadow);
     law_10(town, &shadow);
 }
 
@@ -88,6 +90,7 @@ fn answered(event: &Event) -> Option<&InputId> {
             SettledBy::Person { input, .. } | SettledBy::LateOutcome { input } => Some(input),
         },
         Event::BudgetRaised(raised) => Some(&raised.input),
+        Event::SourceEndorsed(endorsed) => Some(&endorsed.input),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod chance;
 pub mod crash;
+pub mod files;
 pub mod laws;
 pub mod people;
 pub mod process;

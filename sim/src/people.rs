@@ -15,6 +15,7 @@ use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Raw
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_core::ruling::Ruling;
+use longrein_core::taint::{Confidentiality, Integrity, Label, Mark};
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model, Ruled};
 
@@ -37,6 +38,8 @@ pub enum Say {
 pub struct Rules {
     table: Mutex<BTreeMap<ToolName, Say>>,
     honours_keys: Mutex<BTreeSet<ToolName>>,
+    /// Tools whose results anybody may have written.
+    untrusted: Mutex<BTreeSet<ToolName>>,
 }
 
 impl Rules {
@@ -46,6 +49,18 @@ impl Rules {
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<ToolName, Say>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on anybody may have written what this tool returns.
+    pub fn set_untrusted(&self, tool: &str) {
+        self.untrusted.lock().unwrap_or_else(PoisonError::into_inner).insert(ToolName::new(tool));
+    }
+
+    /// What the results of a tool bring.
+    pub fn brings(&self, tool: &ToolName) -> Option<Mark> {
+        let untrusted = self.untrusted.lock().unwrap_or_else(PoisonError::into_inner).contains(tool);
+        let label = Label { integrity: Integrity::Untrusted, confidentiality: Confidentiality::Public };
+        untrusted.then(|| Mark { label, source: format!("{tool}.test") })
     }
 
     /// The receiver of this tool recognises idempotency keys.
@@ -81,7 +96,8 @@ pub struct Guardian {
 impl Gate for Guardian {
     fn rule(&self, call: &GateCall<'_>) -> Ruled {
         self.process.glance();
-        Ruled::plain(self.rules.rule(&call.tool.name))
+        let brings = self.rules.brings(&call.tool.name).into_iter().collect();
+        Ruled { brings, ..Ruled::plain(self.rules.rule(&call.tool.name)) }
     }
 }
 

@@ -283,6 +283,7 @@ fn body_in_words(body: &InputBody) -> String {
         InputBody::LateOutcome(late) => format!("late {} {:?}", late.action, outcome_word(&late.outcome)),
         InputBody::Raise(_) => "raise".to_owned(),
         InputBody::SwitchModel(_) => "switch".to_owned(),
+        InputBody::Endorse(endorse) => format!("endorse {}", endorse.source),
     }
 }
 

@@ -9,7 +9,7 @@ use longrein_core::action::Life;
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::event::Suspension;
 use longrein_core::ids::{Digest, ModelName, RunId};
-use longrein_core::input::{Covers, InputBody};
+use longrein_core::input::{Covers, Door, Endorse, InputBody};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, OnUnknown, RuleFile, Task};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
@@ -155,6 +155,13 @@ fn stage(town: &Town, chance: &mut Chance, is_narrow: bool) -> bool {
         tools.extend(["look", "look", "list", "note", "note"].map(str::to_owned));
     }
     town.brain.go_wild(Chance::new(seed, "brain"), tools);
+    // Drawn apart, so that the other draws stay what they were.
+    let mut taint = Chance::new(seed, "taint");
+    for tool in ["look", "list", "ship", "page"] {
+        if taint.percent(30) {
+            town.rules.set_untrusted(tool);
+        }
+    }
     shuffle_rules(town, chance);
     is_doubtful
 }
@@ -400,6 +407,10 @@ async fn meddle(town: Arc<Town>, id: RunId, mut chance: Chance, over: Arc<Atomic
                 let mut model = ModelSpec::plain(ModelName::new("sim/other"), chance.between(20, 2000));
                 model.context_limit = chance.percent(30).then(|| chance.between(1_000, 20_000));
                 Some(InputBody::SwitchModel(model))
+            }
+            86..88 => {
+                let source = format!("{}.test", chance.pick(&["look", "list", "ship"]));
+                Some(InputBody::Endorse(Endorse { source, by: "ann".to_owned(), door: Door::Cli }))
             }
             _ => None,
         };

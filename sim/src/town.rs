@@ -21,9 +21,10 @@ use longrein_core::task::{
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
-use longrein_ports::{Cabinet, Checks, Clock, Gate, Journal, Model, NewEvent, Tools};
+use longrein_ports::{Cabinet, Checks, Clock, Gate, Journal, Model, NewEvent, Origins, Tools};
 
 use crate::chance::Chance;
+use crate::files::Files;
 use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
 use crate::scribe::{Pen, Scribe};
@@ -51,6 +52,9 @@ pub trait Layers: Send + Sync {
         inner
     }
     fn clock(&self, _: &Arc<Process>, inner: Arc<dyn Clock>) -> Arc<dyn Clock> {
+        inner
+    }
+    fn origins(&self, _: &Arc<Process>, inner: Arc<dyn Origins>) -> Arc<dyn Origins> {
         inner
     }
     /// A last touch on the task before it is started.
@@ -172,6 +176,7 @@ impl Town {
         let hands = Hands { world: Arc::clone(&self.world), process: Arc::clone(process), specs: specs.into() };
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
+        let files = Files { world: Arc::clone(&self.world), process: Arc::clone(process) };
         let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
         Ports {
             cabinet: self.layers.cabinet(process, door.clone()),
@@ -184,6 +189,7 @@ impl Town {
             gate: self.layers.gate(process, Arc::new(gate)),
             checks: self.layers.checks(process, Arc::new(judge)),
             clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
+            origins: self.layers.origins(process, Arc::new(files)),
         }
     }
 

@@ -15,6 +15,7 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::ruling::Ruling;
 use longrein_core::target::Target;
 use longrein_core::task::{EffectClass, Task, ToolSpec};
+use longrein_core::time::Timestamp;
 use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -107,6 +108,18 @@ pub struct Landing {
     pub again: bool,
 }
 
+/// A file as a workspace tool left it.
+#[derive(Debug, Clone)]
+pub struct Left {
+    pub run: RunId,
+    pub action: ActionId,
+    pub attempt: u32,
+    pub folder: String,
+    pub path: String,
+    pub content: Digest,
+    pub at: Timestamp,
+}
+
 struct Child {
     run: RunId,
     action: ActionId,
@@ -127,6 +140,7 @@ pub struct Probing {
 #[derive(Default)]
 struct Inner {
     landed: Vec<Landing>,
+    files: Vec<Left>,
     /// Effects sent and not landed.
     on_the_wire: Vec<(RunId, ActionId)>,
     children: BTreeMap<u64, Child>,
@@ -217,6 +231,11 @@ impl World {
     /// Receivers stop recognising keys. A removed protection: the world then counts every attempt.
     pub fn forget_keys(&self) {
         self.inner().forgetful = true;
+    }
+
+    /// Everything that workspace tools have written, the newest last.
+    pub fn files(&self) -> Vec<Left> {
+        self.inner().files.clone()
     }
 
     pub fn landed(&self) -> Vec<Landing> {
@@ -377,6 +396,7 @@ impl World {
         let mut inner = self.inner();
         let id = inner.children.len() as u64;
         let (world, meant, manner, timeout) = (Arc::clone(self), attempt.clone(), manner.clone(), spec.timeout);
+        let writes = spec.effect == EffectClass::Workspace;
         inner.children.insert(
             id,
             Child {
@@ -393,6 +413,9 @@ impl World {
         let task = tokio::spawn(async move {
             if let Some(sends) = manner.sends {
                 tokio::time::sleep(sends).await;
+                if writes {
+                    world.write(&meant);
+                }
                 world.send(&meant, manner.wire);
             }
             let rest = manner.ends.saturating_sub(manner.sends.unwrap_or_default());
@@ -419,6 +442,21 @@ impl World {
             child.task = Some(task.abort_handle());
         }
         (id, ended)
+    }
+
+    /// Each attempt leaves another content at the same place.
+    fn write(&self, attempt: &Attempt) {
+        let folder = format!("/town/{}", attempt.run);
+        let content = format!("{} {} {}", attempt.run, attempt.action, attempt.number);
+        self.inner().files.push(Left {
+            run: attempt.run.clone(),
+            action: attempt.action,
+            attempt: attempt.number,
+            path: format!("{folder}/{}/{}", attempt.tool, attempt.action),
+            folder,
+            content: Digest::of(content.as_bytes()),
+            at: self.record.now(),
+        });
     }
 
     /// Sends an effect off: from then on nothing can stop it.

@@ -9,7 +9,7 @@ use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Wait};
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
-use longrein_core::input::{Approve, Covers, Door, InputBody};
+use longrein_core::input::{Approve, Covers, Door, Endorse, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ProbeAnswer, Served};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, Task};
@@ -128,6 +128,26 @@ const PLAYS: &[Play] = &[
         },
     },
     Play {
+        name: "an untrusted read, then writes",
+        task: |task| task.acceptance.push(check("tests")),
+        stage: |town| {
+            town.rules.set_untrusted("look");
+            town.bench.script("tests", [Finding::Failed, Finding::Passed]);
+            let writes = Answer::call(&[("edit", r#"{"file":"a"}"#), ("build", "{}")]);
+            town.brain.script([Answer::call(&[("look", "{}")]), writes, Answer::say("done")]);
+        },
+    },
+    Play {
+        name: "an untrusted read, and a person who trusts it",
+        task: |_| {},
+        stage: |town| {
+            town.rules.set_untrusted("list");
+            // So that it waits, and the word finds it tainted.
+            town.rules.set("edit", Say::Ask);
+            town.brain.script([Answer::call(&[("list", "{}")]), Answer::call(&[("edit", "{}")]), Answer::say("done")]);
+        },
+    },
+    Play {
         name: "no window at all, then another model",
         task: |task| task.model.context_limit = Some(200),
         stage: |town| town.brain.script([Answer::call(&[("look", "{}")]), Answer::say("done")]),
@@ -188,6 +208,8 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
             town.store.post(&id, "hello", InputBody::Message("and be quick".to_owned())).await;
             let other = ModelSpec::plain(ModelName::new("sim/other"), 500);
             town.store.post(&id, "switch", InputBody::SwitchModel(other)).await;
+            let endorse = Endorse { source: "list.test".to_owned(), by: "ann".to_owned(), door: Door::Cli };
+            town.store.post(&id, "endorse", InputBody::Endorse(endorse)).await;
             let stale = Approve {
                 action: ActionId(1),
                 digest: Digest::of(b"old"),

@@ -224,6 +224,7 @@ fn k_reply_written_and_nothing_started_starts_what_may_and_nothing_is_unknown() 
             events: kept,
             consumed: Vec::new(),
             keys: Vec::new(),
+            marks: Vec::new(),
             blobs: Vec::new(),
             durability: Durability::Written,
             row,

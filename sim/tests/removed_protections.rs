@@ -14,10 +14,12 @@ use longrein_core::ids::{ActionId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply, ToolError};
 use longrein_core::prompt::{Item, Prompt};
+use longrein_core::taint::Mark;
 use longrein_core::task::Task;
+use longrein_core::time::Timestamp;
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Cabinet, Claim, Committed, Durability, Encoded, Gate, GateCall, Handed,
-    Journal, JournalError, KeyRow, Model, Probed, Ran, Reaped, Ruled, Snapshot, Tools, ValidArgs,
+    Journal, JournalError, KeyRow, Model, Origins, Probed, Ran, Reaped, Ruled, Snapshot, Tools, ValidArgs, Written,
 };
 use longrein_sim::process::{Breach, Process};
 use longrein_sim::store::Store;
@@ -293,6 +295,68 @@ fn an_approval_of_another_question() {
         let store = Arc::default();
         Arc::new(Journaled(Arc::new(AnyYesWillDo(Arc::clone(&store))), store))
     });
+}
+
+// ---- what a run has read ----
+
+#[track_caller]
+fn is_found_by_law_8(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
+    is_found_as(what, |breach| breach.law == "law_8", layers);
+}
+
+#[test]
+fn a_batch_that_forgets_what_was_written() {
+    is_found_by_law_8("marks", || journaled(Rewrites(|batch| batch.marks.clear())));
+}
+
+#[test]
+fn a_start_that_forgets_what_it_reads() {
+    is_found_by_law_8("labels", || {
+        journaled(Rewrites(|batch| {
+            for new in &mut batch.events {
+                if let Event::ActionStarted(started) = &mut new.event {
+                    started.brings = Vec::new();
+                }
+            }
+        }))
+    });
+}
+
+/// Only what ends here is looked after, not what an earlier worker left.
+struct LooksFromNowOn;
+
+struct FromNowOn {
+    inner: Arc<dyn Origins>,
+    born: Timestamp,
+}
+
+impl Origins for FromNowOn {
+    fn file(&self, path: &str) -> Option<Mark> {
+        self.inner.file(path)
+    }
+    fn below(&self, folder: &str) -> Option<Mark> {
+        self.inner.below(folder)
+    }
+    fn endorses(&self, source: &str) -> bool {
+        self.inner.endorses(source)
+    }
+    fn written<'a>(&'a self, folder: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<Written>> {
+        if since < self.born {
+            return Box::pin(async { Vec::new() });
+        }
+        self.inner.written(folder, since)
+    }
+}
+
+impl Layers for LooksFromNowOn {
+    fn origins(&self, process: &Arc<Process>, inner: Arc<dyn Origins>) -> Arc<dyn Origins> {
+        Arc::new(FromNowOn { inner, born: process.record.now() })
+    }
+}
+
+#[test]
+fn a_lost_writer_that_nobody_looks_after() {
+    is_found_by_law_8("recovery", || Arc::new(LooksFromNowOn));
 }
 
 // ---- the gate's protections ----

@@ -118,7 +118,8 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Fa
         | InputBody::Cancel
         | InputBody::LateOutcome(_)
         | InputBody::Raise(_)
-        | InputBody::SwitchModel(_) => false,
+        | InputBody::SwitchModel(_)
+        | InputBody::Endorse(_) => false,
     });
     if answered {
         let problem = format!("{action} has been answered already; the answer waits to be taken");
@@ -217,7 +218,8 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     | InputBody::Cancel
                     | InputBody::LateOutcome(_)
                     | InputBody::Raise(_)
-                    | InputBody::SwitchModel(_) => false,
+                    | InputBody::SwitchModel(_)
+                    | InputBody::Endorse(_) => false,
                 });
             let what = words::call(&run, action);
             let held = match &action.life {

@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Deny(DenyArgs),
     /// Tell what became of an effect whose outcome is unknown
     Settle(SettleArgs),
+    /// Trust a source from now on: what was read of it taints no run any more
+    Endorse(EndorseArgs),
     /// Bring a run to rest; says what is done and not undone
     Cancel(OneRun),
     /// Check every record of a run's journal
@@ -368,6 +370,19 @@ pub(crate) struct SendArgs {
     pub(crate) id: String,
     /// What to tell the model
     pub(crate) text: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EndorseArgs {
+    /// A host, a server or an absolute path, as `longrein show ID` lists it. A host is that host only
+    #[arg(conflicts_with_all = ["list", "forget"])]
+    pub(crate) source: Option<String>,
+    /// Print the sources that are trusted
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Trust this source no more
+    #[arg(long, value_name = "SOURCE", conflicts_with = "list")]
+    pub(crate) forget: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,7 @@ use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::shadow::Report;
 use crate::stats::Stats;
+use crate::taint::Bringers;
 use crate::words;
 
 /// A run of which nothing was heard for this long while its worker lives is marked as stalled.
@@ -69,6 +70,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
                     "updated": row.updated.to_string(), "goal": row.goal,
                     "held_by": holder.as_ref().map(|holder| holder.worker.pid),
                     "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
+                    "tainted_by": row.sources,
                 })
             })
             .collect();
@@ -226,12 +228,14 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
-    let (mut ledger, mut rebuilds, mut shadow) = (Ledger::default(), Rebuilds::default(), Report::default());
+    let (mut ledger, mut rebuilds) = (Ledger::default(), Rebuilds::default());
+    let (mut shadow, mut bringers) = (Report::default(), Bringers::default());
     let run = runs
         .fold(&id, |record| {
             ledger.see(record);
             rebuilds.see(record);
             shadow.see(record);
+            bringers.see(record);
         })
         .await?;
     ledger.amend(&run);
@@ -267,7 +271,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "evidence_live": run.evidence.iter().map(|(evidence, found)| json!({
                 "id": evidence, "tool": found.tool, "void_since": run.void_since(found),
             })).collect::<Vec<_>>(),
-            "changed": run.surroundings,
+            "changed": run.surroundings, "taint": bringers.json(&run),
             "policy": run.task.policy, "sources": run.task.sources,
             "questions": run.actions().filter_map(|action| asked(&run, action)).collect::<Vec<_>>(),
         });
@@ -305,6 +309,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     if let Some(source) = source("policy") {
         say!("rules from{source}");
     }
+    bringers.print(&store, &run);
     print_budget(&run);
     fill.print(&run);
     block::print(&run);
@@ -428,6 +433,7 @@ fn in_line(input: &Input) -> Value {
         InputBody::LateOutcome(_) => ("late_outcome", None),
         InputBody::Raise(_) => ("raise", None),
         InputBody::SwitchModel(_) => ("switch_model", None),
+        InputBody::Endorse(_) => ("endorse", None),
     };
     json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
 }

@@ -295,6 +295,7 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionSettled
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
+        | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,
         // Said at the end.
         EventKind::ModelForgone

@@ -24,6 +24,7 @@ mod request;
 mod run;
 mod shadow;
 mod stats;
+mod taint;
 mod tools;
 mod trust;
 mod words;
@@ -95,6 +96,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Approve(args) => answer::approve(globals, args).await,
         Command::Deny(args) => answer::deny(globals, args).await,
         Command::Settle(args) => answer::settle(globals, args).await,
+        Command::Endorse(args) => taint::endorse(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
         Command::Models(args) => models::models(globals, args).await,

@@ -163,6 +163,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
+        | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,
     }
 }

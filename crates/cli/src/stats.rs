@@ -262,6 +262,7 @@ impl Follow {
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
             | Event::BudgetRaised(_)
+            | Event::SourceEndorsed(_)
             | Event::SurroundingsChanged(_)
             | Event::RunParked(_)
             | Event::RunSuspended(_)

@@ -260,6 +260,10 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
 
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
+    format!("{}{}", what_happened(run, event), crate::taint::brought(event.brings()))
+}
+
+fn what_happened(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
     match event {
         Event::RunStarted(e) => format!("run {} started: {}", e.run, short(&e.task.goal, 90)),
@@ -394,6 +398,7 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
         Event::FactVoided(e) => format!("fact {} holds no more ({})", e.fact, e.evidence),
         Event::BudgetReached(e) => format!("the budget of {} is used up", e.budget),
         Event::BudgetRaised(_) => "budget raised".to_owned(),
+        Event::SourceEndorsed(e) => format!("{} is trusted by {}", short(&e.source, 120), safe(&e.by)),
         Event::SurroundingsChanged(e) => {
             let changed =
                 (!e.changed.is_empty()).then(|| format!("changed since the start: {}", safe(&e.changed.join(", "))));

@@ -7,6 +7,7 @@ use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
 use crate::ruling::Effect;
+use crate::taint::Mark;
 use crate::target::Target;
 use crate::task::{EffectClass, OnUnknown};
 use crate::time::Timestamp;
@@ -39,6 +40,9 @@ pub struct Action {
     pub idempotency_key: Option<Digest>,
     /// An earlier attempt may have happened: it was only requeued because its receiver recognises repetitions.
     pub in_doubt: bool,
+    /// What its result brings into the run, as far as it is known by now.
+    #[serde(default)]
+    pub brings: Vec<Mark>,
     /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
     pub life: Life,

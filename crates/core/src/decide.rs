@@ -21,7 +21,7 @@ use crate::context::note::{Note, NoteKind};
 use crate::context::plan::OVERFLOWS_MAX;
 use crate::event::*;
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName};
-use crate::input::{Input, InputBody, LateOutcome, Truth};
+use crate::input::{Endorse, Input, InputBody, LateOutcome, Truth};
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
 use crate::owed;
 use crate::payload::{Content, Payload};
@@ -106,10 +106,12 @@ pub enum Command {
         readiness: Readiness,
         key: KeyView,
     },
+    /// `brings`: what its result turned out to bring, beside what was known at its start.
     Finish {
         action: ActionId,
         attempt: u32,
         outcome: Outcome,
+        brings: Vec<Mark>,
     },
     /// What recovery found: its processes are gone and the settle time is over.
     Recover {
@@ -122,6 +124,7 @@ pub enum Command {
         check: CheckName,
         round: u32,
         verdict: Verdict,
+        brings: Vec<Mark>,
     },
     /// Nobody can be asked: a held action is denied.
     DenyUnasked {
@@ -177,7 +180,7 @@ pub enum Readiness {
         /// What was ruled on, if it is about one file.
         target: Option<Target>,
         /// What its result brings into the run, if that taints.
-        brings: Option<Mark>,
+        brings: Vec<Mark>,
         /// What it would do, for whoever is asked or told.
         effects: Vec<Effect>,
         /// Whether it only looks.
@@ -205,8 +208,8 @@ pub enum KeyView {
     Free { times_freed: u32 },
     /// Another action has it and its outcome is not known.
     Held { run: RunId, action: ActionId },
-    /// The stored result of the first call.
-    Done { run: RunId, action: ActionId, result: Content },
+    /// The stored result of the first call, and what that brought.
+    Done { run: RunId, action: ActionId, result: Content, brings: Vec<Mark> },
     /// The same key with other arguments.
     Conflict { run: RunId, action: ActionId, fields: Vec<String> },
 }
@@ -257,11 +260,11 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         }
         Command::FailModel { attempt, failure, jitter } => fail_model(run, attempt, failure, jitter, now),
         Command::Start { action, readiness, key } => start(run, action, readiness, key, now),
-        Command::Finish { action, attempt, outcome } => finish(run, action, attempt, outcome),
+        Command::Finish { action, attempt, outcome, brings } => finish(run, action, attempt, outcome, brings),
         Command::Recover { action, attempt, probe, jitter } => {
             recovery::recover(run, action, attempt, probe, jitter, now)
         }
-        Command::GiveVerdict { check, round, verdict } => give_verdict(run, check, round, verdict),
+        Command::GiveVerdict { check, round, verdict, brings } => give_verdict(run, check, round, verdict, brings),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),
@@ -448,6 +451,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 action: settle.action,
                 truth: settle.truth.clone(),
                 by: SettledBy::Person { input, by: settle.by },
+                brings: Vec::new(),
             })];
             events.extend(settled_facts(run, action, &settle.truth));
             Ok(events)
@@ -467,6 +471,14 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 return Err("a model call is in flight; switch when it has ended".to_owned());
             }
             Ok(vec![Event::ModelSwitched(ModelSwitched { input, model })])
+        }
+        InputBody::Endorse(endorse) => {
+            open_door()?;
+            if !run.taint.sources.contains_key(&endorse.source) {
+                return Err(format!("{} does not taint this run (any more)", endorse.source));
+            }
+            let Endorse { source, by, door } = endorse;
+            Ok(vec![Event::SourceEndorsed(SourceEndorsed { input, source, by, door })])
         }
     }
 }
@@ -524,6 +536,7 @@ fn late_outcome(run: &Run, input: InputId, late: LateOutcome) -> Vec<Event> {
                     action: late.action,
                     truth,
                     by: SettledBy::LateOutcome { input },
+                    brings: late.brings,
                 }),
             );
             events
@@ -810,11 +823,12 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             let hint = "Do not try again; find out what became of it, or ask the operator to settle it.";
             return refuse(ToolError::new(class::UNKNOWN_OUTCOME, message).hint(hint));
         }
-        KeyView::Done { run: holder, action: other, result } => {
+        KeyView::Done { run: holder, action: other, result, brings } => {
             let mut events =
                 vec![finished(action, Outcome::Done(result), How::Replayed { run: holder, action: other }, 0)];
             if let Event::ActionFinished(finished) = &mut events[0] {
                 finished.attempt = 0;
+                finished.brings = brings;
             }
             events.extend(set_facts(run, action));
             return Ok(events);
@@ -933,6 +947,7 @@ fn finished(action: &Action, outcome: Outcome, how: How, cost_micros: u64) -> Ev
         outcome,
         how,
         cost_micros,
+        brings: Vec::new(),
     })
 }
 
@@ -947,7 +962,7 @@ fn finish_events(run: &Run, action: &Action, outcome: Outcome, how: How, cost_mi
     events
 }
 
-fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec<Event>, Refusal> {
+fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, brings: Vec<Mark>) -> Result<Vec<Event>, Refusal> {
     let action = run.action(id).ok_or(Refusal::Stale)?;
     match action.life {
         Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {
@@ -961,7 +976,13 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome) -> Result<Vec
                 }),
                 Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => outcome,
             };
-            Ok(finish_events(run, action, outcome, How::Observed, cost))
+            let mut events = finish_events(run, action, outcome, How::Observed, cost);
+            for event in &mut events {
+                if let Event::ActionFinished(finished) = event {
+                    finished.brings.clone_from(&brings);
+                }
+            }
+            Ok(events)
         }
         Life::Started { .. }
         | Life::Queued
@@ -981,12 +1002,18 @@ fn unknown(action: &Action, more: &str) -> ToolError {
 
 // ---- proof and ends ----
 
-fn give_verdict(run: &Run, check: CheckName, round: u32, verdict: Verdict) -> Result<Vec<Event>, Refusal> {
+fn give_verdict(
+    run: &Run,
+    check: CheckName,
+    round: u32,
+    verdict: Verdict,
+    brings: Vec<Mark>,
+) -> Result<Vec<Event>, Refusal> {
     match &run.stage {
         Stage::Verifying { round: present, verdicts, .. }
             if *present == round && verdicts.get(&check).is_some_and(Option::is_none) =>
         {
-            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict })])
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings })])
         }
         Stage::Verifying { .. } | Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {
             Err(Refusal::Stale)
@@ -996,7 +1023,7 @@ fn give_verdict(run: &Run, check: CheckName, round: u32, verdict: Verdict) -> Re
 
 /// The first event of a run.
 pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
-    RunStarted { run, task, binary: binary.to_owned(), root: None }
+    RunStarted { run, task, binary: binary.to_owned(), root: None, brings: Vec::new() }
 }
 
 /// The claim of a worker, as an event.

@@ -107,6 +107,7 @@ events! {
     BudgetReached(BudgetReached) = "budget.reached";
     BudgetRaised(BudgetRaised) = "budget.raised";
     SurroundingsChanged(SurroundingsChanged) = "surroundings.changed";
+    SourceEndorsed(SourceEndorsed) = "source.endorsed";
     RunParked(RunParked) = "run.parked";
     RunSuspended(RunSuspended) = "run.suspended";
     RunEnded(Box<RunEnded>) = "run.ended";
@@ -156,6 +157,7 @@ impl EventKind {
             | EventKind::FactSet
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
+            | EventKind::SourceEndorsed
             | EventKind::RunParked
             | EventKind::RunSuspended
             | EventKind::RunEnded => true,
@@ -164,6 +166,23 @@ impl EventKind {
 }
 
 impl Event {
+    /// What it brings into its run that may taint it.
+    pub fn brings(&self) -> &[Mark] {
+        if let Event::RunStarted(started) = self {
+            &started.brings
+        } else if let Event::ActionStarted(started) = self {
+            started.brings.as_slice()
+        } else if let Event::ActionFinished(finished) = self {
+            &finished.brings
+        } else if let Event::ActionSettled(settled) = self {
+            &settled.brings
+        } else if let Event::CheckFinished(finished) = self {
+            &finished.brings
+        } else {
+            &[]
+        }
+    }
+
     /// How durable the batch that carries it must be (`semantics.md` A2).
     pub fn durability(&self) -> Durability {
         let by_class = |effect: EffectClass| match effect {
@@ -204,6 +223,7 @@ impl Event {
             | Event::ActionDenied(_)
             | Event::ActionSettled(_)
             | Event::BudgetRaised(_)
+            | Event::SourceEndorsed(_)
             | Event::RunParked(_)
             | Event::RunSuspended(_)
             | Event::RunEnded(_) => Durability::Synced,
@@ -220,6 +240,9 @@ pub struct RunStarted {
     /// The run at the root of the tree this one belongs to: keys are unique there. None: this is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RunId>,
+    /// What the files that were captured for it bring: rule files and inputs that an untrusted text had got into.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 /// What came before is another run's: history here, with nothing of it still to be done.
@@ -601,8 +624,8 @@ pub struct ActionStarted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
     /// What its result brings into the run, if that taints.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub brings: Option<Mark>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.
@@ -644,6 +667,10 @@ pub struct ActionFinished {
     pub how: How,
     #[serde(default)]
     pub cost_micros: u64,
+    /// What of its result taints and was not known when it started: where it was led on to, what an earlier run's call
+    /// had brought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 /// How an outcome is known.
@@ -669,6 +696,9 @@ pub struct ActionSettled {
     pub action: ActionId,
     pub truth: Truth,
     pub by: SettledBy,
+    /// As in [`ActionFinished`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -702,6 +732,9 @@ pub struct CheckFinished {
     /// Counted from 1: each accepted answer starts a round.
     pub round: u32,
     pub verdict: Verdict,
+    /// What its output brings into the run, where the model is shown it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -725,6 +758,15 @@ pub struct BudgetReached {
 pub struct BudgetRaised {
     pub input: InputId,
     pub raise: Raise,
+}
+
+/// A person trusts a source from now on: what it brought no longer taints the run. Nothing else lowers a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEndorsed {
+    pub input: InputId,
+    pub source: String,
+    pub by: String,
+    pub door: Door,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

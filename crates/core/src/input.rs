@@ -6,6 +6,7 @@ use crate::budget::Raise;
 use crate::ids::{ActionId, Digest, InputId};
 use crate::outcome::Outcome;
 use crate::payload::Content;
+use crate::taint::Mark;
 use crate::task::ModelSpec;
 use crate::time::Timestamp;
 
@@ -34,6 +35,7 @@ pub enum InputBody {
     LateOutcome(LateOutcome),
     Raise(Raise),
     SwitchModel(ModelSpec),
+    Endorse(Endorse),
 }
 
 /// By which door an answer came.
@@ -107,4 +109,16 @@ pub struct LateOutcome {
     pub action: ActionId,
     pub attempt: u32,
     pub outcome: Outcome,
+    /// What its result turned out to bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
+}
+
+/// A person trusts a source: what it brought no longer taints the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endorse {
+    /// Exactly as the run's taint lists it.
+    pub source: String,
+    pub by: String,
+    pub door: Door,
 }

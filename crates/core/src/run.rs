@@ -27,7 +27,7 @@ use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
 use crate::prompt::{Item, Purpose, WireCall};
 use crate::ruling::Ruling;
-use crate::taint::Taint;
+use crate::taint::{Mark, Taint};
 use crate::task::{EffectClass, Holds, Mode, ModelSpec, OnUnknown, Task, ToolSpec};
 use crate::time::{Timestamp, millis};
 
@@ -125,6 +125,7 @@ pub enum Stage {
         round: u32,
         accepted: Accepted,
         verdicts: BTreeMap<CheckName, Option<Verdict>>,
+        since: Timestamp,
     },
     Rest(Box<RunEnded>),
 }
@@ -280,6 +281,7 @@ impl Run {
             call_ids: BTreeSet::new(),
             task,
         };
+        run.bring(&started.brings);
         // The system text says what a tail would, unless a tool cannot be called yet.
         let can_all = run.task.tools.iter().all(|tool| crate::decide::missing_capability(&run, &tool.name).is_none());
         run.window.tail = can_all.then(|| window::shown_by_header(&run));
@@ -608,7 +610,8 @@ impl Run {
                         self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect()
                     }
                 };
-                self.stage = Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts };
+                self.stage =
+                    Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts, since: at };
             }
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
@@ -658,6 +661,10 @@ impl Run {
                     self.winding = None;
                 }
                 self.reopen("The budget was raised. Go on.");
+            }
+            Event::SourceEndorsed(endorsed) => {
+                self.barren_claims = 0;
+                self.taint.endorse(&endorsed.source);
             }
             Event::SurroundingsChanged(changed) => {
                 self.surroundings.extend(changed.changed.iter().cloned());
@@ -817,6 +824,11 @@ impl Run {
         self.window.push(Part::Reply(turn), Arc::new(item));
     }
 
+    /// Something the model may see from here on.
+    fn bring(&mut self, marks: &[Mark]) {
+        marks.iter().for_each(|mark| self.taint.add(mark, self.head));
+    }
+
     fn ready(&self) -> Option<&Ready> {
         match &self.stage {
             Stage::Ready(ready) => Some(ready),
@@ -932,6 +944,7 @@ impl Run {
 
     fn check_finished(&mut self, finished: &CheckFinished) {
         self.barren_claims = 0;
+        self.bring(&finished.brings);
         let Stage::Verifying { verdicts, .. } = &mut self.stage else { return };
         verdicts.insert(finished.check.clone(), Some(finished.verdict.clone()));
         if verdicts.values().any(Option::is_none) {

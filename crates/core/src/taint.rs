@@ -4,6 +4,7 @@
 //! source. What a call may do under which label is the policy's to say; here the label is kept.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,40 @@ pub enum Confidentiality {
 pub struct Label {
     pub integrity: Integrity,
     pub confidentiality: Confidentiality,
+}
+
+impl Integrity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Integrity::User => "user",
+            Integrity::Workspace => "workspace",
+            Integrity::Untrusted => "untrusted",
+        }
+    }
+}
+
+impl Confidentiality {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Confidentiality::Public => "public",
+            Confidentiality::Workspace => "workspace",
+            Confidentiality::Secret => "secret",
+        }
+    }
+}
+
+/// In a person's words: what is out of the ordinary about it.
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let untrusted = self.integrity == Integrity::Untrusted;
+        let secret = self.confidentiality == Confidentiality::Secret;
+        f.write_str(match (untrusted, secret) {
+            (true, true) => "untrusted and secret",
+            (true, false) => "untrusted",
+            (false, true) => "secret",
+            (false, false) => "not tainted",
+        })
+    }
 }
 
 impl Label {
@@ -83,6 +118,24 @@ impl Taint {
     /// The join over everything the run has seen.
     pub fn label(&self) -> Label {
         self.sources.values().fold(self.rest, |label, brought| label.join(brought.label))
+    }
+
+    /// Whether the run has read anything that changes what it may do.
+    pub fn is_tainted(&self) -> bool {
+        self.label().is_tainted()
+    }
+
+    /// Takes a source out: a person trusts it. What came from more sources than are listed stays.
+    pub fn endorse(&mut self, source: &str) {
+        self.sources.remove(source);
+    }
+
+    /// Takes in what another text brought.
+    pub fn join(&mut self, other: &Taint) {
+        for (source, brought) in &other.sources {
+            self.add(&Mark { label: brought.label, source: source.clone() }, brought.since);
+        }
+        self.rest = self.rest.join(other.rest);
     }
 
     /// Takes in what a result brought.

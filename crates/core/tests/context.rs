@@ -246,7 +246,12 @@ impl World {
                 let spread = 1 << self.next(6);
                 let bytes = (median * 4 * spread / 8).min(self.case.window * 4);
                 let result = Payload::string(&self.text(bytes));
-                self.ask(Command::Finish { action, attempt, outcome: Outcome::Done(Content::Inline(result)) });
+                self.ask(Command::Finish {
+                    action,
+                    attempt,
+                    outcome: Outcome::Done(Content::Inline(result)),
+                    brings: Vec::new(),
+                });
             }
             Duty::Recover { action, attempt, .. } => {
                 self.ask(Command::Recover { action, attempt, probe: None, jitter: 1 });
@@ -569,7 +574,7 @@ fn allowed() -> Readiness {
         exact: Some(Digest::of(b"x")),
         asks: Asks::Hold,
         target: None,
-        brings: None,
+        brings: Vec::new(),
         effects: Vec::new(),
         bearing: Bearing::Acts,
     }

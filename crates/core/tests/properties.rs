@@ -13,7 +13,7 @@ use longrein_core::event::{Counted, End, Event, Suspension, Wants};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
 };
-use longrein_core::input::{Approve, Covers, Deny, Door, Input, InputBody, LateOutcome, Settle, Truth};
+use longrein_core::input::{Approve, Covers, Deny, Door, Endorse, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
     Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError, class,
 };
@@ -23,6 +23,7 @@ use longrein_core::program::Program;
 use longrein_core::prompt::{Item, Purpose};
 use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Activity, Run, Stage};
+use longrein_core::taint::{Confidentiality, Integrity, Label, Mark, Taint};
 use longrein_core::task::{
     CheckSpec, EffectClass, Holds, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, Overlap, PolicyRules, Task, ToolBody,
     ToolSpec,
@@ -85,7 +86,9 @@ impl Table {
                 assert_ne!(error.class, class::UNKNOWN_OUTCOME, "what is known not to have happened is not unknown");
             }
             self.law_8_modes(&before, &event);
+            let known = self.run.taint.clone();
             self.run.apply(self.run.head.next(), self.now, &event);
+            law_8_only_an_endorsement_lowers(&known, &self.run, &event);
             self.events.push((self.now, event));
             self.grows(&before);
         }
@@ -218,9 +221,9 @@ impl Table {
                 self.ask(Command::Start { action, readiness, key });
             }
             Duty::AwaitAction { action, attempt, .. } => {
-                let outcome = self.outcome(action);
-                let again = Command::Finish { action, attempt, outcome: outcome.clone() };
-                self.ask(Command::Finish { action, attempt, outcome });
+                let (outcome, brings) = (self.outcome(action), self.marks());
+                let again = Command::Finish { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
+                self.ask(Command::Finish { action, attempt, outcome, brings });
                 assert!(!self.ask(again), "an attempt ends once");
             }
             Duty::Recover { action, attempt, .. } => {
@@ -229,8 +232,10 @@ impl Table {
             }
             Duty::Check { check, round } => {
                 let finding = if self.roll(2) == 0 { Finding::Passed } else { Finding::Failed };
-                self.ask(Command::GiveVerdict { check: check.clone(), round, verdict: verdict(finding) });
-                assert!(!self.ask(Command::GiveVerdict { check, round, verdict: verdict(finding) }));
+                let brings = self.marks();
+                let (verdict, again) = (verdict(finding), verdict(finding));
+                self.ask(Command::GiveVerdict { check: check.clone(), round, verdict, brings });
+                assert!(!self.ask(Command::GiveVerdict { check, round, verdict: again, brings: Vec::new() }));
             }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
@@ -266,7 +271,7 @@ impl Table {
             .collect();
         for (action, attempt) in given_up {
             let outcome = Outcome::Error(ToolError::new("cancelled", "given up"));
-            self.ask(Command::Finish { action, attempt, outcome });
+            self.ask(Command::Finish { action, attempt, outcome, brings: Vec::new() });
         }
     }
 
@@ -294,7 +299,8 @@ impl Table {
             10 => {
                 let outcome = self.outcome(action);
                 let attempt = self.roll32(4);
-                self.ask(Command::Finish { action, attempt, outcome });
+                let brings = self.marks();
+                self.ask(Command::Finish { action, attempt, outcome, brings });
             }
             11 => {
                 let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
@@ -340,9 +346,14 @@ impl Table {
             }
             6 => {
                 let outcome = self.outcome(action);
-                InputBody::LateOutcome(LateOutcome { action, attempt: self.roll32(3), outcome })
+                let (attempt, brings) = (self.roll32(3), self.marks());
+                InputBody::LateOutcome(LateOutcome { action, attempt, outcome, brings })
             }
             7 => InputBody::Raise(Raise { turns: self.roll(3), model_calls: self.roll(3), ..Raise::default() }),
+            8 | 9 => {
+                let source = format!("host{}.test", self.roll(4));
+                InputBody::Endorse(Endorse { source, by, door })
+            }
             _ if self.roll(6) == 0 => InputBody::Cancel,
             _ => InputBody::SwitchModel(ModelSpec::plain(ModelName::new("other"), 100)),
         }
@@ -435,17 +446,29 @@ impl Table {
         let bearing = if self.roll(2) == 0 { Bearing::Looks } else { Bearing::Acts };
         let effects = vec![Effect { kind: EffectKind::Run, what: "it".to_owned() }];
         let question = Digest::of(b"question");
-        Readiness::Ruled { ruling, question, exact, asks, target: None, brings: None, effects, bearing }
+        let brings = self.marks();
+        Readiness::Ruled { ruling, question, exact, asks, target: None, brings, effects, bearing }
     }
 
     fn key(&mut self) -> KeyView {
         let (run, action) = (RunId::new("other"), ActionId(1));
         match self.roll(12) {
             0 => KeyView::Held { run, action },
-            1 => KeyView::Done { run, action, result: result() },
+            1 => KeyView::Done { run, action, result: result(), brings: self.marks() },
             2 => KeyView::Conflict { run, action, fields: vec!["x".to_owned()] },
             _ => KeyView::Free { times_freed: 0 },
         }
+    }
+
+    /// What a result brings: mostly nothing.
+    fn marks(&mut self) -> Vec<Mark> {
+        if self.roll(4) > 0 {
+            return Vec::new();
+        }
+        let integrity = [Integrity::User, Integrity::Workspace, Integrity::Untrusted][self.roll(3) as usize];
+        let confidentiality = [Confidentiality::Public, Confidentiality::Secret][self.roll(2) as usize];
+        let source = format!("host{}.test", self.roll(4));
+        vec![Mark { label: Label { integrity, confidentiality }, source }]
     }
 
     /// One that fits the class of the action's tool.
@@ -578,6 +601,27 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
     }
 }
 
+/// A label rises with all that an event brings, and falls by an endorsement alone, by no more than that source.
+fn law_8_only_an_endorsement_lowers(before: &Taint, run: &Run, event: &Event) {
+    let after = &run.taint;
+    for mark in event.brings().iter().filter(|mark| mark.label.is_tainted()) {
+        assert_eq!(mark.label.join(after.label()), after.label(), "{mark:?} is not in {after:?}");
+        assert!(after.sources.contains_key(&mark.source), "there is room for all of these");
+    }
+    let Event::SourceEndorsed(endorsed) = event else {
+        for (source, brought) in &before.sources {
+            let now = after.sources.get(source).expect("a source is taken out by an endorsement only");
+            assert_eq!((brought.label.join(now.label), now.since), (now.label, brought.since));
+        }
+        assert_eq!(before.label().join(after.label()), after.label(), "{event:?}");
+        return;
+    };
+    assert!(before.sources.contains_key(&endorsed.source), "only what taints is endorsed");
+    let mut left = before.clone();
+    left.sources.remove(&endorsed.source);
+    assert_eq!(&left, after, "the others stay");
+}
+
 /// At least 400 cases; PROPTEST_CASES asks for more.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
@@ -636,6 +680,37 @@ proptest! {
             prop_assert!(table.run.fence > Fence(1));
             return Ok(());
         }
+    }
+}
+
+/// What was read before stays read: in the other run, in what is made of it, and in a run that is written down.
+#[test]
+fn law_8_a_fork_and_a_snapshot_know_what_was_read() {
+    let label = Label { integrity: Integrity::Untrusted, confidentiality: Confidentiality::Workspace };
+    let mut start = begin(RunId::new("r"), task(9, Mode::Ask), "test");
+    start.brings = vec![Mark { label, source: "/w/AGENTS.md".to_owned() }];
+    let mut run = Run::new(&start, Timestamp(1));
+    assert_eq!(run.taint.label(), label, "rules that were captured stand in every request");
+    let forked = longrein_core::event::RunForked { from: RunId::new("q"), at: Seq(1), limits: run.limits.clone() };
+    run.apply(Seq(2), Timestamp(2), &Event::RunForked(forked));
+    assert_eq!(run.taint.label(), label);
+    let saved = longrein_core::snapshot::save(&run);
+    assert_eq!(longrein_core::snapshot::restore(&saved, &start).expect("restored").taint, run.taint);
+}
+
+/// Events of before there were labels.
+#[test]
+fn events_without_labels_are_read_as_bringing_nothing() {
+    for json in [
+        r#"{"action.finished":{"action":"a1","attempt":1,"effect":"read","outcome":{"done":{"inline":"x"}},"how":"observed"}}"#,
+        r#"{"check.finished":{"check":"c","round":1,"verdict":{"finding":"passed","evidence":{"inline":"x"},"exit_status":0,"took_ms":1}}}"#,
+        r#"{"action.settled":{"action":"a1","truth":"not_done","by":{"person":{"input":"i","by":"ann"}}}}"#,
+        r#"{"action.started":{"action":"a1","attempt":1,"fence":1,"effect":"read","rule":"r"}}"#,
+    ] {
+        let event: Event = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+        assert!(event.brings().is_empty());
+        let again = serde_json::to_string(&event).expect("written");
+        assert!(!again.contains("brings"), "and so it is written: {again}");
     }
 }
 

@@ -13,13 +13,14 @@ use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Content;
 use longrein_core::run::Run;
 use longrein_core::task::EffectClass;
-use longrein_ports::{AppendError, Batch, BatchId, Durability, KeyChange, NewEvent};
+use longrein_ports::{AppendError, Batch, BatchId, Durability, FileMark, KeyChange, NewEvent};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
 use crate::fold::fold_known;
 use crate::jobs::{self, Flight};
+use crate::origin::Watch;
 use crate::row::run_row;
 
 /// Wait between sendings of a batch that was not answered.
@@ -31,6 +32,7 @@ pub(crate) struct Draft {
     pub(crate) events: Vec<NewEvent>,
     pub(crate) consumed: Vec<InputId>,
     pub(crate) keys: Vec<KeyChange>,
+    pub(crate) marks: Vec<FileMark>,
     pub(crate) blobs: Vec<(Digest, Bytes)>,
     /// Outcomes in this batch, to be passed on if the claim turns out to be lost.
     pub(crate) outcomes: Vec<LateOutcome>,
@@ -51,13 +53,16 @@ impl Drive<'_> {
         }
         let draft = std::mem::take(&mut self.draft);
         self.batches += 1;
-        let durability = draft.events.iter().map(|new| new.event.durability()).max().unwrap_or(Durability::Written);
+        let by_event = draft.events.iter().map(|new| new.event.durability()).max().unwrap_or(Durability::Written);
+        // The files may be on the disk already.
+        let durability = if draft.marks.is_empty() { by_event } else { Durability::Synced };
         let batch = Batch {
             id: BatchId(format!("{}.{}", self.claim.fence, self.batches)),
             expected: self.head,
             events: draft.events,
             consumed: draft.consumed,
             keys: draft.keys,
+            marks: draft.marks,
             blobs: draft.blobs,
             durability,
             row: run_row(&self.run),
@@ -131,9 +136,9 @@ impl Drive<'_> {
         outcomes: Vec<LateOutcome>,
         leave_out: impl Fn(&Event) -> bool,
     ) -> Result<(), DriveError> {
-        let Batch { events, consumed, blobs, .. } = batch;
+        let Batch { events, consumed, blobs, marks, .. } = batch;
         let kept: Vec<_> = events.into_iter().filter(|new| !leave_out(&new.event)).collect();
-        self.draft = Draft { outcomes, consumed, blobs, ..Draft::default() };
+        self.draft = Draft { outcomes, consumed, blobs, marks, ..Draft::default() };
         if self.head == Seq(0) {
             // Nothing is journaled yet: begin again from the first event.
             let mut events = kept.into_iter();
@@ -174,7 +179,8 @@ impl Drive<'_> {
                 && let Some(action) = self.run.action(started.action)
             {
                 let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
-                let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed);
+                let watch = Watch::of(&self.run, action, self.ports.clock.now());
+                let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, watch);
                 self.hangar.launch(Flight::Run(started.action, started.attempt), work);
             }
         }

@@ -26,6 +26,7 @@ use crate::edge;
 use crate::fold::{FoldError, fold_known};
 use crate::jobs::{self, Flight, Hangar, Recovery};
 use crate::lease::RENEW_EVERY;
+use crate::origin::{self, Watch};
 use crate::ports::Ports;
 use crate::summary::Asked;
 
@@ -111,7 +112,8 @@ impl<'a> Drive<'a> {
         let (run, changed, mode) = match begin_with {
             Begin::New { task, blobs } if claim.head == Seq(0) => {
                 draft.blobs = in_bytes(blobs).collect();
-                let started = begin(id.clone(), *task, &options.binary);
+                let mut started = begin(id.clone(), *task, &options.binary);
+                started.brings = origin::captured(ports, &started.task);
                 let run = Run::new(&started, now);
                 draft.events.push(NewEvent { at: now, event: Event::RunStarted(Box::new(started)) });
                 (run, Vec::new(), None)
@@ -160,10 +162,17 @@ impl<'a> Drive<'a> {
         let worker = &options.worker;
         let worked_until = drive.claim.last_alive.map(|alive| alive.plus(RENEW_EVERY).min(now));
         let event = claimed(drive.claim.fence, &worker.host, &worker.boot, worker.pid, &options.binary, worked_until);
-        let running: Vec<_> = drive.run.actions().filter(|action| action.may_run()).map(|action| action.id).collect();
+        let now = drive.ports.clock.now();
+        let running: Vec<_> = drive.run.actions().filter(|action| action.may_run()).collect();
+        let watches: Vec<_> = running.iter().filter_map(|action| Watch::of(&drive.run, action, now)).collect();
+        let running: Vec<_> = running.iter().map(|action| action.id).collect();
         drive.command(Command::Claim(event));
         if matches!(drive.run.stage, Stage::Rest(_)) {
             drive.end(running).await;
+            for watch in watches {
+                let written = watch.look(drive.ports).await;
+                drive.enter(None, written);
+            }
         }
         drive.command(Command::NoteSurroundings { changed, mode });
         drive.take_inbox().await?;
@@ -242,6 +251,7 @@ impl<'a> Drive<'a> {
     pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
         self.draft.keys.extend(edge::key_change(&self.run, &event));
         self.run.apply(self.run.head.next(), at, &event);
+        self.draft.marks.extend(origin::mark_of_start(&self.run, &event));
         self.draft.events.push(NewEvent { at, event });
     }
 
@@ -251,6 +261,7 @@ impl<'a> Drive<'a> {
                 continue;
             }
             let id = input.id.clone();
+            self.look_after_input(&input.body).await;
             if self.command(Command::TakeInput(input)) {
                 self.draft.consumed.push(id);
             }
@@ -319,7 +330,8 @@ impl<'a> Drive<'a> {
                 }
                 let spec = self.run.task.acceptance.iter().find(|spec| spec.name == *check);
                 if let Some(spec) = spec {
-                    let work = jobs::check(self.ports, self.run.task.clone(), self.run.id.clone(), spec.clone());
+                    let watch = Watch::of_checks(&self.run, self.ports.clock.now());
+                    let work = jobs::check(self.ports, self.run.task.clone(), self.run.id.clone(), spec.clone(), watch);
                     self.hangar.launch(Flight::Check(check.clone(), *round), work);
                 }
                 Ok(true)
@@ -419,6 +431,7 @@ impl<'a> Drive<'a> {
             has_probe: !spec.reconcile.is_empty()
                 || action.target.as_ref().is_some_and(|target| target.after.is_some()),
             handed: edge::handed(self.ports, &self.run, action, &self.inputs).await?,
+            watch: Watch::of(&self.run, action, now),
         };
         let work = jobs::recover(self.ports, self.run.task.clone(), recovery);
         self.hangar.launch(Flight::Recover(id, attempt, probe), work);

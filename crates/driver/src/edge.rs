@@ -14,6 +14,7 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
 use longrein_core::ruling::{Bearing, EffectKind, Ruling};
 use longrein_core::run::{Evidence, Run};
+use longrein_core::taint::Mark;
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, EffectClass, Mode, ToolBody, ToolSpec};
 use longrein_ports::{
@@ -406,8 +407,15 @@ pub(crate) async fn key_view(ports: &Ports, run: &Run, action: &Action) -> Resul
             KeyView::Conflict { run: holder, action: other, fields: differing(&row.args, &action.args) }
         }
         KeyState::Held => KeyView::Held { run: holder, action: other },
-        KeyState::Done(result) => KeyView::Done { run: holder, action: other, result },
+        KeyState::Done(result) => {
+            KeyView::Done { run: holder, action: other, result, brings: trusted(ports, row.brings) }
+        }
     })
+}
+
+/// Marks but for those of sources that a person trusts by now.
+pub(crate) fn trusted(ports: &Ports, marks: Vec<Mark>) -> Vec<Mark> {
+    marks.into_iter().filter(|mark| !ports.origins.endorses(&mark.source)).collect()
 }
 
 /// Names of the top-level arguments in which two calls differ.
@@ -432,17 +440,23 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
             Some(KeyChange::Take { id, run: run.id.clone(), action: action.id, args: action.args.clone() })
         }
         Event::ActionFinished(finished) if finished.attempt > 0 => {
-            let (id, _) = of(finished.action)?;
+            let (id, action) = of(finished.action)?;
             match &finished.outcome {
-                Outcome::Done(result) => Some(KeyChange::Finish { id, result: result.clone() }),
+                Outcome::Done(result) => {
+                    let brings = [action.brings.as_slice(), finished.brings.as_slice()].concat();
+                    Some(KeyChange::Finish { id, result: result.clone(), brings })
+                }
                 Outcome::NotDone(_) => Some(KeyChange::Free { id }),
                 Outcome::Error(_) | Outcome::Unknown(_) => None,
             }
         }
         Event::ActionSettled(settled) => {
-            let (id, _) = of(settled.action)?;
+            let (id, action) = of(settled.action)?;
             match &settled.truth {
-                Truth::Done(result) => Some(KeyChange::Finish { id, result: result.clone() }),
+                Truth::Done(result) => {
+                    let brings = [action.brings.as_slice(), settled.brings.as_slice()].concat();
+                    Some(KeyChange::Finish { id, result: result.clone(), brings })
+                }
                 Truth::NotDone => Some(KeyChange::Free { id }),
             }
         }
@@ -484,6 +498,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)

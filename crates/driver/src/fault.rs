@@ -14,6 +14,7 @@ use longrein_core::input::Input;
 use longrein_core::outcome::{ModelFailure, Reply, ToolError};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
+use longrein_core::taint::Mark;
 use longrein_core::target::Target;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{
@@ -157,6 +158,9 @@ impl Tools for FaultyTools {
     }
     fn overtime(&self, action: ActionId, attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         self.inner.overtime(action, attempt)
+    }
+    fn brought(&self, action: ActionId, attempt: u32) -> Vec<Mark> {
+        self.inner.brought(action, attempt)
     }
     fn preview(&self, content: &Payload, bytes_max: usize) -> Payload {
         self.inner.preview(content, bytes_max)

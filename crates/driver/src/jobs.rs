@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
-use longrein_core::check::Verdict;
+use longrein_core::check::{Finding, Verdict};
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, RunId, ToolName};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
+use longrein_core::taint::Mark;
 use longrein_core::task::{CheckSpec, EffectClass, Task};
-use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped};
+use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Written};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
+use crate::edge;
+use crate::origin::Watch;
 use crate::ports::Ports;
 use crate::summary::Gathered;
 
@@ -41,9 +44,9 @@ pub(crate) enum Flight {
 #[derive(Debug)]
 pub(crate) enum Landed {
     Sent(Result<Reply, ModelFailure>),
-    Ran(Outcome, Blobs),
-    Recovered(Option<ProbeAnswer>, Blobs),
-    Checked(Verdict, Blobs),
+    Ran(Outcome, Blobs, After),
+    Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
+    Checked(Verdict, Blobs, After),
     InboxChanged,
     Indexed,
     /// What is to be sent for a summary, or why there is nothing.
@@ -55,6 +58,15 @@ pub(crate) enum Landed {
 }
 
 pub(crate) type Blobs = Vec<(Digest, Payload)>;
+
+/// What is known of a program only after its end.
+#[derive(Debug, Default)]
+pub(crate) struct After {
+    /// What its result turned out to bring.
+    pub(crate) brings: Vec<Mark>,
+    /// What it wrote, where somebody must know.
+    pub(crate) written: Vec<Written>,
+}
 
 /// All flights of one run. Dropping it ends them all.
 pub(crate) struct Hangar {
@@ -159,11 +171,22 @@ pub(crate) fn run(
     task: Arc<Task>,
     call: Cleared,
     handed: Handed,
+    watch: Option<Watch>,
 ) -> impl Future<Output = Landed> + Send + 'static {
-    let tools = Arc::clone(&ports.tools);
+    let ports = ports.clone();
+    let (action, attempt) = (call.attempt().action, call.attempt().number);
     async move {
-        let Ran { outcome, blobs } = tools.run(&task, call, handed).await;
-        Landed::Ran(outcome, blobs)
+        let Ran { outcome, blobs } = ports.tools.run(&task, call, handed).await;
+        let brings = edge::trusted(&ports, ports.tools.brought(action, attempt));
+        let written = look(&ports, watch).await;
+        Landed::Ran(outcome, blobs, After { brings, written })
+    }
+}
+
+async fn look(ports: &Ports, watch: Option<Watch>) -> Vec<Written> {
+    match watch {
+        Some(watch) => watch.look(ports).await,
+        None => Vec::new(),
     }
 }
 
@@ -186,7 +209,7 @@ pub(crate) fn overtime(
     let work = ports.tools.overtime(action, attempt)?;
     Some(async move {
         let Ran { outcome, blobs } = work.await;
-        Landed::Ran(outcome, blobs)
+        Landed::Ran(outcome, blobs, After::default())
     })
 }
 
@@ -195,11 +218,18 @@ pub(crate) fn check(
     task: Arc<Task>,
     run: RunId,
     spec: CheckSpec,
+    watch: Option<Watch>,
 ) -> impl Future<Output = Landed> + Send + 'static {
-    let checks = Arc::clone(&ports.checks);
+    let ports = ports.clone();
     async move {
-        let Checked { verdict, blobs } = checks.check(&task, CheckRun { run, spec }).await;
-        Landed::Checked(verdict, blobs)
+        let Checked { verdict, blobs } = ports.checks.check(&task, CheckRun { run, spec }).await;
+        // The model is shown what a failed one printed, and that may be what lies in any file.
+        let brings = match verdict.finding {
+            Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
+            Finding::Passed => Vec::new(),
+        };
+        let written = look(&ports, watch).await;
+        Landed::Checked(verdict, blobs, After { brings, written })
     }
 }
 
@@ -216,6 +246,8 @@ pub(crate) struct Recovery {
     pub(crate) unseen: Duration,
     pub(crate) has_probe: bool,
     pub(crate) handed: Handed,
+    /// Where what it wrote is looked for, once it is over.
+    pub(crate) watch: Option<Watch>,
 }
 
 /// Ends what is left of the attempt, waits until nothing of it can land any more, and asks the tool's reconcile command if
@@ -225,8 +257,9 @@ pub(crate) fn recover(
     task: Arc<Task>,
     recovery: Recovery,
 ) -> impl Future<Output = Landed> + Send + 'static {
-    let tools = Arc::clone(&ports.tools);
+    let ports = ports.clone();
     async move {
+        let tools = &ports.tools;
         tokio::time::sleep(recovery.from).await;
         let reaped = tools.reap(&recovery.attempt.run, recovery.attempt.action, recovery.fence).await;
         match reaped {
@@ -234,15 +267,15 @@ pub(crate) fn recover(
             Reaped::Unverified => tokio::time::sleep(recovery.unseen).await,
         }
         match recovery.effect {
-            EffectClass::Read => return Landed::Recovered(None, Vec::new()),
+            EffectClass::Read => return Landed::Recovered(None, Vec::new(), look(&ports, recovery.watch).await),
             // What ran here is gone with its process: nothing of it is on a wire.
             EffectClass::Workspace => {}
             EffectClass::External => tokio::time::sleep(recovery.settle_after).await,
         }
         if !recovery.has_probe {
-            return Landed::Recovered(None, Vec::new());
+            return Landed::Recovered(None, Vec::new(), look(&ports, recovery.watch).await);
         }
         let Probed { answer, blobs } = tools.probe(&task, recovery.attempt, recovery.handed).await;
-        Landed::Recovered(Some(answer), blobs)
+        Landed::Recovered(Some(answer), blobs, look(&ports, recovery.watch).await)
     }
 }

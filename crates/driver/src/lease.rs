@@ -86,10 +86,12 @@ impl Drive<'_> {
     pub(crate) async fn pass_on_what_is_known(&mut self) {
         let mut known = std::mem::take(&mut self.draft.outcomes);
         for (flight, landed) in self.hangar.abort_all().await {
-            if let (Flight::Run(action, attempt) | Flight::Overtime(action, attempt, _), Landed::Ran(outcome, _)) =
-                (flight, landed)
+            if let (
+                Flight::Run(action, attempt) | Flight::Overtime(action, attempt, _),
+                Landed::Ran(outcome, _, after),
+            ) = (flight, landed)
             {
-                known.push(LateOutcome { action, attempt, outcome });
+                known.push(LateOutcome { action, attempt, outcome, brings: after.brings });
             }
         }
         for mut late in known {

@@ -12,6 +12,7 @@ mod fault;
 mod fold;
 mod jobs;
 mod lease;
+mod origin;
 mod ports;
 mod row;
 mod summary;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longrein_core::prompt::ToolDef;
-use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Journal, Model, Tools};
+use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Journal, Model, Origins, Tools};
 
 /// The world, as the driver sees it.
 #[derive(Clone)]
@@ -22,4 +22,6 @@ pub struct Ports {
     pub gate: Arc<dyn Gate>,
     pub checks: Arc<dyn Checks>,
     pub clock: Arc<dyn Clock>,
+    /// Where what lies in files came from.
+    pub origins: Arc<dyn Origins>,
 }

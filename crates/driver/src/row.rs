@@ -17,6 +17,7 @@ pub fn run_row(run: &Run) -> RunRow {
         micros: run.spent.micros,
         started: run.started,
         updated: run.at,
+        sources: run.taint.sources.keys().cloned().collect(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::batch::in_bytes;
 use crate::claimed::Drive;
 use crate::drive::{DriveError, Standing, WhenAsked};
 use crate::edge;
-use crate::jobs::{self, Flight, Landed};
+use crate::jobs::{self, After, Flight, Landed};
 use crate::lease::{RENEW_EVERY, late_id};
 
 /// How long external calls get to end by themselves when the process is told to stop (`semantics.md` E3).
@@ -155,15 +155,18 @@ impl Drive<'_> {
                     self.command(Command::FailModel { attempt, failure, jitter: 0 });
                 }
             }
-            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs)) => {
+            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs, After { brings, written })) => {
                 self.keep_blobs(blobs);
-                self.draft.outcomes.push(LateOutcome { action, attempt, outcome: outcome.clone() });
-                self.command(Command::Finish { action, attempt, outcome });
+                let late = LateOutcome { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
+                self.draft.outcomes.push(late);
+                self.command(Command::Finish { action, attempt, outcome, brings });
+                self.enter(Some(action), written);
                 self.hear_out(action, attempt);
             }
-            (Flight::Overtime(action, attempt, _), Landed::Ran(outcome, blobs)) => {
+            (Flight::Overtime(action, attempt, _), Landed::Ran(outcome, blobs, After { brings, .. })) => {
                 self.keep_blobs(blobs);
-                self.late(LateOutcome { action, attempt, outcome });
+                self.look_after(action).await;
+                self.late(LateOutcome { action, attempt, outcome, brings });
             }
             (Flight::Run(action, attempt), landed) => {
                 // Told to stop, the suspension makes it lost, and the next claim finds out.
@@ -182,17 +185,20 @@ impl Drive<'_> {
                         }
                     };
                     let outcome = edge::cut_off(self.effect(action), &why);
-                    self.command(Command::Finish { action, attempt, outcome });
+                    self.look_after(action).await;
+                    self.command(Command::Finish { action, attempt, outcome, brings: Vec::new() });
                 }
             }
-            (Flight::Recover(action, attempt, _), Landed::Recovered(probe, blobs)) => {
+            (Flight::Recover(action, attempt, _), Landed::Recovered(probe, blobs, written)) => {
                 self.keep_blobs(blobs);
+                self.enter(Some(action), written);
                 let jitter = self.ports.clock.jitter();
                 self.command(Command::Recover { action, attempt, probe, jitter });
             }
-            (Flight::Check(check, round), Landed::Checked(verdict, blobs)) => {
+            (Flight::Check(check, round), Landed::Checked(verdict, blobs, After { brings, written })) => {
                 self.keep_blobs(blobs);
-                self.command(Command::GiveVerdict { check, round, verdict });
+                self.command(Command::GiveVerdict { check, round, verdict, brings });
+                self.enter(None, written);
             }
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{BadRule, Blank, Containment, File, Policy, Surroundings, World};
+use longrein_policy::{BadRule, Blank, Containment, Fence, File, Ledger, Policy, Surroundings, World};
 
 /// The policy of a run of this task, under these rules.
 pub(crate) fn policy(
@@ -14,9 +14,18 @@ pub(crate) fn policy(
     rules: &PolicyRules,
     store: &str,
     environment: &BTreeMap<String, String>,
+    known: Known,
 ) -> Result<Policy, BadRule> {
     let tools = task.tools.iter().map(|tool| &tool.name);
-    Policy::read(rules, tools, surroundings(Some(store), environment, Arc::new(FileSystem)))
+    let Known { ledger, fence } = known;
+    let here = surroundings(Some(store), environment, Arc::new(FileSystem));
+    Policy::read(rules, tools, Surroundings { ledger, fence, ..here })
+}
+
+/// What a run's policy knows beside the machine.
+pub(crate) struct Known {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) fence: Arc<dyn Fence>,
 }
 
 /// What a policy has to know of this machine. `store` is a URL; None: no store is in use.
@@ -43,7 +52,6 @@ pub(crate) fn surroundings(
         own: own.flatten().filter_map(text).collect(),
         binary: binary.and_then(text),
         world,
-        // no sandbox is built in yet: what it would hold is asked
         fence: Arc::new(Containment::Nothing),
         ledger: Arc::new(Blank),
     }

@@ -51,6 +51,7 @@
 mod checks;
 mod embed;
 mod gate;
+mod ledger;
 pub mod policycheck;
 pub mod projection;
 mod request;
@@ -78,5 +79,5 @@ pub use longrein_store::{Health as StoreHealth, health as store_health, place_fi
 pub use longrein_tools::builtin;
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
-pub use runs::{Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
+pub use runs::{Endorsed, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
 pub use settings::{SandboxMode, SandboxSettings};

@@ -106,8 +106,8 @@ struct Ruled<'a> {
     reason: Option<&'a str>,
     effects: Vec<Touched>,
     /// What its result would bring into the run, and from where.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    brings: Option<Mark>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    brings: Vec<Mark>,
 }
 
 #[derive(Serialize)]

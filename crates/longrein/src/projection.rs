@@ -81,7 +81,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
             "limits": e.task.limits, "permission_mode": e.task.permission_mode, "policy": e.task.policy,
-            "sources": e.task.sources, "binary": e.binary,
+            "sources": e.task.sources, "binary": e.binary, "brings": e.brings,
         }),
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
@@ -143,7 +143,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }
         Event::ActionStarted(e) => json!({
             "action": e.action, "attempt": e.attempt, "fence": e.fence, "effect": e.effect, "rule": e.rule,
-            "idempotency_key": e.idempotency_key,
+            "idempotency_key": e.idempotency_key, "brings": e.brings.as_slice(),
         }),
         Event::ActionRequeued(e) => json!({ "action": e.action, "why": e.why }),
         Event::ActionProbed(e) => json!({
@@ -161,7 +161,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                     How::Answered => "answered",
                     How::Kept => "kept",
                 },
-                "replayed": matches!(e.how, How::Replayed { .. }),
+                "replayed": matches!(e.how, How::Replayed { .. }), "brings": e.brings,
             }));
             match &e.outcome {
                 Outcome::Done(result) => {
@@ -179,6 +179,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "as": match &e.truth { Truth::Done(_) => "done", Truth::NotDone => "not_done" },
             "data": match &e.truth { Truth::Done(result) => content(result, blobs), Truth::NotDone => Value::Null },
             "by": match &e.by { SettledBy::Person { by, .. } => by.clone(), SettledBy::LateOutcome { .. } => "late outcome".to_owned() },
+            "brings": e.brings,
         }),
         Event::AnswerAccepted(e) => json!({
             "attempt": e.attempt.to_string(), "answer": e.accepted.answer, "rendered": e.accepted.rendered,
@@ -187,12 +188,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
         Event::CheckFinished(e) => json!({
             "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
-            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs),
+            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
         }),
         Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::BudgetReached(e) => json!({ "budget": e.budget }),
         Event::BudgetRaised(e) => json!({ "input": e.input, "raise": e.raise }),
+        Event::SourceEndorsed(e) => json!({ "input": e.input, "source": e.source, "by": e.by, "door": e.door }),
         Event::SurroundingsChanged(e) => json!({ "changed": e.changed, "permission_mode": e.mode }),
         Event::RunParked(e) => json!({ "waits": e.waits }),
         Event::RunSuspended(e) => json!({ "cause": e.cause, "detail": e.detail }),
@@ -204,7 +206,12 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             Value::Object(map)
         }
     };
-    object(value)
+    let mut fields = object(value);
+    // Of what does not taint there is nothing to say.
+    if fields.get("brings").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        fields.remove("brings");
+    }
+    fields
 }
 
 /// What a call of a shadow run would have been.

@@ -142,7 +142,13 @@ impl Runs {
 
     /// The part of a task's requests that is always there, where it is so large that a person should know.
     pub async fn heavy(&self, task: &Task) -> Option<Fixed> {
-        let started = RunStarted { run: RunId::new("new"), task: task.clone(), binary: String::new(), root: None };
+        let started = RunStarted {
+            run: RunId::new("new"),
+            task: task.clone(),
+            binary: String::new(),
+            root: None,
+            brings: Vec::new(),
+        };
         let run = Run::new(&started, self.clock().now());
         let rules = run.window.items.iter().map(|item| text(item).len()).sum::<usize>();
         let tools =

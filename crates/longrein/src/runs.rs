@@ -10,7 +10,7 @@ use std::time::Duration;
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
-use longrein_core::input::{Input, InputBody};
+use longrein_core::input::{Door, Endorse, Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt};
@@ -21,16 +21,18 @@ use longrein_driver::{
     Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
+use longrein_policy::Containment;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
-    Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent,
+    Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};
 
 use crate::checks::Judges;
 use crate::gate;
+use crate::ledger::Ledger;
 use crate::rulefiles;
 use crate::settings::{SandboxMode, SandboxSettings};
 
@@ -45,6 +47,7 @@ pub struct Runs {
     /// Its URL.
     store: String,
     binary: String,
+    ledger: Arc<Ledger>,
 }
 
 /// What a drive needs beside the store.
@@ -122,6 +125,15 @@ impl Prepared {
     pub(crate) async fn drive(self) -> Result<Driven, RunsError> {
         Ok(self.driver.drive(&self.id, self.begin, self.stop).await?)
     }
+}
+
+/// Which runs were told that a source is trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Endorsed {
+    /// Those that list it.
+    pub told: Vec<RunId>,
+    /// Those that list it and could not be told: their inboxes are full.
+    pub full: Vec<RunId>,
 }
 
 /// Why a run could not be found, driven or answered.
@@ -203,7 +215,8 @@ impl Runs {
         let journal = longrein_store::open(store, Arc::clone(&clock))?;
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
-        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned() })
+        let ledger = Arc::new(Ledger::new(Arc::clone(&journal)));
+        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned(), ledger })
     }
 
     pub(crate) fn cabinet(&self) -> &dyn Cabinet {
@@ -298,6 +311,7 @@ impl Runs {
             events: events.into_iter().map(|(at, event)| NewEvent { at, event }).collect(),
             consumed: Vec::new(),
             keys: Vec::new(),
+            marks: Vec::new(),
             blobs: Vec::new(),
             durability: Durability::Synced,
             row: longrein_driver::run_row(&run),
@@ -349,7 +363,8 @@ impl Runs {
             | InputBody::Settle(_)
             | InputBody::Cancel
             | InputBody::LateOutcome(_)
-            | InputBody::Raise(_) => None,
+            | InputBody::Raise(_)
+            | InputBody::Endorse(_) => None,
         });
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
@@ -370,6 +385,39 @@ impl Runs {
             Input { id: InputId::new(format!("i{}", uuid::Uuid::now_v7().simple())), at: self.clock.now(), body };
         let posted = self.journal.post_input(id, &input).await?;
         Ok((input.id, posted))
+    }
+
+    /// Trusts a source from now on, and tells every run that lists it and may go on. Files that only this source tainted do
+    /// so no more.
+    pub async fn endorse(&self, source: &str, by: &str, door: Door) -> Result<Endorsed, RunsError> {
+        let (source, by) = (source.to_owned(), by.to_owned());
+        let endorsement = Endorsement { source: source.clone(), by: by.clone(), at: self.clock.now() };
+        // First: what a run reads from here on does not bring it back.
+        self.journal.endorse(&endorsement).await?;
+        let mut endorsed = Endorsed::default();
+        for (row, _) in self.list().await? {
+            if !row.sources.contains(&source) {
+                continue;
+            }
+            let body = Endorse { source: source.clone(), by: by.clone(), door };
+            match self.post(&row.run, InputBody::Endorse(body)).await?.1 {
+                Posted::Accepted | Posted::Duplicate => endorsed.told.push(row.run),
+                // Cancelled: it never goes on.
+                Posted::Closed => {}
+                Posted::Full => endorsed.full.push(row.run),
+            }
+        }
+        Ok(endorsed)
+    }
+
+    /// Trusts a source no more: what is read of it from now on taints again. False: it was not trusted.
+    pub async fn forget_endorsement(&self, source: &str) -> Result<bool, RunsError> {
+        Ok(self.journal.forget_endorsement(source).await?)
+    }
+
+    /// The sources that people trust.
+    pub fn endorsements(&self) -> Result<Vec<Endorsement>, RunsError> {
+        Ok(self.journal.endorsements()?)
     }
 
     /// The data behind a blob.
@@ -484,7 +532,9 @@ impl Runs {
         rules: &PolicyRules,
         environment: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn Gate>, RunsError> {
-        let policy = gate::policy(task, rules, &self.store, environment);
+        let ledger: Arc<dyn longrein_policy::Ledger> = self.ledger.clone();
+        let known = gate::Known { ledger, fence: Arc::new(Containment::Nothing) };
+        let policy = gate::policy(task, rules, &self.store, environment, known);
         Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }
 
@@ -536,8 +586,21 @@ impl Runs {
         let archive: Arc<dyn Archive> = self.journal.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
+        let origins: Arc<dyn Origins> = self.ledger.clone();
         let Some(faults) = faults else {
-            return Ok(Ports { journal, cabinet, archive, model, summariser, tools, definitions, gate, checks, clock });
+            return Ok(Ports {
+                journal,
+                cabinet,
+                archive,
+                model,
+                summariser,
+                tools,
+                definitions,
+                gate,
+                checks,
+                clock,
+                origins,
+            });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
@@ -551,6 +614,7 @@ impl Runs {
             definitions,
             gate,
             clock,
+            origins,
         })
     }
 }

@@ -45,7 +45,7 @@ const UNTRUSTED: Label = Label { integrity: Integrity::Untrusted, confidentialit
 const SECRET: Label = Label { integrity: Integrity::Workspace, confidentiality: Confidentiality::Secret };
 
 impl Policy {
-    /// What the result of this call brings. None: nothing that taints.
+    /// What the result of this call brings: only what taints, one mark a source.
     pub(crate) fn brings(
         &self,
         nature: Nature<'_>,
@@ -53,7 +53,7 @@ impl Policy {
         effects: &[Effect],
         server: Option<&str>,
         places: &Places<'_>,
-    ) -> Option<Mark> {
+    ) -> Vec<Mark> {
         let ledger = self.surroundings.ledger.as_ref();
         let mut marks: Vec<Mark> = Vec::new();
         let untrusted = |source: &str| Mark { label: UNTRUSTED, source: source.to_owned() };
@@ -62,7 +62,7 @@ impl Policy {
         }
         marks.extend(server.map(untrusted));
         match nature {
-            Nature::OfTheRun => return None,
+            Nature::OfTheRun => return Vec::new(),
             Nature::Declared(tool) => match (&tool.body, &tool.reads) {
                 (_, Some(reads)) => {
                     for read in reads {
@@ -126,27 +126,27 @@ fn place_of(file: &str, places: &Places<'_>) -> Option<String> {
     Some(format!("{folder}{}", parts.get(..end)?.join("/")))
 }
 
-/// Several marks as one: their labels together, and every source by name, so that no single endorsement lowers it.
-fn joined(marks: impl Iterator<Item = Mark>) -> Option<Mark> {
-    let mut all: Option<Mark> = None;
-    let mut sources: Vec<String> = Vec::new();
+/// One mark a source; those beyond the most that are told apart stand together under the last.
+fn joined(marks: impl Iterator<Item = Mark>) -> Vec<Mark> {
+    let mut told: Vec<Mark> = Vec::new();
     for mark in marks {
-        if !sources.contains(&mark.source) {
-            sources.push(mark.source.clone());
+        match told.iter().position(|known| known.source == mark.source) {
+            Some(at) => told[at].label = told[at].label.join(mark.label),
+            None if told.len() < MARKS_MAX => told.push(mark),
+            None => {
+                if let Some(last) = told.last_mut() {
+                    last.label = last.label.join(mark.label);
+                    // no endorsement of one source lowers what stands for several
+                    AND_MORE.clone_into(&mut last.source);
+                }
+            }
         }
-        all = Some(match all {
-            Some(all) => Mark { label: all.label.join(mark.label), source: all.source },
-            None => mark,
-        });
     }
-    let more = sources.len().saturating_sub(SOURCES_SHOWN);
-    sources.truncate(SOURCES_SHOWN);
-    let named = sources.join(", ");
-    let source = if more > 0 { format!("{named} and {more} more") } else { named };
-    all.map(|mark| Mark { source, ..mark })
+    told
 }
 
-const SOURCES_SHOWN: usize = 4;
+const MARKS_MAX: usize = 8;
+const AND_MORE: &str = "more sources than are told apart";
 const SYSTEM: [&str; 8] = ["/usr/share", "/usr/include", "/usr/lib", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/lib"];
 /// Folders in which other people's code lies.
 const VENDORED: [&str; 12] = [

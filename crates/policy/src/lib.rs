@@ -132,7 +132,7 @@ impl Policy {
         let flows = flows(nature, call, &effects, carries, &places, || fence.holds());
         let verdict = escalate(TABLE, verdict, &flows, call.taint);
         let brings = match verdict.strictness {
-            Strictness::DenyUnlessSpelt | Strictness::Deny => None,
+            Strictness::DenyUnlessSpelt | Strictness::Deny => Vec::new(),
             Strictness::Allow | Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => {
                 self.brings(nature, call, &effects, server, &places)
             }

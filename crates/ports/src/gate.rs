@@ -32,14 +32,14 @@ pub struct Ruled {
     pub answers: Answers,
     /// What it would do, as far as that can be told.
     pub effects: Vec<Effect>,
-    /// What its result would bring into the run. None: nothing that taints.
-    pub brings: Option<Mark>,
+    /// What its result would bring into the run: only what taints, one mark a source.
+    pub brings: Vec<Mark>,
 }
 
 impl Ruled {
     /// A ruling that knows nothing of what the call does.
     pub fn plain(ruling: Ruling) -> Self {
-        Self { ruling, answers: Answers::Remembered, effects: Vec::new(), brings: None }
+        Self { ruling, answers: Answers::Remembered, effects: Vec::new(), brings: Vec::new() }
     }
 
     /// Of two gates' findings of one call, the stricter in every part.
@@ -54,10 +54,8 @@ impl Ruled {
         for effect in other.effects {
             Effect::add(&mut effects, effect.kind, &effect.what);
         }
-        let brings = match (self.brings, other.brings) {
-            (Some(one), Some(two)) => Some(Mark { label: one.label.join(two.label), source: one.source }),
-            (one, two) => one.or(two),
-        };
+        let mut brings = self.brings;
+        brings.extend(other.brings.into_iter().filter(|mark| !brings.contains(mark)).collect::<Vec<_>>());
         let answers = match (self.answers, other.answers) {
             (Answers::Remembered, Answers::Remembered) => Answers::Remembered,
             (Answers::Fresh, _) | (_, Answers::Fresh) => Answers::Fresh,

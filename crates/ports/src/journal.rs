@@ -9,6 +9,7 @@ use longrein_core::event::{Event, EventKind};
 use longrein_core::ids::{ActionId, Digest, Fence, InputId, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_core::payload::{Content, Payload};
+use longrein_core::taint::{Mark, Taint};
 use longrein_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +92,8 @@ pub struct Batch {
     /// Inputs these events take out of the inbox.
     pub consumed: Vec<InputId>,
     pub keys: Vec<KeyChange>,
+    /// Files that what the run has read may have got into.
+    pub marks: Vec<FileMark>,
     pub blobs: Vec<(Digest, Bytes)>,
     pub durability: Durability,
     /// The run as listings show it after this batch.
@@ -122,6 +125,9 @@ pub struct RunRow {
     pub micros: u64,
     pub started: Timestamp,
     pub updated: Timestamp,
+    /// Sources that taint it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
 }
 
 /// A run in a listing, and who holds it.
@@ -155,6 +161,9 @@ pub struct KeyRow {
     pub args: Payload,
     pub times_freed: u32,
     pub state: KeyState,
+    /// What the result of that call brings into whoever sees it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
 }
 
 /// A change of a key row, in the transaction of the append.
@@ -163,7 +172,7 @@ pub enum KeyChange {
     /// Insert it, or take a free one. Refused (`KeyTaken`) if it is held or done by anyone but this very action.
     Take { id: KeyId, run: RunId, action: ActionId, args: Payload },
     /// The holder's result, for later calls with the same key.
-    Finish { id: KeyId, result: Content },
+    Finish { id: KeyId, result: Content, brings: Vec<Mark> },
     /// It did not happen: the key may be used again. Adds one to `times_freed`.
     Free { id: KeyId },
 }
@@ -174,6 +183,65 @@ impl KeyChange {
             KeyChange::Take { id, .. } | KeyChange::Finish { id, .. } | KeyChange::Free { id } => id,
         }
     }
+}
+
+/// A file that was written while its run was tainted: reading it again, in any run, taints as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMark {
+    /// Absolute, without links.
+    pub path: String,
+    /// Of the tainted contents, the newest last and at most [`CONTENTS_MAX`]: what a person has changed since is none of
+    /// them. Empty: whatever lies there and below.
+    pub contents: Vec<Digest>,
+    /// The folder the run worked in: what was moved about in there is known again by its content.
+    pub root: String,
+    /// What the run had read when it was written, and what had been in the file before.
+    pub taint: Taint,
+    /// Who wrote it last.
+    pub run: RunId,
+    /// None: one of its acceptance checks.
+    pub action: Option<ActionId>,
+    pub at: Timestamp,
+}
+
+impl FileMark {
+    /// What is known of a file of which this was known before. Nothing is taken back.
+    #[must_use]
+    pub fn after(mut self, before: &FileMark) -> FileMark {
+        self.taint.join(&before.taint);
+        if before.contents.is_empty() {
+            self.contents.clear();
+        } else if !self.contents.is_empty() {
+            let mut contents = before.contents.clone();
+            contents.retain(|content| !self.contents.contains(content));
+            contents.append(&mut self.contents);
+            contents.drain(..contents.len().saturating_sub(CONTENTS_MAX));
+            self.contents = contents;
+        }
+        self
+    }
+}
+
+/// The most contents of one file that are known again: somebody must put an older one back for it not to be.
+pub const CONTENTS_MAX: usize = 16;
+
+/// The most marks a store holds. Beyond them the oldest become marks of the folders they lie in.
+pub const MARKS_MAX: usize = 200_000;
+
+/// Marks as they are read: those that were made or changed after a number, and the number to go on from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub files: Vec<FileMark>,
+    pub next: u64,
+}
+
+/// A source that a person trusts from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endorsement {
+    /// A host, a server or a path, exactly as a run's taint lists it.
+    pub source: String,
+    pub by: String,
+    pub at: Timestamp,
 }
 
 /// A record as read back: its envelope, and its event if this binary knows the kind.
@@ -336,6 +404,19 @@ pub trait Store: Journal + Archive + Cabinet {
     /// Removes a run that nobody holds: events, inputs, claim, and everything kept in its cabinet or index. A tombstone and its key rows stay, so that neither its id
     /// nor a business intent is used twice. Synced when it answers.
     fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>>;
+
+    /// Marks made or changed after number `after`, oldest first. A direct look, not to be waited for: the gate asks while
+    /// it rules. One that is damaged is an error: what it says of its file is not known.
+    fn marks(&self, after: u64) -> Result<Marks, JournalError>;
+
+    /// The sources people trust, by name. A direct look.
+    fn endorsements(&self) -> Result<Vec<Endorsement>, JournalError>;
+
+    /// Trusts a source from now on. Synced when it answers.
+    fn endorse<'a>(&'a self, endorsement: &'a Endorsement) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// Trusts it no more. False: it was not trusted.
+    fn forget_endorsement<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<bool, JournalError>>;
 
     /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`. Refuses
     /// while a record cannot be read, for it may refer to any of them.

@@ -10,6 +10,7 @@ mod clock;
 mod gate;
 mod journal;
 mod model;
+mod origins;
 mod points;
 mod tools;
 
@@ -19,11 +20,12 @@ pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
 pub use gate::{Answers, Effect, EffectKind, Gate, GateCall, Ruled, Ruling};
 pub use journal::{
-    AppendError, Batch, BatchId, Claim, ClaimError, Collected, Committed, Create, Durability, Finding, Holder, Journal,
-    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody,
-    RunRow, Store, VerifyReport, Worker,
+    AppendError, Batch, BatchId, CONTENTS_MAX, Claim, ClaimError, Collected, Committed, Create, Durability,
+    Endorsement, FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed,
+    MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
 };
 pub use model::{Encoded, Model};
+pub use origins::{NoOrigins, Origins, Written};
 pub use points::{CrashAt, CrashPoint, Faults};
 pub use tools::{Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 

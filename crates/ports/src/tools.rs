@@ -7,6 +7,7 @@ use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Payload, head_and_tail};
+use longrein_core::taint::Mark;
 use longrein_core::target::Target;
 use longrein_core::task::Task;
 
@@ -93,6 +94,12 @@ pub trait Tools: Send + Sync {
     /// ended as a process can (`semantics.md` D5). Asked once, right after `run`; bounded; dropping the future gives it up.
     fn overtime(&self, _action: ActionId, _attempt: u32) -> Option<BoxFuture<'static, Ran>> {
         None
+    }
+
+    /// What the result of an attempt turned out to bring into its run, beside what was known before it started: hosts that it
+    /// was led on to, for example. Asked once, right after `run`.
+    fn brought(&self, _action: ActionId, _attempt: u32) -> Vec<Mark> {
+        Vec::new()
     }
 
     /// Finds out what became of a call: by the tool's reconcile command, or by the file it was to change.

@@ -8,7 +8,7 @@ use longrein_core::event::{Event, EventKind};
 use longrein_core::ids::{Fence, InputId, RunId, Seq};
 use longrein_core::input::Input;
 use longrein_core::time::Timestamp;
-use longrein_ports::{JournalError, KeyId, KeyRow, Recorded, RecordedBody, RunRow, Worker};
+use longrein_ports::{Endorsement, FileMark, JournalError, KeyId, KeyRow, Recorded, RecordedBody, RunRow, Worker};
 
 /// An event as it lies in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,6 +265,7 @@ impl RunRecord {
             micros: 0,
             started: Timestamp(0),
             updated: Timestamp(self.at.max(0).cast_unsigned()),
+            sources: Vec::new(),
         }))
     }
 }
@@ -484,6 +485,92 @@ impl Sealed for KeyRecord {
                 Field::Bytes(&self.body),
             ],
         )
+    }
+    fn seal_stored(&self) -> &[u8] {
+        &self.seal
+    }
+}
+
+/// A tainted file. The columns beside the body are for look-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkRecord {
+    pub path: String,
+    /// Counted over all marks of the store; a change gets the next one.
+    pub number: i64,
+    /// JSON of the [`FileMark`].
+    pub body: Vec<u8>,
+    pub seal: Vec<u8>,
+}
+
+impl MarkRecord {
+    /// Fails only for what serde cannot write as JSON.
+    pub fn of(mark: &FileMark, number: i64) -> Result<Self, serde_json::Error> {
+        let (path, body) = (mark.path.clone(), serde_json::to_vec(mark)?);
+        let mut record = Self { path, number, body, seal: Vec::new() };
+        record.seal = record.seal_now();
+        Ok(record)
+    }
+
+    pub fn mark(&self) -> Result<FileMark, JournalError> {
+        let corrupt = |fault: String| JournalError::Corrupt { run: self.owner(), record: self.name(), fault };
+        let mark: FileMark =
+            serde_json::from_slice(&self.body).map_err(|error| corrupt(format!("cannot be read: {error}")))?;
+        if mark.path == self.path { Ok(mark) } else { Err(corrupt("its columns and its body differ".to_owned())) }
+    }
+}
+
+impl Sealed for MarkRecord {
+    fn owner(&self) -> RunId {
+        let mark = serde_json::from_slice::<FileMark>(&self.body);
+        mark.map_or_else(|_| RunId::new(String::new()), |mark| mark.run)
+    }
+    fn name(&self) -> String {
+        format!("mark {}", self.path)
+    }
+    fn seal_now(&self) -> Vec<u8> {
+        seal("mark", &[Field::Bytes(self.path.as_bytes()), Field::Int(self.number), Field::Bytes(&self.body)])
+    }
+    fn seal_stored(&self) -> &[u8] {
+        &self.seal
+    }
+}
+
+/// A source that a person trusts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndorsementRecord {
+    pub source: String,
+    /// JSON of the [`Endorsement`].
+    pub body: Vec<u8>,
+    pub seal: Vec<u8>,
+}
+
+impl EndorsementRecord {
+    /// Fails only for what serde cannot write as JSON.
+    pub fn of(endorsement: &Endorsement) -> Result<Self, serde_json::Error> {
+        let (source, body) = (endorsement.source.clone(), serde_json::to_vec(endorsement)?);
+        let mut record = Self { source, body, seal: Vec::new() };
+        record.seal = record.seal_now();
+        Ok(record)
+    }
+
+    pub fn endorsement(&self) -> Result<Endorsement, JournalError> {
+        let corrupt = |fault: String| JournalError::Corrupt { run: self.owner(), record: self.name(), fault };
+        let read: Endorsement =
+            serde_json::from_slice(&self.body).map_err(|error| corrupt(format!("cannot be read: {error}")))?;
+        if read.source == self.source { Ok(read) } else { Err(corrupt("its columns and its body differ".to_owned())) }
+    }
+}
+
+impl Sealed for EndorsementRecord {
+    /// It is of no run.
+    fn owner(&self) -> RunId {
+        RunId::new(String::new())
+    }
+    fn name(&self) -> String {
+        format!("endorsement of {}", self.source)
+    }
+    fn seal_now(&self) -> Vec<u8> {
+        seal("endorsement", &[Field::Bytes(self.source.as_bytes()), Field::Bytes(&self.body)])
     }
     fn seal_stored(&self) -> &[u8] {
         &self.seal

@@ -22,7 +22,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use longrein_ports::{Clock, Holder, JournalError, RunRow, Store, Worker};
+use longrein_ports::{Clock, Holder, JournalError, Marks, RunRow, Store, Worker};
+
+use encoding::{MarkRecord, Sealed};
 
 pub use here::{SystemClock, boottime, is_alive, worker_here};
 pub use memory::MemoryJournal;
@@ -54,6 +56,14 @@ pub fn identity(url: &str) -> io::Result<String> {
         }
         None => Ok(format!("memory-{}", std::process::id())),
     }
+}
+
+/// Records of marks as they are read: in the order of their numbers, checked, and the number to go on from.
+fn marks_of(mut records: Vec<MarkRecord>, after: u64) -> Result<Marks, JournalError> {
+    records.sort_by_key(|record| record.number);
+    let next = records.last().map_or(after, |last| last.number.cast_unsigned());
+    let files = records.into_iter().map(|record| record.checked()?.mark()).collect::<Result<_, _>>()?;
+    Ok(Marks { files, next })
 }
 
 /// Listings show the newest run first.

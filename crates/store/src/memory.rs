@@ -11,18 +11,21 @@ use longrein_core::ids::{Digest, InputId, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
-    Durability, Found, Holder, Journal, JournalError, KeyId, KeyRow, Piece, Posted, Recorded, RecordedBody, RunRow,
-    SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
+    Durability, Endorsement, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted, Recorded,
+    RecordedBody, RunRow, SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
 };
 
-use crate::Alive;
 use crate::archive::{Pieces, Query, scan};
-use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
+use crate::encoding::{
+    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
+    read_chain,
+};
 use crate::keepsakes::{self, KeptSnapshot};
 use crate::rules::{self, Decided, Now, Prepared, Rows, Write};
 use crate::sweep::Sweep;
 use crate::verify::{self, Everything};
 use crate::wakeups::Wakeups;
+use crate::{Alive, marks_of};
 
 /// A store in memory. Clones share it.
 #[derive(Clone)]
@@ -245,6 +248,24 @@ impl Store for MemoryJournal {
         })
     }
 
+    fn marks(&self, after: u64) -> Result<Marks, JournalError> {
+        let tables = self.tables();
+        let newer = tables.marks.values().filter(|record| record.number.cast_unsigned() > after);
+        marks_of(newer.cloned().collect(), after)
+    }
+
+    fn endorsements(&self) -> Result<Vec<Endorsement>, JournalError> {
+        self.tables().endorsements.values().cloned().map(|record| record.checked()?.endorsement()).collect()
+    }
+
+    fn endorse<'a>(&'a self, endorsement: &'a Endorsement) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move { self.transact(Durability::Synced, |_| rules::endorse(endorsement)) })
+    }
+
+    fn forget_endorsement<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<bool, JournalError>> {
+        Box::pin(async move { self.transact(Durability::Synced, |tables| rules::distrust(tables, source)) })
+    }
+
     fn collect(&self, _older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>> {
         Box::pin(async move {
             let mut tables = self.tables();
@@ -270,6 +291,10 @@ struct Tables {
     events: BTreeMap<RunId, Vec<StoredEvent>>,
     inboxes: BTreeMap<RunId, Inbox>,
     keys: BTreeMap<KeyId, KeyRecord>,
+    /// By path.
+    marks: BTreeMap<String, MarkRecord>,
+    /// By source.
+    endorsements: BTreeMap<String, EndorsementRecord>,
     blobs: BTreeMap<Digest, Bytes>,
     /// Encoded, by the last event folded in.
     snapshots: BTreeMap<RunId, BTreeMap<Seq, Bytes>>,
@@ -312,6 +337,8 @@ enum Undo {
     Event(RunId),
     Input(InboxRecord, Option<InboxRecord>),
     Key(KeyId, Option<KeyRecord>),
+    Mark(String, Option<MarkRecord>),
+    Endorsement(String, Option<EndorsementRecord>),
     Blob(Digest),
 }
 
@@ -375,6 +402,22 @@ impl Tables {
                     let id = key_id(&record);
                     Undo::Key(id.clone(), self.keys.insert(id, record))
                 }
+                Write::Mark(record) => {
+                    let path = record.path.clone();
+                    Undo::Mark(path.clone(), self.marks.insert(path, record))
+                }
+                Write::Unmark(path) => {
+                    let before = self.marks.remove(&path);
+                    Undo::Mark(path, before)
+                }
+                Write::Endorse(record) => {
+                    let source = record.source.clone();
+                    Undo::Endorsement(source.clone(), self.endorsements.insert(source, record))
+                }
+                Write::Distrust(source) => {
+                    let before = self.endorsements.remove(&source);
+                    Undo::Endorsement(source, before)
+                }
                 Write::Blob(digest, bytes) => {
                     if self.blobs.contains_key(&digest) {
                         continue;
@@ -403,6 +446,8 @@ impl Tables {
                     }
                 }
                 Undo::Key(id, before) => put_back(&mut self.keys, id, before),
+                Undo::Mark(path, before) => put_back(&mut self.marks, path, before),
+                Undo::Endorsement(source, before) => put_back(&mut self.endorsements, source, before),
                 Undo::Blob(digest) => {
                     self.blobs.remove(&digest);
                 }
@@ -447,6 +492,21 @@ impl Rows for Tables {
     fn key(&self, id: &KeyId) -> Result<Option<KeyRecord>, JournalError> {
         Ok(self.keys.get(id).cloned())
     }
+    fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError> {
+        Ok(self.marks.get(path).cloned())
+    }
+    fn marks_made(&self) -> Result<(usize, i64), JournalError> {
+        Ok((self.marks.len(), self.marks.values().map(|record| record.number).max().unwrap_or(0)))
+    }
+    fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError> {
+        let mut records: Vec<_> = self.marks.values().cloned().collect();
+        records.sort_by_key(|record| record.number);
+        records.truncate(most);
+        Ok(records)
+    }
+    fn endorsement(&self, source: &str) -> Result<Option<EndorsementRecord>, JournalError> {
+        Ok(self.endorsements.get(source).cloned())
+    }
 }
 
 impl Everything for Tables {
@@ -465,6 +525,12 @@ impl Everything for Tables {
     }
     fn keys(&self) -> Result<Vec<KeyRecord>, JournalError> {
         Ok(self.keys.values().cloned().collect())
+    }
+    fn marks(&self) -> Result<Vec<MarkRecord>, JournalError> {
+        Ok(self.marks.values().cloned().collect())
+    }
+    fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError> {
+        Ok(self.endorsements.values().cloned().collect())
     }
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
         Ok(self.blobs.get(digest).cloned())

@@ -49,6 +49,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
@@ -65,7 +66,8 @@ pub(crate) fn of_input<'a>(input: &'a Input, found: &mut Vec<&'a BlobRef>) {
         | InputBody::Deny(_)
         | InputBody::Cancel
         | InputBody::Raise(_)
-        | InputBody::SwitchModel(_) => {}
+        | InputBody::SwitchModel(_)
+        | InputBody::Endorse(_) => {}
     }
 }
 

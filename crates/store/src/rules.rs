@@ -11,11 +11,13 @@ use longrein_core::ids::{Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, Input, InputBody};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
-    AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Holder, JournalError, KeyChange,
-    KeyId, KeyRow, KeyState, LEASE, Posted, REMOVED, RunRow, Worker,
+    AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Endorsement, FileMark, Holder,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, MARKS_MAX, Posted, REMOVED, RunRow, Worker,
 };
 
-use crate::encoding::{ClaimRecord, EncodedBody, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent};
+use crate::encoding::{
+    ClaimRecord, EncodedBody, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent,
+};
 
 /// What the rules need to see of a store. Answers records as they are stored; the rules check their seals.
 pub(crate) trait Rows {
@@ -27,6 +29,12 @@ pub(crate) trait Rows {
     /// Inputs not yet taken, oldest first.
     fn untaken(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError>;
     fn key(&self, id: &KeyId) -> Result<Option<KeyRecord>, JournalError>;
+    fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError>;
+    /// How many marks there are, and the highest number of one.
+    fn marks_made(&self) -> Result<(usize, i64), JournalError>;
+    /// Those that were not changed for longest.
+    fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError>;
+    fn endorsement(&self, source: &str) -> Result<Option<EndorsementRecord>, JournalError>;
 }
 
 /// A change the rules decided on.
@@ -56,6 +64,12 @@ pub(crate) enum Write {
     /// Everything of a run goes but its key rows; this tombstone stays.
     Purge(RunRecord),
     Key(KeyRecord),
+    Mark(MarkRecord),
+    /// The mark of this path goes: another one covers it.
+    Unmark(String),
+    Endorse(EndorsementRecord),
+    /// This source is trusted no more.
+    Distrust(String),
     Blob(Digest, Bytes),
 }
 
@@ -288,6 +302,7 @@ pub(crate) struct Prepared {
     events: Vec<EncodedBody>,
     consumed: Vec<InputId>,
     keys: Vec<KeyChange>,
+    marks: Vec<FileMark>,
     pub(crate) blobs: Vec<(Digest, Bytes)>,
     pub(crate) durability: Durability,
     listing: Vec<u8>,
@@ -307,6 +322,9 @@ impl Prepared {
         if batch.row.run != claim.run {
             return refuse("its listing row is of another run");
         }
+        if let Some(mark) = batch.marks.iter().find(|mark| mark.run != claim.run) {
+            return refuse(&format!("its mark of {} is of another run", mark.path));
+        }
         if let Some((digest, _)) = batch.blobs.iter().find(|(digest, bytes)| Digest::of(bytes) != *digest) {
             return refuse(&format!("blob {digest} has another digest"));
         }
@@ -322,6 +340,7 @@ impl Prepared {
             events,
             consumed: batch.consumed.clone(),
             keys: batch.keys.clone(),
+            marks: batch.marks.clone(),
             blobs: batch.blobs.clone(),
             durability: batch.durability,
             listing: serde_json::to_vec(&batch.row).map_err(unwritable)?,
@@ -365,6 +384,7 @@ pub(crate) fn append(rows: &dyn Rows, claim: &Claim, batch: &Prepared) -> Result
     }
     writes.extend(take_inputs(rows, run, batch, record.head)?);
     writes.extend(change_keys(rows, run, batch)?);
+    writes.extend(enter_marks(rows, batch, MARKS_MAX)?);
     writes.extend(batch.blobs.iter().map(|(digest, bytes)| Write::Blob(digest.clone(), bytes.clone())));
     record.batch.clone_from(&batch.id);
     record.listing.clone_from(&batch.listing);
@@ -410,6 +430,7 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
                     args: args.clone(),
                     times_freed,
                     state: KeyState::Held,
+                    brings: Vec::new(),
                 };
                 match present {
                     None => taker(0),
@@ -420,10 +441,13 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
                     },
                 }
             }
-            KeyChange::Finish { result, .. } => {
+            KeyChange::Finish { result, brings, .. } => {
                 let mut row = own_key(present, run, batch, id)?;
                 match row.state {
-                    KeyState::Held => row.state = KeyState::Done(result.clone()),
+                    KeyState::Held => {
+                        row.state = KeyState::Done(result.clone());
+                        row.brings.clone_from(brings);
+                    }
                     // The first result stands: later calls may have been answered with it.
                     KeyState::Done(_) => {}
                     KeyState::Free => return Err(refused(&batch.id, &format!("a key of {} is free", id.tool))),
@@ -454,6 +478,92 @@ fn change_keys(rows: &dyn Rows, run: &RunId, batch: &Prepared) -> Result<Vec<Wri
         .collect()
 }
 
+/// Adds what a batch tells of files to what is known of them. When there are more than `most`, the oldest become marks of
+/// the folders they lie in: too much is marked then, nothing is forgotten.
+fn enter_marks(rows: &dyn Rows, batch: &Prepared, most: usize) -> Result<Vec<Write>, AppendError> {
+    if batch.marks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = |path: &str| -> Result<Option<FileMark>, JournalError> {
+        rows.mark(path)?.map(Sealed::checked).transpose()?.map(|record| record.mark()).transpose()
+    };
+    let mut changed: BTreeMap<String, FileMark> = BTreeMap::new();
+    let mut added = 0;
+    let mut enter = |changed: &mut BTreeMap<String, FileMark>, mark: FileMark| -> Result<(), JournalError> {
+        let before = match changed.remove(&mark.path) {
+            Some(before) => Some(before),
+            None => known(&mark.path)?,
+        };
+        let mark = match before {
+            Some(before) => mark.after(&before),
+            None => {
+                added += 1;
+                mark
+            }
+        };
+        changed.insert(mark.path.clone(), mark);
+        Ok(())
+    };
+    for mark in &batch.marks {
+        enter(&mut changed, mark.clone())?;
+    }
+    let (there, mut number) = rows.marks_made()?;
+    let mut covered = BTreeSet::new();
+    if there + changed.len() > most {
+        let oldest: Vec<FileMark> = rows
+            .oldest_marks(most.div_ceil(10))?
+            .into_iter()
+            .map(|record| record.checked()?.mark())
+            .collect::<Result<_, JournalError>>()?;
+        let levels = levels_to_halve(&oldest);
+        for mark in oldest {
+            let folder = above(&mark.path, levels).to_owned();
+            if changed.contains_key(&mark.path) || folder == mark.path {
+                continue;
+            }
+            covered.insert(mark.path.clone());
+            covered.remove(&folder);
+            enter(&mut changed, FileMark { path: folder, contents: Vec::new(), ..mark })?;
+        }
+    }
+    let mut writes: Vec<Write> = covered.into_iter().map(Write::Unmark).collect();
+    for mark in changed.values() {
+        number += 1;
+        let record = MarkRecord::of(mark, number)
+            .map_err(|error| refused(&batch.id, &format!("a mark cannot be written: {error}")))?;
+        writes.push(Write::Mark(record));
+    }
+    Ok(writes)
+}
+
+/// The folder so many levels above a path.
+fn above(path: &str, levels: usize) -> &str {
+    let parent = |path: &str| path.rfind('/').map_or(0, |slash| slash.max(1));
+    (0..levels).fold(path, |path, _| path.get(..parent(path)).filter(|above| !above.is_empty()).unwrap_or("/"))
+}
+
+/// How many levels up there are at most half as many folders as marks.
+fn levels_to_halve(marks: &[FileMark]) -> usize {
+    let folders = |levels| marks.iter().map(|mark| above(&mark.path, levels)).collect::<BTreeSet<_>>().len();
+    let deepest = marks.iter().map(|mark| mark.path.matches('/').count()).max().unwrap_or(0).max(1);
+    (1..deepest).find(|levels| folders(*levels) * 2 <= marks.len()).unwrap_or(deepest)
+}
+
+/// The rules of [`longrein_ports::Store::endorse`].
+pub(crate) fn endorse(endorsement: &Endorsement) -> Result<Decided<()>, JournalError> {
+    let record = EndorsementRecord::of(endorsement)
+        .map_err(|error| JournalError::Unusable(format!("an endorsement cannot be written: {error}")))?;
+    Ok(((), vec![Write::Endorse(record)]))
+}
+
+/// The rules of [`longrein_ports::Store::forget_endorsement`].
+pub(crate) fn distrust(rows: &dyn Rows, source: &str) -> Result<Decided<bool>, JournalError> {
+    Ok(match rows.endorsement(source)? {
+        Some(_) => (true, vec![Write::Distrust(source.to_owned())]),
+        None => (false, Vec::new()),
+    })
+}
+
 fn own_key(present: Option<KeyRow>, run: &RunId, batch: &Prepared, id: &KeyId) -> Result<KeyRow, AppendError> {
     present
         .filter(|row| row.run == *run)
@@ -481,6 +591,7 @@ pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) 
         micros: 0,
         started: at,
         updated: at,
+        sources: Vec::new(),
     };
     let listing = serde_json::to_vec(&row)
         .map_err(|error| JournalError::Unusable(format!("a tombstone of {run} cannot be written: {error}")))?;
@@ -538,13 +649,103 @@ fn taken_in_every_state(body: &InputBody) -> bool {
         | InputBody::Deny(_)
         | InputBody::Cancel
         | InputBody::Raise(_)
-        | InputBody::SwitchModel(_) => false,
+        | InputBody::SwitchModel(_)
+        | InputBody::Endorse(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Marks alone.
+    #[derive(Default)]
+    struct Marked(BTreeMap<String, MarkRecord>);
+
+    impl Rows for Marked {
+        fn run(&self, _: &RunId) -> Result<Option<RunRecord>, JournalError> {
+            Ok(None)
+        }
+        fn claim(&self, _: &RunId) -> Result<Option<ClaimRecord>, JournalError> {
+            Ok(None)
+        }
+        fn rooted(&self) -> Result<Vec<ClaimRecord>, JournalError> {
+            Ok(Vec::new())
+        }
+        fn input(&self, _: &RunId, _: &InputId) -> Result<Option<InboxRecord>, JournalError> {
+            Ok(None)
+        }
+        fn untaken(&self, _: &RunId) -> Result<Vec<InboxRecord>, JournalError> {
+            Ok(Vec::new())
+        }
+        fn key(&self, _: &KeyId) -> Result<Option<KeyRecord>, JournalError> {
+            Ok(None)
+        }
+        fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError> {
+            Ok(self.0.get(path).cloned())
+        }
+        fn marks_made(&self) -> Result<(usize, i64), JournalError> {
+            Ok((self.0.len(), self.0.values().map(|record| record.number).max().unwrap_or(0)))
+        }
+        fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError> {
+            let mut records: Vec<_> = self.0.values().cloned().collect();
+            records.sort_by_key(|record| record.number);
+            records.truncate(most);
+            Ok(records)
+        }
+        fn endorsement(&self, _: &str) -> Result<Option<EndorsementRecord>, JournalError> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn too_many_marks_become_marks_of_folders_and_none_is_forgotten() {
+        let mut rows = Marked::default();
+        let paths: Vec<String> = (0..500).map(|n| format!("/w/d{}/e{}/f{n}", n % 7, n % 3)).collect();
+        for (n, path) in paths.iter().enumerate() {
+            let mark = FileMark {
+                path: path.clone(),
+                contents: vec![Digest::of(path.as_bytes())],
+                root: "/w".to_owned(),
+                taint: longrein_core::taint::Taint::default(),
+                run: RunId::new("r"),
+                action: None,
+                at: Timestamp(n as u64),
+            };
+            let batch = Prepared {
+                id: "b".to_owned(),
+                expected: Seq(0),
+                events: Vec::new(),
+                consumed: Vec::new(),
+                keys: Vec::new(),
+                marks: vec![mark],
+                blobs: Vec::new(),
+                durability: Durability::Written,
+                listing: Vec::new(),
+                ends: false,
+            };
+            for write in enter_marks(&rows, &batch, 40).expect("enters") {
+                if let Write::Mark(record) = write {
+                    rows.0.insert(record.path.clone(), record);
+                } else if let Write::Unmark(path) = write {
+                    assert!(rows.0.remove(&path).is_some(), "{path}");
+                } else {
+                    panic!("{write:?}");
+                }
+            }
+            assert!(rows.0.len() <= 42, "{}", rows.0.len());
+            for path in &paths[..=n] {
+                let covers = |above: &std::path::Path| {
+                    let record = above.to_str().and_then(|above| rows.0.get(above));
+                    record.is_some_and(|record| {
+                        let mark = record.mark().expect("reads");
+                        mark.contents.is_empty() || mark.path == *path
+                    })
+                };
+                assert!(std::path::Path::new(path).ancestors().any(covers), "{path} is forgotten at {n}");
+            }
+        }
+    }
 
     #[test]
     fn roots_overlap_when_equal_or_nested() {

@@ -9,7 +9,9 @@ use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::payload::BlobRef;
 use longrein_ports::{Finding, JournalError, RecordedBody, VerifyReport};
 
-use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis};
+use crate::encoding::{
+    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
+};
 use crate::keepsakes::KeptSnapshot;
 use crate::references;
 use crate::rules::is_removed;
@@ -23,6 +25,10 @@ pub(crate) trait Everything {
     fn inbox(&self, run: &RunId) -> Result<Vec<InboxRecord>, JournalError>;
     /// Key rows of every run: a damaged one may have lost its run's name.
     fn keys(&self) -> Result<Vec<KeyRecord>, JournalError>;
+    /// Marks of every run: a damaged one may have lost its run's name.
+    fn marks(&self) -> Result<Vec<MarkRecord>, JournalError>;
+    /// They are of no run.
+    fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError>;
     /// The bytes stored under a digest, unchecked.
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError>;
     /// The snapshots kept of a run, unchecked.
@@ -37,6 +43,8 @@ pub(crate) fn verify(store: &dyn Everything, run: &RunId) -> Result<Option<Verif
     let chain = check.events(store)?;
     check.inbox(&store.inbox(run)?, record.as_ref(), chain.head);
     check.keys(&store.keys()?);
+    check.marks(&store.marks()?);
+    check.endorsements(&store.endorsements()?);
     check.blobs(store)?;
     check.snapshots(store)?;
     let nothing = record.is_none() && claim.is_none() && check.report.events == 0 && check.report.inputs == 0;
@@ -171,6 +179,30 @@ impl<'a> Check<'a> {
                         self.refer(&record.name(), &found);
                     }
                 }
+            }
+        }
+    }
+
+    fn marks(&mut self, marks: &[MarkRecord]) {
+        for record in marks {
+            let fault = match record.fault() {
+                Some(fault) => Some(fault),
+                None => record.mark().err().map(|error| error.to_string()),
+            };
+            if let Some(fault) = fault {
+                self.found(record.name(), fault);
+            }
+        }
+    }
+
+    fn endorsements(&mut self, endorsements: &[EndorsementRecord]) {
+        for record in endorsements {
+            let fault = match record.fault() {
+                Some(fault) => Some(fault),
+                None => record.endorsement().err().map(|error| error.to_string()),
+            };
+            if let Some(fault) = fault {
+                self.found(record.name(), fault);
             }
         }
     }

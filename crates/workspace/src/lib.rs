@@ -9,6 +9,7 @@
 //! knows no tools and no model, and nothing here is asynchronous.
 
 mod carry;
+mod changed;
 mod edit;
 mod error;
 mod list;
@@ -23,6 +24,7 @@ mod text;
 mod walk;
 
 pub use carry::{Carried, Kept, carry};
+pub use changed::{ChangeLimits, Changes};
 pub use edit::{EDIT_MAX_BYTES, EditError, Edited, How, Matches, apply};
 pub use error::{Error, Special};
 pub use list::{Entry, EntryKind, ListLimits, Listing};

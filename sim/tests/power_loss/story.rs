@@ -552,7 +552,7 @@ impl Story {
                     args: Payload::null(),
                 }),
                 Some(KeyState::Held) if self.chance.percent(50) => {
-                    Some(KeyChange::Finish { id, result: Content::Inline(Payload::string(&word)) })
+                    Some(KeyChange::Finish { id, result: Content::Inline(Payload::string(&word)), brings: vec![] })
                 }
                 Some(KeyState::Held) => Some(KeyChange::Free { id }),
                 Some(KeyState::Done(_)) => None,
@@ -602,7 +602,7 @@ fn known(event: &Event) -> longrein_ports::RecordedBody {
 
 fn checked(evidence: Content) -> Event {
     let verdict = Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1 };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict })
+    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![] })
 }
 
 /// One event after the last one.
@@ -613,6 +613,7 @@ pub(crate) fn batch(run: &RunId, fence: u64, head: u64) -> Batch {
         events: vec![new_event(Event::RunParked(RunParked { waits: vec![] }))],
         consumed: vec![],
         keys: vec![],
+        marks: vec![],
         blobs: vec![],
         durability: Durability::Synced,
         row: RunRow {
@@ -624,6 +625,7 @@ pub(crate) fn batch(run: &RunId, fence: u64, head: u64) -> Batch {
             micros: 2,
             started: Timestamp(1),
             updated: Timestamp(2),
+            sources: vec![],
         },
     }
 }

@@ -177,6 +177,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
@@ -262,6 +263,7 @@ mod tests {
             outcome: Outcome::Error(error),
             how: How::Observed,
             cost_micros: 0,
+            brings: Vec::new(),
         });
         let found = entry(Seq(3), &failed).expect("failures are remembered");
         assert_eq!(found.handle, Handle::Action(ActionId(7)));

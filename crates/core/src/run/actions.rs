@@ -47,6 +47,7 @@ impl Run {
                 epoch: 0,
                 idempotency_key: None,
                 in_doubt: false,
+                brings: Vec::new(),
                 grant: None,
                 life: Life::Queued,
             };
@@ -73,6 +74,8 @@ impl Run {
         if started.effect != EffectClass::Read {
             self.begin_epoch();
         }
+        // From its start on, whatever becomes of it: no result that is lost, late or replayed can slip by (`semantics.md` L2).
+        self.bring(started.brings.as_slice());
         let (at, epoch) = (self.at, self.epochs.len() - 1);
         if self.action(started.action).is_some_and(|action| action.attempts == 0) {
             self.count_call(started.action);
@@ -83,6 +86,7 @@ impl Run {
             action.epoch = epoch;
             action.idempotency_key = started.idempotency_key.clone();
             action.target = started.target.clone();
+            keep_marks(action, started.brings.as_slice());
             action.life = Life::Started { fence: started.fence, at };
         });
         if let Some(action) = self.action(started.action).cloned() {
@@ -107,6 +111,8 @@ impl Run {
             How::Replayed { .. } | How::Kept => self.count_call(finished.action),
             How::Observed | How::Recovered | How::Reconciled | How::Answered => {}
         }
+        self.bring(&finished.brings);
+        self.change(finished.action, |action| keep_marks(action, &finished.brings));
         let at = self.at;
         match &finished.outcome {
             Outcome::Done(result) => {
@@ -192,6 +198,7 @@ impl Run {
         let id = settled.action;
         let Some(action) = self.action(id) else { return };
         let (effect, tool, was_told) = (action.effect, action.tool.clone(), self.open.contains_key(&id));
+        self.bring(&settled.brings);
         if effect != EffectClass::Read {
             self.begin_epoch();
         }
@@ -312,6 +319,15 @@ impl Run {
     pub(super) fn note_effect(&mut self, id: ActionId, state: EffectState) {
         if let Some(action) = self.action(id).filter(|action| action.effect == EffectClass::External).cloned() {
             self.memory.effect(&action, state, None);
+        }
+    }
+}
+
+/// Each once, however often it is started.
+fn keep_marks(action: &mut Action, marks: &[Mark]) {
+    for mark in marks {
+        if !action.brings.contains(mark) {
+            action.brings.push(mark.clone());
         }
     }
 }

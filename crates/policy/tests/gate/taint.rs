@@ -43,12 +43,15 @@ fn results_bring_what_strangers_may_have_written() {
         (mcp("github", "get_issue", json!({})), Some((UNTRUSTED, "github"))),
     ] {
         let found = judge(&tool, &args, &around);
-        let brought = found.brings.as_ref().map(|mark| (mark.label, mark.source.as_str()));
+        let label = found.brings.iter().fold(Label::default(), |label, mark| label.join(mark.label));
+        let sources: Vec<_> = found.brings.iter().map(|mark| mark.source.as_str()).collect();
+        let sources = sources.join(", ");
+        let brought = (!found.brings.is_empty()).then_some((label, sources.as_str()));
         assert_eq!(brought, brings, "{} {args}: {:?}", tool.name, found.effects);
     }
     around.marked.endorsed = ["docs.rs", "github", "/w/node_modules"].map(str::to_owned).to_vec();
     for (tool, args) in [fetch("https://docs.rs/tokio"), mcp("github", "get", json!({})), read("node_modules/a.js")] {
-        assert_eq!(judge(&tool, &args, &around).brings, None, "{args}: a person endorsed it");
+        assert_eq!(judge(&tool, &args, &around).brings, Vec::new(), "{args}: a person endorsed it");
     }
 }
 
@@ -194,7 +197,7 @@ proptest! {
             let clean = judge(tool, args, &Around { taint: Taint::default(), ..around });
             let strictness = |word: &str| ["allow", "ask", "deny"].iter().position(|found| *found == word);
             prop_assert!(strictness(word(&ruled)) >= strictness(word(&clean)), "{} {}", &tool.name, args);
-            if let Some(mark) = ruled.brings.filter(|_| !matches!(ruled.ruling, Ruling::Deny { .. })) {
+            for mark in ruled.brings.into_iter().filter(|_| !matches!(ruled.ruling, Ruling::Deny { .. })) {
                 taint.add(&mark, Seq(at as u64));
             }
             prop_assert_eq!(before.join(taint.label()), taint.label());

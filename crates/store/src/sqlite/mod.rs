@@ -29,18 +29,21 @@ use longrein_core::ids::{Digest, RunId, Seq};
 use longrein_core::input::Input;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
-    Durability, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Piece, Posted, Recorded, RunRow,
-    Snapshot, Store, VerifyReport, Worker,
+    Durability, Endorsement, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted,
+    Recorded, RunRow, Snapshot, Store, VerifyReport, Worker,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::archive::Query;
-use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, Sealed, StoredEvent, genesis, read_chain};
+use crate::encoding::{
+    ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
+    read_chain,
+};
 use crate::rules::{self, Decided, Now, Prepared, Rows};
 use crate::verify::Everything;
 use crate::wakeups::Wakeups;
-use crate::{Alive, here, newest_first, verify};
+use crate::{Alive, here, marks_of, newest_first, verify};
 
 use blobs::BlobFolder;
 use cache::CacheFolder;
@@ -388,6 +391,26 @@ impl Store for SqliteJournal {
         })
     }
 
+    fn marks(&self, after: u64) -> Result<Marks, JournalError> {
+        let records = self.read_with(|table| table.marks(i64::try_from(after).unwrap_or(i64::MAX)))?;
+        marks_of(records, after)
+    }
+
+    fn endorsements(&self) -> Result<Vec<Endorsement>, JournalError> {
+        let records = self.read_with(|table| table.endorsements())?;
+        records.into_iter().map(|record| record.checked()?.endorsement()).collect()
+    }
+
+    fn endorse<'a>(&'a self, endorsement: &'a Endorsement) -> BoxFuture<'a, Result<(), JournalError>> {
+        let endorsement = endorsement.clone();
+        Box::pin(self.write(JobKind::plain(Durability::Synced), move |_, _| rules::endorse(&endorsement)))
+    }
+
+    fn forget_endorsement<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<bool, JournalError>> {
+        let source = source.to_owned();
+        Box::pin(self.write(JobKind::plain(Durability::Synced), move |table, _| rules::distrust(table, &source)))
+    }
+
     fn collect(&self, older_than: Duration) -> BoxFuture<'_, Result<Collected, JournalError>> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
@@ -525,6 +548,12 @@ impl Everything for Files<'_> {
     fn keys(&self) -> Result<Vec<KeyRecord>, JournalError> {
         self.table.keys()
     }
+    fn marks(&self) -> Result<Vec<MarkRecord>, JournalError> {
+        self.table.marks(i64::MIN)
+    }
+    fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError> {
+        self.table.endorsements()
+    }
     fn blob(&self, digest: &Digest) -> Result<Option<Bytes>, JournalError> {
         match self.table.blob(digest)? {
             Some(bytes) => Ok(Some(bytes)),
@@ -590,6 +619,7 @@ mod tests {
             micros: 0,
             started: Timestamp(0),
             updated: Timestamp(0),
+            sources: vec![],
         };
         let bytes = Bytes::from(format!("{head} {text}"));
         Batch {
@@ -598,6 +628,7 @@ mod tests {
             events: vec![NewEvent { at: Timestamp(head), event }],
             consumed: vec![],
             keys: vec![],
+            marks: vec![],
             blobs: vec![(Digest::of(&bytes), bytes)],
             durability: Durability::Synced,
             row,

@@ -16,7 +16,7 @@ use super::place;
 /// `LRGN`: marks the file as ours.
 const APPLICATION_ID: i64 = 0x4C52_474E;
 /// Version of the tables below.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 /// How long SQLite itself waits for a lock before it answers busy.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long opening waits for others that open or recover the same file.
@@ -88,15 +88,35 @@ CREATE TABLE blobs (
 ) STRICT;
 ";
 
+/// What version 2 has beside the tables of version 1: which files are tainted, which sources people trust. An older binary
+/// would write to neither, and must not use such a store.
+const SCHEMA_2: &str = "
+CREATE TABLE marks (
+    path TEXT NOT NULL PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,
+    body BLOB NOT NULL,
+    seal BLOB NOT NULL
+) STRICT;
+CREATE TABLE endorsements (
+    source TEXT NOT NULL PRIMARY KEY,
+    body BLOB NOT NULL,
+    seal BLOB NOT NULL
+) STRICT;
+";
+
 /// The connection that writes. Makes the store if there is none.
 pub(super) fn writer(path: &Path) -> Result<Connection, JournalError> {
     make_folder(path)?;
     make_private_file(path)?;
     let connection = connect(path)?;
     patiently(|| check_ours(&connection)).map_err(|error| error.explained(path))?;
-    if patiently(|| set_up(&connection)).map_err(|error| error.explained(path))? == Tables::Missing {
-        sync_names(path)?;
-        patiently(|| make_tables(&connection)).map_err(|error| error.explained(path))?;
+    match patiently(|| set_up(&connection)).map_err(|error| error.explained(path))? {
+        Tables::There => {}
+        Tables::Missing => {
+            sync_names(path)?;
+            patiently(|| make_tables(&connection)).map_err(|error| error.explained(path))?;
+        }
+        Tables::Older => patiently(|| make_tables(&connection)).map_err(|error| error.explained(path))?,
     }
     tighten(path)?;
     sync_log(path)?;
@@ -217,6 +237,8 @@ fn check_ours(connection: &Connection) -> Result<(), Refusal> {
 enum Tables {
     There,
     Missing,
+    /// Those of an earlier version.
+    Older,
 }
 
 fn set_up(connection: &Connection) -> Result<Tables, Refusal> {
@@ -226,7 +248,12 @@ fn set_up(connection: &Connection) -> Result<Tables, Refusal> {
     }
     connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 16777216;")?;
     let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    Ok(if made == APPLICATION_ID { Tables::There } else { Tables::Missing })
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok(match made {
+        APPLICATION_ID if version < SCHEMA_VERSION => Tables::Older,
+        APPLICATION_ID => Tables::There,
+        _ => Tables::Missing,
+    })
 }
 
 /// Two processes may come here at once: the second finds the tables made once it has the lock.
@@ -234,8 +261,12 @@ fn make_tables(connection: &Connection) -> Result<(), Refusal> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let make = || -> Result<(), Refusal> {
         let made: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if made != APPLICATION_ID {
             connection.execute_batch(SCHEMA)?;
+        }
+        if made != APPLICATION_ID || version < 2 {
+            connection.execute_batch(SCHEMA_2)?;
             connection.execute_batch(&format!(
                 "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
             ))?;

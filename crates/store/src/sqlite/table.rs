@@ -14,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, Row, params};
 
 use super::blobs;
 use super::open::BUSY_TIMEOUT;
-use crate::encoding::{ClaimRecord, InboxRecord, KeyRecord, RunRecord, StoredEvent};
+use crate::encoding::{ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, StoredEvent};
 use crate::rules::{Rows, Write};
 
 const RUN: &str = "SELECT run, head, chain, at, batch, arrivals, listing, seal FROM runs";
@@ -23,6 +23,8 @@ const CLAIM: &str =
 const EVENT: &str = "SELECT seq, at, kind, kind_version, must_understand, body, checksum FROM events";
 const INPUT: &str = "SELECT run, arrival, id, taken, body, seal FROM inbox";
 const KEY: &str = "SELECT scope, tool, digest, run, body, seal FROM keys";
+const MARK: &str = "SELECT path, number, body, seal FROM marks";
+const ENDORSEMENT: &str = "SELECT source, body, seal FROM endorsements";
 
 /// A connection as tables.
 pub(super) struct Table<'a> {
@@ -140,6 +142,12 @@ impl<'a> Table<'a> {
             Write::Input(record) => (&record.run, "inbox", self.put_input(record)),
             Write::Key(record) => (&record.run, "key", self.put_key(record)),
             Write::Purge(tombstone) => (&tombstone.run, "run", self.purge(tombstone)),
+            Write::Mark(record) => return self.put(self.put_mark(record)),
+            Write::Unmark(path) => return self.put(self.change("DELETE FROM marks WHERE path = ?1", [path])),
+            Write::Endorse(record) => return self.put(self.put_endorsement(record)),
+            Write::Distrust(source) => {
+                return self.put(self.change("DELETE FROM endorsements WHERE source = ?1", [source]));
+            }
             Write::Blob(digest, bytes) => return self.put_blob(digest, bytes),
         };
         let fault = match changed {
@@ -315,6 +323,36 @@ impl<'a> Table<'a> {
         )
     }
 
+    fn put_mark(&self, record: &MarkRecord) -> rusqlite::Result<usize> {
+        self.change(
+            "INSERT INTO marks (path, number, body, seal) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (path) DO UPDATE SET number = excluded.number, body = excluded.body, seal = excluded.seal",
+            params![record.path, record.number, record.body, record.seal],
+        )
+    }
+
+    fn put_endorsement(&self, record: &EndorsementRecord) -> rusqlite::Result<usize> {
+        self.change(
+            "INSERT INTO endorsements (source, body, seal) VALUES (?1, ?2, ?3)
+             ON CONFLICT (source) DO UPDATE SET body = excluded.body, seal = excluded.seal",
+            params![record.source, record.body, record.seal],
+        )
+    }
+
+    /// For rows that no run owns.
+    fn put(&self, changed: rusqlite::Result<usize>) -> Result<(), JournalError> {
+        changed.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Marks with a number above this one, in their order.
+    pub(super) fn marks(&self, after: i64) -> Result<Vec<MarkRecord>, JournalError> {
+        self.many(&format!("{MARK} WHERE number > ?1 ORDER BY number"), [after], mark_record)
+    }
+
+    pub(super) fn endorsements(&self) -> Result<Vec<EndorsementRecord>, JournalError> {
+        self.many(&format!("{ENDORSEMENT} ORDER BY source"), [], endorsement_record)
+    }
+
     /// Large ones lie in the folder already.
     fn put_blob(&self, digest: &Digest, bytes: &Bytes) -> Result<(), JournalError> {
         if blobs::is_large(bytes) {
@@ -446,6 +484,34 @@ impl Rows for Table<'_> {
             key_record,
         )
     }
+
+    fn mark(&self, path: &str) -> Result<Option<MarkRecord>, JournalError> {
+        self.one(&format!("{MARK} WHERE path = ?1"), [path], mark_record)
+    }
+
+    fn marks_made(&self) -> Result<(usize, i64), JournalError> {
+        let made = self.one("SELECT count(*), coalesce(max(number), 0) FROM marks", [], |row| {
+            Ok((usize::try_from(int(row, 0)?).unwrap_or(usize::MAX), int(row, 1)?))
+        })?;
+        Ok(made.unwrap_or((0, 0)))
+    }
+
+    fn oldest_marks(&self, most: usize) -> Result<Vec<MarkRecord>, JournalError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.many(&format!("{MARK} ORDER BY number LIMIT ?1"), [most], mark_record)
+    }
+
+    fn endorsement(&self, source: &str) -> Result<Option<EndorsementRecord>, JournalError> {
+        self.one(&format!("{ENDORSEMENT} WHERE source = ?1"), [source], endorsement_record)
+    }
+}
+
+fn mark_record(row: &Row<'_>) -> rusqlite::Result<MarkRecord> {
+    Ok(MarkRecord { path: text(row, 0)?, number: int(row, 1)?, body: bytes(row, 2)?, seal: bytes(row, 3)? })
+}
+
+fn endorsement_record(row: &Row<'_>) -> rusqlite::Result<EndorsementRecord> {
+    Ok(EndorsementRecord { source: text(row, 0)?, body: bytes(row, 1)?, seal: bytes(row, 2)? })
 }
 
 fn run_record(row: &Row<'_>) -> rusqlite::Result<RunRecord> {

@@ -32,7 +32,8 @@ impl<'a> Past<'a> {
     async fn of(bench: &'a Bench, run: &str, goal: &str) -> Self {
         let claim = bench.claim(run, 1).await.unwrap();
         let mut past = Self { bench, claim, head: 0, actions: 0 };
-        let started = RunStarted { run: RunId::new(run), task: task(goal), binary: "0".into(), root: None };
+        let started =
+            RunStarted { run: RunId::new(run), task: task(goal), binary: "0".into(), root: None, brings: vec![] };
         past.add(vec![Event::RunStarted(Box::new(started))], vec![]).await;
         past
     }
@@ -99,6 +100,7 @@ fn finished(action: ActionId, outcome: Outcome) -> Event {
         outcome,
         how,
         cost_micros: 0,
+        brings: vec![],
     })
 }
 
@@ -153,12 +155,12 @@ every_backend! {
         past.add(vec![proposed, finished(paid, Outcome::Unknown(error))], vec![]).await;
         let truth = Truth::Done(Content::Inline(Payload::string("receipt 77")));
         let by = SettledBy::Person { input: InputId::new("s"), by: "ann".into() };
-        past.add(vec![Event::ActionSettled(ActionSettled { action: paid, truth, by })], vec![]).await;
+        past.add(vec![Event::ActionSettled(ActionSettled { action: paid, truth, by, brings: vec![] })], vec![]).await;
         let (evidence, _) = place(Payload::string("2 tests failed"));
         let verdict = longrein_core::check::Verdict {
             finding: longrein_core::check::Finding::Failed, evidence, exit_status: Some(1), took_ms: 3,
         };
-        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, verdict })], vec![]).await;
+        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, verdict, brings: vec![] })], vec![]).await;
 
         let goal = past.piece("u1").await.unwrap();
         assert_eq!((goal.what.as_str(), goal.text.as_str(), goal.at.0), ("user message", "Mend the \"gate\".\nThen paint it.", 1000));

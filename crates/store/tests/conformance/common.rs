@@ -125,7 +125,7 @@ pub(crate) fn park(at: u64) -> NewEvent {
 
 pub(crate) fn checked(evidence: Content) -> Event {
     let verdict = Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1 };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict })
+    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![] })
 }
 
 pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIterator<Item = NewEvent>) -> Batch {
@@ -135,6 +135,7 @@ pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIte
         events: events.into_iter().collect(),
         consumed: vec![],
         keys: vec![],
+        marks: vec![],
         blobs: vec![],
         durability: Durability::Written,
         row: RunRow {
@@ -146,6 +147,7 @@ pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIte
             micros: 2,
             started: Timestamp(1),
             updated: Timestamp(2),
+            sources: vec![],
         },
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{Bench, batch, event, every_backend, input, key, message, park, take};
+use crate::marks::untrusted;
 use longrein_core::event::{Durability, End, Event, RunEnded};
 use longrein_core::ids::{ActionId, Digest, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, InputBody, Settle, Truth};
@@ -292,9 +293,10 @@ every_backend! {
         bench.append(&one, take(&one, 2, "b3", &id, 1)).await.unwrap();
         let result = Content::Inline(Payload::string("paid"));
         let mut finish = batch(&one, 3, "b4", [park(4)]);
-        finish.keys = vec![KeyChange::Finish { id: id.clone(), result: result.clone() }];
+        finish.keys = vec![KeyChange::Finish { id: id.clone(), result: result.clone(), brings: vec![untrusted("docs.test")] }];
         bench.append(&one, finish).await.unwrap();
-        assert_eq!(bench.journal.key(&id).await.unwrap().unwrap().state, KeyState::Done(result));
+        let row = bench.journal.key(&id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.brings), (KeyState::Done(result), vec![untrusted("docs.test")]));
         let refused = bench.append(&two, take(&two, 1, "b2", &id, 1)).await;
         assert!(matches!(refused, Err(AppendError::KeyTaken(_))), "{refused:?}");
         assert!(bench.is_whole(&one.run).await);

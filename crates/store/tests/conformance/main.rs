@@ -6,4 +6,5 @@ mod archive;
 mod cabinet;
 mod common;
 mod every_backend;
+mod marks;
 mod sqlite;

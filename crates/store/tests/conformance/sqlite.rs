@@ -47,7 +47,9 @@ async fn full_store() -> (Bench, RunId) {
         second.events.push(event(10 + n as u64, crate::common::checked(content)));
         second.blobs.push((digest, payload.as_str().to_owned().into()));
     }
+    second.marks = vec![crate::marks::mark(&claim, "/w/a", &["one"], &["x.test"])];
     bench.append(&claim, second).await.unwrap();
+    bench.journal.endorse(&crate::marks::endorsement("docs.test")).await.unwrap();
     assert!(bench.is_whole(&run).await);
     (bench, run)
 }
@@ -99,7 +101,7 @@ async fn one_changed_byte_is_found_in_every_column_of_every_table() {
     // Puts back what the test's first look saved.
     async fn restore(bench: &Bench, raw: &Connection) {
         raw.execute_batch(&format!("ATTACH '{}' AS saved", bench.path().with_extension("saved").display())).unwrap();
-        for table in ["runs", "claims", "events", "inbox", "keys", "blobs"] {
+        for table in ["runs", "claims", "events", "inbox", "keys", "blobs", "marks", "endorsements"] {
             raw.execute_batch(&format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved.{table}"))
                 .unwrap();
         }
