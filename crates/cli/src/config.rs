@@ -12,8 +12,8 @@ use longrein::core::budget::Price;
 use longrein::core::ids::ToolName;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
-    BadWritten, CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults,
-    ModelSettings, WrittenRules, mode,
+    CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
+    WrittenRules, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use serde::Deserialize;
@@ -190,11 +190,13 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
 pub(crate) fn rules(table: &toml::Table) -> Result<WrittenRules, String> {
     let rules = WrittenRules::of_table(table)?;
     let builtins = Builtin::ALL.map(|builtin| ToolName::new(builtin.as_str()));
-    rules.check(&builtins).map_err(|bad| match &bad {
-        BadWritten::Rule(_) => {
-            format!("policy: {bad} (in configuration a rule is about a built-in tool, or * for all)")
-        }
-        BadWritten::Example { .. } => format!("policy: {bad}"),
+    rules.check(&builtins).map_err(|bad| {
+        let hint = if matches!(bad.fault, longrein::taskfile::RuleFault::Example { .. }) {
+            ""
+        } else {
+            " (in configuration a rule is about a built-in tool, or * for all)"
+        };
+        format!("policy: {bad}{hint}")
     })?;
     Ok(rules)
 }

@@ -33,7 +33,8 @@ use longrein_rules::{Answer, Schema};
 pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
-pub use rules::{BadWritten, WrittenRule, WrittenRules};
+pub use longrein_policy::Fault as RuleFault;
+pub use rules::{WrittenRule, WrittenRules};
 
 use schema::Schemas;
 use section::{Section, Value};
@@ -300,10 +301,6 @@ fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
         if chosen.iter().any(|tool| tool.name.as_str() == name) {
             return Err(wrong(format!("{name} stands there twice; once is enough")));
         }
-        if LATER_BUILTINS.contains(&name.as_str()) {
-            let what = format!("the built-in tool {name} comes with a later part");
-            return Err(TaskFileError::NotYet { place, what });
-        }
         let Some(builtin) = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name) else {
             let known: Vec<_> = Builtin::ALL.into_iter().map(Builtin::as_str).collect();
             return Err(wrong(format!("there is no built-in tool \"{name}\"; there are: {}", known.join(", "))));
@@ -312,9 +309,6 @@ fn builtins(top: &mut Section) -> Result<Option<Vec<ToolSpec>>, TaskFileError> {
     }
     Ok(Some(chosen))
 }
-
-/// Built-in tools that are named in the format and come with later parts.
-const LATER_BUILTINS: [&str; 1] = ["web_fetch"];
 
 fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<BudgetKind, Limit>, TaskFileError> {
     let mut limits = BTreeMap::new();

@@ -2,12 +2,8 @@
 //! against it before anything starts. A rule that does not do what its writer says it does stops the run.
 
 use longrein_core::ids::ToolName;
-use longrein_core::payload::Payload;
-use longrein_core::taint::Taint;
-use longrein_core::task::{Builtin, Mode, PolicyRules};
+use longrein_core::task::PolicyRules;
 use longrein_policy::{BadRule, List, Policy, Surroundings};
-use longrein_ports::{GateCall, Ruling};
-use serde_json::json;
 
 use super::error::TaskFileError;
 use super::section::{Section, Value};
@@ -32,30 +28,6 @@ pub struct WrittenRules {
     pub ask: Vec<WrittenRule>,
     /// `deny`
     pub deny: Vec<WrittenRule>,
-}
-
-/// What is wrong with a written rule.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadWritten {
-    /// It cannot be obeyed.
-    #[error(transparent)]
-    Rule(#[from] BadRule),
-    /// An example says otherwise.
-    #[error("the {list} rule \"{rule}\" {}: \"{example}\"", if *wanted {
-        "does not match what its `match` says it does"
-    } else {
-        "matches what its `not_match` says it does not"
-    })]
-    Example {
-        /// Where it stands.
-        list: List,
-        /// As written.
-        rule: String,
-        /// As written.
-        example: String,
-        /// Whether it was to match.
-        wanted: bool,
-    },
 }
 
 impl WrittenRules {
@@ -87,18 +59,14 @@ impl WrittenRules {
     }
 
     /// Holds every rule against its own examples, and all of them against the tools there are.
-    pub fn check<'a>(&self, tools: impl IntoIterator<Item = &'a ToolName>) -> Result<(), BadWritten> {
+    pub fn check<'a>(&self, tools: impl IntoIterator<Item = &'a ToolName>) -> Result<(), BadRule> {
         let tools: Vec<&ToolName> = tools.into_iter().collect();
         Policy::read(&self.texts(), tools.iter().copied(), Surroundings::default())?;
         for (list, rules) in [(List::Allow, &self.allow), (List::Ask, &self.ask), (List::Deny, &self.deny)] {
-            for written in rules {
-                let examples = written.matches.iter().map(|example| (example, true));
-                for (example, wanted) in examples.chain(written.not_matches.iter().map(|example| (example, false))) {
-                    if matches(list, &written.rule, &tools, example)? != wanted {
-                        let (rule, example) = (written.rule.clone(), example.clone());
-                        return Err(BadWritten::Example { list, rule, example, wanted });
-                    }
-                }
+            for (index, written) in rules.iter().enumerate() {
+                let WrittenRule { rule, matches, not_matches } = written;
+                Policy::check_examples(rule, list, tools.iter().copied(), matches, not_matches)
+                    .map_err(|bad| BadRule { index, ..bad })?;
             }
         }
         Ok(())
@@ -170,65 +138,3 @@ fn of_value(value: &toml::Value) -> Result<WrittenRule, String> {
     }
     Ok(written)
 }
-
-/// Whether a rule is what decides on an example, where it is the only rule.
-fn matches(list: List, rule: &str, tools: &[&ToolName], example: &str) -> Result<bool, BadRule> {
-    let (name, pattern) = rule.split_once('(').unwrap_or((rule, "*)"));
-    let name = name.trim();
-    let builtin = Builtin::ALL.into_iter().find(|builtin| builtin.as_str() == name);
-    let (spec, args) = match builtin.filter(|_| pattern.trim() != "*)") {
-        Some(Builtin::Shell) => (longrein_tools::builtin(Builtin::Shell), json!({ "command": example })),
-        Some(
-            file @ (Builtin::ReadFile
-            | Builtin::WriteFile
-            | Builtin::EditFile
-            | Builtin::ListFiles
-            | Builtin::SearchFiles),
-        ) => (longrein_tools::builtin(file), json!({ "path": example })),
-        // Of a rule that names a tool and no more, an example is a name.
-        Some(Builtin::Ask | Builtin::Recall | Builtin::Note | Builtin::WebFetch) | None => {
-            return Ok(name == "*" || name == example);
-        }
-    };
-    let args = Payload::of(&args).expect("it has only string keys");
-    let decides = |list: List| -> Result<Decides, BadRule> {
-        let mut only = PolicyRules::default();
-        match list {
-            List::Allow => only.allow.push(rule.to_owned()),
-            List::Ask => only.ask.push(rule.to_owned()),
-            List::Deny => only.deny.push(rule.to_owned()),
-        }
-        let policy = Policy::read(&only, tools.iter().copied(), Surroundings::default())?;
-        let judged = policy.judge(&GateCall {
-            tool: &spec,
-            args: &args,
-            target: None,
-            workspace: EXAMPLE_WORKSPACE,
-            mode: Mode::Ask,
-            taint: &Taint::default(),
-            said: &[],
-        });
-        Ok(match judged.ruling {
-            ruling if ruling.rule() == rule => Decides::Yes,
-            Ruling::Allow { .. } => Decides::NotNeeded,
-            Ruling::Ask { .. } | Ruling::Deny { .. } => Decides::No,
-        })
-    };
-    Ok(match decides(list)? {
-        Decides::Yes => true,
-        Decides::No => false,
-        // What is allowed anyway names no rule; as a denial it would have to.
-        Decides::NotNeeded => matches!(decides(List::Deny)?, Decides::Yes),
-    })
-}
-
-/// What a rule is for an example.
-enum Decides {
-    Yes,
-    No,
-    /// The call is allowed without it.
-    NotNeeded,
-}
-
-/// Where examples are held to happen: relative paths are below it, and nothing is looked at.
-const EXAMPLE_WORKSPACE: &str = "/workspace";
