@@ -22,16 +22,29 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
 
+mod attack;
+mod bridge;
 mod capture;
+mod confine;
 mod exit;
+mod filter;
+mod init;
+mod inside;
+mod landlock;
 mod nursery;
+mod plan;
+mod probe;
 mod process;
 mod reap;
 mod spec;
 mod supervise;
+mod toolchain;
 mod tree;
+mod view;
 
+pub use confine::{Confined, Confinement, Network, ResourceLimits, Step, Tier, Way};
 pub use exit::exit_now;
+pub use probe::{Attack, Attempt, Became, Probed, probe, probe_way};
 pub use reap::{Reaped, reap_marked, reap_run};
 pub use spec::{Captured, Ended, How, INSIDE, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};

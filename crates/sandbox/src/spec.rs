@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::confine::{Confinement, Step};
+
 /// The variable that marks every process of a command with whose it is.
 pub const INSIDE: &str = "LONGREIN_INSIDE";
 
@@ -25,6 +27,7 @@ pub struct Spec {
     /// count.
     pub timeout: Duration,
     pub marker: Marker,
+    pub confinement: Confinement,
 }
 
 /// How much of an output is kept.
@@ -151,6 +154,9 @@ pub enum StartError {
     Nul { what: &'static str },
     #[error("cannot work in the folder {}: {source}", .folder.display())]
     Folder { folder: PathBuf, source: io::Error },
+    /// The walls could not be put up. It is never run without them.
+    #[error("the sandbox could not be set up ({step}): {source}")]
+    Sandbox { step: Step, source: io::Error },
     /// The system refused: too many processes or open files, no memory. May pass.
     #[error("cannot start a process: {0}")]
     System(#[source] io::Error),

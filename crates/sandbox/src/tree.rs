@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use tokio::sync::{SemaphorePermit, oneshot};
 
+use crate::init::REPORT_BYTES;
 use crate::nursery::{self, Born};
 use crate::process::{self, Mark, Seen, State};
 use crate::spec::Strays;
@@ -30,6 +31,8 @@ struct Remains {
     leader: Pid,
     handle: Arc<OwnedFd>,
     marker: String,
+    /// It has namespaces: `leader` is their first process, and writes here how the program ended.
+    report: Option<OwnedFd>,
     _place: SemaphorePermit<'static>,
 }
 
@@ -41,8 +44,14 @@ pub(crate) enum Exit {
 }
 
 impl Tree {
-    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>) -> Self {
-        Self { remains: Some(Remains { leader: born.pid, handle: Arc::new(born.handle), marker, _place: place }) }
+    pub(crate) fn new(
+        born: Born,
+        marker: String,
+        place: SemaphorePermit<'static>,
+        report: Option<OwnedFd>,
+    ) -> Self {
+        let handle = Arc::new(born.handle);
+        Self { remains: Some(Remains { leader: born.pid, handle, marker, report, _place: place }) }
     }
 
     /// Becomes readable when the program has ended.
@@ -52,6 +61,12 @@ impl Tree {
 
     /// Asks the whole group to end, those too that are stopped: they would not hear of it before they go on.
     pub(crate) fn terminate(&self) {
+        if self.remains().report.is_some() {
+            for seen in descendants(self.remains().leader) {
+                process::ask_to_end(&seen);
+            }
+            return;
+        }
         for signal in [Signal::TERM, Signal::CONT] {
             let _ = kill_process_group(self.remains().leader, signal);
         }
@@ -69,6 +84,10 @@ impl Tree {
             // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
             return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
         };
+        if let Some(report) = &remains.report {
+            // the kernel has ended all of the namespace before it let its first process go
+            return read_report(report).unwrap_or((exit, Strays::None));
+        }
         if !process::any_child() || adopted().is_empty() {
             return (exit, Strays::None);
         }
@@ -93,7 +112,9 @@ impl Drop for Tree {
                 if process::wait_until_ended(&remains.handle, Instant::now() + GONE_WITHIN) {
                     remains.collect_leader();
                 }
-                remains.sweep();
+                if remains.report.is_none() {
+                    remains.sweep();
+                }
             });
         }
     }
@@ -117,8 +138,30 @@ pub async fn all_gone() -> bool {
     true
 }
 
+/// How the program ended, and how many others then had to be ended. None: their first process did not come to say.
+fn read_report(report: &OwnedFd) -> Option<(Exit, Strays)> {
+    let mut bytes = [0; REPORT_BYTES];
+    if rustix::io::read(report, &mut bytes).ok()? != REPORT_BYTES {
+        return None;
+    }
+    let (status, count) = bytes.split_at(REPORT_BYTES / 2);
+    let status = i32::from_ne_bytes(status.try_into().ok()?);
+    let count = usize::try_from(u32::from_ne_bytes(count.try_into().ok()?)).ok()?;
+    let exit = if libc::WIFEXITED(status) {
+        Exit::Status(libc::WEXITSTATUS(status))
+    } else {
+        Exit::Signal(libc::WTERMSIG(status))
+    };
+    Some((exit, if count == 0 { Strays::None } else { Strays::Ended(count) }))
+}
+
 impl Remains {
     fn kill(&self) {
+        if self.report.is_some() {
+            // its namespace dies with it
+            let _ = rustix::process::pidfd_send_signal(&*self.handle, Signal::KILL);
+            return;
+        }
         // seen before the first signal: afterwards the lines of descent are broken
         let loose = descendants(self.leader);
         let _ = kill_process_group(self.leader, Signal::KILL);
@@ -130,7 +173,9 @@ impl Remains {
     /// Ends the rest of the group while the leader, already ended, still keeps the group's number; then lets go of it.
     /// None: it has not ended.
     fn collect_leader(&self) -> Option<Exit> {
-        let _ = kill_process_group(self.leader, Signal::KILL);
+        if self.report.is_none() {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
         let status = process::collect(&self.handle)?;
         let killed = || Exit::Signal(status.terminating_signal().unwrap_or(Signal::KILL.as_raw()));
         Some(status.exit_status().map_or_else(killed, Exit::Status))
