@@ -20,7 +20,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 pub enum Attack {
     WriteOutside,
     ReadHidden,
-    ReadEnvironment,
+    LookInto,
     Connect,
     UnixSocket,
     Signal,
@@ -32,7 +32,7 @@ impl Attack {
     pub(crate) const ALL: [Self; 8] = [
         Self::WriteOutside,
         Self::ReadHidden,
-        Self::ReadEnvironment,
+        Self::LookInto,
         Self::Connect,
         Self::UnixSocket,
         Self::Signal,
@@ -45,7 +45,7 @@ impl Attack {
         match self {
             Self::WriteOutside => "write a file outside its folders",
             Self::ReadHidden => "read a file outside its folders",
-            Self::ReadEnvironment => "read the environment of Longrein",
+            Self::LookInto => "look into the process of Longrein: its memory, environment, open files",
             Self::Connect => "connect to a port of this machine",
             Self::UnixSocket => "connect to a socket of another program",
             Self::Signal => "send a signal to Longrein",
@@ -64,7 +64,7 @@ impl Attack {
 pub(crate) struct Attacks {
     victim: CString,
     secret: CString,
-    environment: CString,
+    inside: CString,
     address: libc::sockaddr_in,
     name: libc::sockaddr_un,
     name_bytes: libc::socklen_t,
@@ -98,7 +98,7 @@ impl Attacks {
         Ok(Self {
             victim: path("victim")?,
             secret: path("secret")?,
-            environment: CString::new(format!("/proc/{}/environ", getpid()))?,
+            inside: CString::new(format!("/proc/{}/cwd", getpid()))?,
             address,
             name,
             name_bytes,
@@ -128,6 +128,11 @@ impl Attacks {
                 }
                 is_read
             };
+            // its environment would show nothing: until it is a program the child shares our memory, and so may read it
+            let looked = |path: &CString| {
+                let mut place = [0; 1];
+                libc::readlink(path.as_ptr(), place.as_mut_ptr(), place.len()) >= 0
+            };
             let connected = |family: c_int, address: *const libc::sockaddr, bytes: usize| {
                 let socket = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
                 let is_connected = socket >= 0 && libc::connect(socket, address, bytes as libc::socklen_t) == 0;
@@ -137,11 +142,11 @@ impl Attacks {
                 is_connected
             };
             // the first processes of a namespace of its own have low numbers: there it would be another's
-            let has_own_number = getpid_as_they_see_it(&self.environment);
+            let has_own_number = is_no_first_number(&self.inside);
             for (attack, went) in [
                 (Attack::WriteOutside, opened(&self.victim, libc::O_WRONLY)),
                 (Attack::ReadHidden, opened(&self.secret, libc::O_RDONLY)),
-                (Attack::ReadEnvironment, has_own_number && opened(&self.environment, libc::O_RDONLY)),
+                (Attack::LookInto, has_own_number && looked(&self.inside)),
                 (
                     Attack::Connect,
                     connected(libc::AF_INET, (&raw const self.address).cast(), size_of::<libc::sockaddr_in>()),
@@ -168,7 +173,7 @@ impl Attacks {
     }
 }
 
-fn getpid_as_they_see_it(environment: &CString) -> bool {
-    // "/proc/1/environ" and "/proc/2/environ"
-    environment.as_bytes().len() > "/proc/2/environ".len() || environment.as_bytes()["/proc/".len()] > b'2'
+/// Whether our number is none of the first two, which a namespace of its own has as well.
+fn is_no_first_number(inside: &CString) -> bool {
+    !matches!(inside.as_bytes(), b"/proc/1/cwd" | b"/proc/2/cwd")
 }

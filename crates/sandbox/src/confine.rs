@@ -168,7 +168,6 @@ pub enum Step {
     Place,
     Proc,
     Devices,
-    Pivot,
     Network,
     Capabilities,
     Limits,
@@ -189,7 +188,6 @@ impl fmt::Display for Step {
             Self::Place => "placing a folder in its view",
             Self::Proc => "mounting /proc",
             Self::Devices => "making devices",
-            Self::Pivot => "changing its root folder",
             Self::Network => "setting up its network",
             Self::Capabilities => "dropping capabilities",
             Self::Limits => "setting limits",
@@ -201,7 +199,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Plan,
         Self::Namespaces,
         Self::UserMap,
@@ -210,7 +208,6 @@ impl Step {
         Self::Place,
         Self::Proc,
         Self::Devices,
-        Self::Pivot,
         Self::Network,
         Self::Capabilities,
         Self::Limits,

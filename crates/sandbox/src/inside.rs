@@ -50,6 +50,7 @@ pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
             write_to(c"/proc/self/uid_map", users).map_err(|()| Step::UserMap)?;
             write_to(c"/proc/self/gid_map", groups).map_err(|()| Step::UserMap)?;
         }
+        spare_us();
         if let Some(most) = &space.processes {
             let _ = write_to(c"/proc/sys/kernel/pid_max", most);
         }
@@ -72,6 +73,12 @@ pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
         }
     }
     Ok(())
+}
+
+/// When memory runs out, the command goes first and not we. In a view of its own this cannot be said any more.
+unsafe fn spare_us() {
+    // SAFETY: as for `settle`.
+    let _ = unsafe { write_to(c"/proc/self/oom_score_adj", c"500") };
 }
 
 unsafe fn write_to(path: &CStr, text: &CStr) -> Result<(), ()> {
@@ -136,10 +143,10 @@ unsafe fn root(space: &Space) -> Result<(), Step> {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
         went(libc::mount(c"proc".as_ptr(), c"proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))
             .map_err(|()| Step::Proc)?;
-        went(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr())).map_err(|()| Step::Pivot)?;
-        // the old one lies upon the new one now
-        went(libc::umount2(c".".as_ptr(), libc::MNT_DETACH)).map_err(|()| Step::Pivot)?;
-        went(libc::chdir(c"/".as_ptr())).map_err(|()| Step::Pivot)
+        // Not pivot_root: taking the old root away waits for all processors, 2.6 ms of every command. Who stands in here
+        // has no descriptor of a folder outside, and can get no capability; chroot and mount are refused besides.
+        went(libc::chroot(c".".as_ptr())).map_err(|()| Step::Root)?;
+        went(libc::chdir(c"/".as_ptr())).map_err(|()| Step::Root)
     }
 }
 
@@ -157,8 +164,8 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
         match step {
             Laying::Folder(at) => unless_there(libc::mkdir(at.as_ptr(), 0o755)).map_err(|()| Step::Place),
             Laying::File(at) => {
-                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-                unless_there(libc::open(at.as_ptr(), flags, 0o644)).map_err(|()| Step::Place)
+                // made without being opened: an open file keeps its file system writable
+                unless_there(libc::mknod(at.as_ptr(), libc::S_IFREG | 0o644, 0)).map_err(|()| Step::Place)
             }
             Laying::Link { at, to } => {
                 unless_there(libc::symlink(to.as_ptr(), at.as_ptr())).map_err(|()| Step::Place)
@@ -275,8 +282,7 @@ pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
         for (kind, limit) in &plan.limits {
             went(libc::setrlimit(*kind as _, &raw const *limit)).map_err(|()| Step::Limits)?;
         }
-        // when memory runs out, the command goes first and not we
-        let _ = write_to(c"/proc/self/oom_score_adj", c"500");
+        spare_us();
         went(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong))
             .map_err(|()| Step::Capabilities)?;
         capabilities(plan.capabilities).map_err(|()| Step::Capabilities)?;

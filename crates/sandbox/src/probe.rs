@@ -234,7 +234,7 @@ fn must_stop(way: Way, attack: Attack) -> bool {
         Tier::KernelRules => attack != Attack::Signal,
         Tier::NetworkOnly => match attack {
             Attack::Connect | Attack::UnixSocket | Attack::NewNamespace | Attack::Mount => true,
-            Attack::WriteOutside | Attack::ReadHidden | Attack::ReadEnvironment | Attack::Signal => false,
+            Attack::WriteOutside | Attack::ReadHidden | Attack::LookInto | Attack::Signal => false,
         },
         Tier::None | Tier::External => false,
     }

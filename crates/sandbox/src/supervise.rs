@@ -73,7 +73,7 @@ pub(crate) async fn run_after(spec: Spec, attacks: Option<Arc<Attacks>>) -> Resu
         .await
         .map_err(|stillborn| explain(stillborn, &spec))?;
     let began = Instant::now();
-    let Ok(exit) = nursery::watch(tree.handle()) else {
+    let Ok(exit) = nursery::watch(tree.end()) else {
         return Ok(unwatched(tree, began).await);
     };
     let mut watch = Watch {

@@ -32,7 +32,7 @@ struct Remains {
     handle: Arc<OwnedFd>,
     marker: String,
     /// It has namespaces: `leader` is their first process, and writes here how the program ended.
-    report: Option<OwnedFd>,
+    report: Option<Arc<OwnedFd>>,
     _place: SemaphorePermit<'static>,
 }
 
@@ -51,12 +51,13 @@ impl Tree {
         report: Option<OwnedFd>,
     ) -> Self {
         let handle = Arc::new(born.handle);
-        Self { remains: Some(Remains { leader: born.pid, handle, marker, report, _place: place }) }
+        Self { remains: Some(Remains { leader: born.pid, handle, marker, report: report.map(Arc::new), _place: place }) }
     }
 
-    /// Becomes readable when the program has ended.
-    pub(crate) fn handle(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.remains().handle)
+    /// Becomes readable when the program has ended. In namespaces: when all of its processes have, or were ended.
+    pub(crate) fn end(&self) -> Arc<OwnedFd> {
+        let remains = self.remains();
+        Arc::clone(remains.report.as_ref().unwrap_or(&remains.handle))
     }
 
     /// Asks the whole group to end, those too that are stopped: they would not hear of it before they go on.
@@ -79,14 +80,28 @@ impl Tree {
 
     /// To be called when the program has ended: ends what it left behind and waits until it is gone.
     pub(crate) async fn bury(mut self) -> (Exit, Strays) {
+        let report = self.remains().report.as_ref().and_then(|report| read_report(report));
+        if let Some(ended) = report {
+            self.let_go();
+            return ended;
+        }
         let remains = self.remains.take().expect("present until buried or dropped");
+        if remains.report.is_some() {
+            // its first process was killed, or ends without a word
+            let _ = tokio::time::timeout(GONE_WITHIN, async {
+                if let Ok(handle) = nursery::watch(Arc::clone(&remains.handle)) {
+                    let _ = handle.readable().await;
+                }
+            })
+            .await;
+        }
         let Some(exit) = remains.collect_leader() else {
             // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
             return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
         };
-        if let Some(report) = &remains.report {
+        if remains.report.is_some() {
             // the kernel has ended all of the namespace before it let its first process go
-            return read_report(report).unwrap_or((exit, Strays::None));
+            return (exit, Strays::None);
         }
         if !process::any_child() || adopted().is_empty() {
             return (exit, Strays::None);
@@ -96,6 +111,19 @@ impl Tree {
             let _ = done.send(remains.sweep());
         });
         (exit, strays.await.unwrap_or(Strays::None))
+    }
+
+    /// All of its processes are gone but the first, which is ending: the kernel takes namespaces down meanwhile, some
+    /// milliseconds in which nobody has to wait. Its place stays taken until it is collected.
+    fn let_go(mut self) {
+        tokio::spawn(async move {
+            if let Ok(handle) = nursery::watch(Arc::clone(&self.remains().handle))
+                && tokio::time::timeout(GONE_WITHIN, handle.readable()).await.is_ok()
+                && let Some(remains) = self.remains.take()
+            {
+                remains.collect_leader();
+            }
+        });
     }
 
     fn remains(&self) -> &Remains {
