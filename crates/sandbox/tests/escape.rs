@@ -8,6 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use longrein_sandbox::{
@@ -35,11 +36,13 @@ impl World {
         for path in ["home/.ssh/id", "work/.git/config", "work/.env", "work/sub/.env", "outside/secret", "given/read"] {
             std::fs::write(at(path), "content of a file").unwrap();
         }
-        let abstracted = format!("longrein-escape-{}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let abstracted = format!("longrein-escape-{}-{number}", std::process::id());
         let name = SocketAddr::from_abstract_name(&abstracted).unwrap();
         Self {
             // its environment holds a secret, and it is there to be killed
-            victim: Command::new("sleep").arg("1000").env("KEY", "secret").stdout(Stdio::null()).spawn().unwrap(),
+            victim: Command::new("sleep").arg("1000").env("KEY", "secret").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
             tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
             udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
             abstracted,

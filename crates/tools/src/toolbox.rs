@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::builtin::files::{FileTool, Files};
 use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
+use crate::confine::Sandbox;
 use crate::error::ToolsError;
 use crate::host::Host;
 use crate::near::nearest;
@@ -45,6 +46,7 @@ pub struct Toolbox {
     hashes: Hashes,
     files: Files,
     host: Host,
+    sandbox: Sandbox,
     /// None: nothing can be recalled.
     archive: Option<Arc<dyn Archive>>,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
@@ -100,6 +102,7 @@ impl Toolbox {
             hashes: Hashes::default(),
             files: Files::of(task),
             host: Host::default(),
+            sandbox: Sandbox::default(),
             archive: None,
             store: String::new(),
         };
@@ -117,6 +120,15 @@ impl Toolbox {
     pub fn with_host(self, host: Host) -> Result<Self, ToolsError> {
         self.tools.values().try_for_each(|tool| host.has(&tool.spec))?;
         Ok(Self { host, ..self })
+    }
+
+    /// With walls around the commands of tools, the shell and checks.
+    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
+        Self { sandbox, ..self }
+    }
+
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// With what earlier turns are recalled from.
@@ -242,7 +254,9 @@ impl Toolbox {
                 }
                 Builtin::Shell => {
                     let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                    shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+                    let walls = self.sandbox.of_workspace(task);
+                    let place = shell::Place { workspace, env: &tool.env, marker, walls };
+                    shell::run(&tool.spec, &attempt.args, place, &self.secrets).await
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
                 // The run itself does these.
@@ -320,6 +334,7 @@ impl Toolbox {
             stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
             timeout: tool.spec.timeout,
             marker: self.marker(attempt),
+            confinement: self.sandbox.of_tool(task, &tool.spec),
         })
         .await
     }
