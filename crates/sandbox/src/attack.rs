@@ -151,10 +151,7 @@ impl Attacks {
                     Attack::Connect,
                     connected(libc::AF_INET, (&raw const self.address).cast(), size_of::<libc::sockaddr_in>()),
                 ),
-                (
-                    Attack::UnixSocket,
-                    connected(libc::AF_UNIX, (&raw const self.name).cast(), self.name_bytes as usize),
-                ),
+                (Attack::UnixSocket, connected(libc::AF_UNIX, (&raw const self.name).cast(), self.name_bytes as usize)),
                 (
                     Attack::Signal,
                     libc::syscall(libc::SYS_pidfd_send_signal, self.us.as_raw_fd(), 0, ptr::null::<u8>(), 0) == 0,
@@ -162,7 +159,8 @@ impl Attacks {
                 (Attack::NewNamespace, libc::unshare(libc::CLONE_NEWUSER) == 0),
                 (
                     Attack::Mount,
-                    libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()) == 0,
+                    libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null())
+                        == 0,
                 ),
             ] {
                 if went {

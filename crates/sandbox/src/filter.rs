@@ -321,13 +321,7 @@ mod tests {
         let family = REFUSE | libc::EAFNOSUPPORT as u32;
         let (unix, inet, inet6) = (libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64);
         let (stream, datagram) = (libc::SOCK_STREAM as u64 | libc::SOCK_CLOEXEC as u64, libc::SOCK_DGRAM as u64);
-        let all = [
-            Sockets::OwnNetwork,
-            Sockets::None,
-            Sockets::TcpOnly,
-            Sockets::Internet,
-            Sockets::InternetAndUnix,
-        ];
+        let all = [Sockets::OwnNetwork, Sockets::None, Sockets::TcpOnly, Sockets::Internet, Sockets::InternetAndUnix];
         for sockets in all {
             let program = program(sockets);
             let ask = |number, args: &[u64]| {

@@ -161,11 +161,12 @@ fn make() -> io::Result<OwnedFd> {
         .or_else(|_| rustix::fs::memfd_create("longrein-init", wanted))?;
     let mut file = File::from(rustix::io::fcntl_dupfd_cloexec(memory, LOW_FDS)?);
     file.write_all(&elf(code()))?;
-    rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::all() - rustix::fs::SealFlags::FUTURE_WRITE)
-        .or_else(|_| {
+    rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::all() - rustix::fs::SealFlags::FUTURE_WRITE).or_else(
+        |_| {
             let seals = rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
             rustix::fs::fcntl_add_seals(&file, seals)
-        })?;
+        },
+    )?;
     Ok(file.into())
 }
 

@@ -99,13 +99,14 @@ unsafe fn write_to(path: &CStr, text: &CStr) -> Result<(), ()> {
 unsafe fn take(grab: &Grab) -> Result<(), ()> {
     // SAFETY: as for `settle`.
     unsafe {
-        let how = OpenHow {
-            flags: (libc::O_PATH | libc::O_CLOEXEC) as u64,
-            mode: 0,
-            resolve: NO_SYMLINKS,
-        };
-        let found =
-            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, grab.source.as_ptr(), &raw const how, size_of::<OpenHow>());
+        let how = OpenHow { flags: (libc::O_PATH | libc::O_CLOEXEC) as u64, mode: 0, resolve: NO_SYMLINKS };
+        let found = libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            grab.source.as_ptr(),
+            &raw const how,
+            size_of::<OpenHow>(),
+        );
         went(found)?;
         let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE | libc::AT_EMPTY_PATH;
         let copy = libc::syscall(libc::SYS_open_tree, found, c"".as_ptr(), flags);
@@ -153,9 +154,7 @@ unsafe fn root(space: &Space) -> Result<(), Step> {
 unsafe fn memory(at: &CStr, options: &CStr) -> Result<(), ()> {
     let kind = c"tmpfs".as_ptr();
     // SAFETY: as for `settle`.
-    unsafe {
-        went(libc::mount(kind, at.as_ptr(), kind, libc::MS_NOSUID | libc::MS_NODEV, options.as_ptr().cast()))
-    }
+    unsafe { went(libc::mount(kind, at.as_ptr(), kind, libc::MS_NOSUID | libc::MS_NODEV, options.as_ptr().cast())) }
 }
 
 unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
@@ -167,9 +166,7 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
                 // made without being opened: an open file keeps its file system writable
                 unless_there(libc::mknod(at.as_ptr(), libc::S_IFREG | 0o644, 0)).map_err(|()| Step::Place)
             }
-            Laying::Link { at, to } => {
-                unless_there(libc::symlink(to.as_ptr(), at.as_ptr())).map_err(|()| Step::Place)
-            }
+            Laying::Link { at, to } => unless_there(libc::symlink(to.as_ptr(), at.as_ptr())).map_err(|()| Step::Place),
             Laying::Memory { at, options } => memory(at, options).map_err(|()| Step::Place),
             Laying::Terminals { at } => {
                 let kind = c"devpts".as_ptr();
@@ -296,10 +293,8 @@ pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
                 return Err(Step::Landlock);
             }
         }
-        let program = libc::sock_fprog {
-            len: plan.filter.len() as u16,
-            filter: plan.filter.as_ptr().cast_mut().cast(),
-        };
+        let program =
+            libc::sock_fprog { len: plan.filter.len() as u16, filter: plan.filter.as_ptr().cast_mut().cast() };
         went(libc::prctl(
             libc::PR_SET_SECCOMP,
             libc::SECCOMP_MODE_FILTER as c_ulong,

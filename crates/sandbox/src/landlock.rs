@@ -146,9 +146,8 @@ impl Ruleset {
     fn grant_port(&self, port: u16) -> io::Result<()> {
         let rule = PortAttributes { rights: CONNECT_TCP, port: port.into() };
         // SAFETY: the structure is as the kernel has it for rules of this type (2) and only read.
-        let done = unsafe {
-            libc::syscall(libc::SYS_landlock_add_rule, self.fd.as_raw_fd(), 2_i32, &raw const rule, 0_u32)
-        };
+        let done =
+            unsafe { libc::syscall(libc::SYS_landlock_add_rule, self.fd.as_raw_fd(), 2_i32, &raw const rule, 0_u32) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 

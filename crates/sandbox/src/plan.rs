@@ -16,8 +16,8 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use crate::confine::{Confined, Network, ResourceLimits, Way};
 use crate::filter::{self, Instruction, Sockets};
 use crate::init;
-use crate::nursery;
 use crate::landlock::{self, Connections, Grant, Ruleset};
+use crate::nursery;
 use crate::view::{DEVICES, Kind, SYSTEM, Shape, View, real, without};
 
 /// Where a proxy is found in a network of the command's own. The port is free: the network is new.
@@ -188,10 +188,7 @@ impl Space {
             Way::UserNamespace => {
                 flags |= libc::CLONE_NEWUSER;
                 let same = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
-                Some([
-                    same(rustix::process::geteuid().as_raw())?,
-                    same(rustix::process::getegid().as_raw())?,
-                ])
+                Some([same(rustix::process::geteuid().as_raw())?, same(rustix::process::getegid().as_raw())?])
             }
             Way::Namespaces | Way::Landlock | Way::SystemCalls => None,
         };
@@ -224,7 +221,9 @@ impl Space {
             seals: layout.seals,
             own_network,
             bridge,
-            processes: counts_processes_alone().then(|| c(confined.limits.processes.max(301).to_string())).transpose()?,
+            processes: counts_processes_alone()
+                .then(|| c(confined.limits.processes.max(301).to_string()))
+                .transpose()?,
             init: init::file()?.as_raw_fd(),
             report: high(report)?,
         })
@@ -268,7 +267,9 @@ impl Layout {
                     let options = c(format!("mode={mode},size={}", self.private_bytes))?;
                     self.steps.push(Laying::Memory { at: relative(place)?, options });
                 }
-                Kind::Read { source, shape } => self.place(place, source, *shape, READ_ONLY | NO_DEVICES | NO_SET_ID, is_new)?,
+                Kind::Read { source, shape } => {
+                    self.place(place, source, *shape, READ_ONLY | NO_DEVICES | NO_SET_ID, is_new)?
+                }
                 Kind::Protect { source, shape } => {
                     self.place(place, source, *shape, READ_ONLY | NO_DEVICES | NO_SET_ID, is_new)?;
                 }
@@ -292,9 +293,13 @@ impl Layout {
     fn reach(&mut self, view: &View, place: &Path) -> io::Result<bool> {
         let around = view.around(place);
         let is_there = match around {
-            Some((above, Kind::Read { source, .. } | Kind::Write { source, .. } | Kind::Pin { source } | Kind::Protect { source, .. })) => {
-                above == source
-            }
+            Some((
+                above,
+                Kind::Read { source, .. }
+                | Kind::Write { source, .. }
+                | Kind::Pin { source }
+                | Kind::Protect { source, .. },
+            )) => above == source,
             Some((_, Kind::Link { .. } | Kind::Memory | Kind::Hide { .. })) | None => false,
         };
         if !is_there {

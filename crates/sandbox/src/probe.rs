@@ -55,9 +55,7 @@ impl Probed {
             Tier::KernelRules => "Sandbox: partial. Writes and network are blocked; file modes, and secrets inside \
                 allowed folders, are not protected. Allow user namespaces for the full level."
                 .to_owned(),
-            Tier::NetworkOnly => {
-                "Sandbox: weak. Files are NOT protected; I will ask before each command.".to_owned()
-            }
+            Tier::NetworkOnly => "Sandbox: weak. Files are NOT protected; I will ask before each command.".to_owned(),
             Tier::None => format!(
                 "Sandbox: none (reason: {}). Unattended runs are refused. If this machine is already isolated, set \
                  sandbox=external.",
@@ -101,7 +99,9 @@ impl Probed {
 
     pub fn not_protected(&self) -> Vec<&'static str> {
         let mut open = match self.tier() {
-            Tier::Full => vec!["what a command may write: it can destroy the workspace", "time on the processor, and disk space"],
+            Tier::Full => {
+                vec!["what a command may write: it can destroy the workspace", "time on the processor, and disk space"]
+            }
             Tier::KernelRules => vec![
                 "modes, owners and times of files outside the workspace, where the user may change them",
                 ".git internals, other protected files and secrets inside the workspace",
@@ -136,7 +136,9 @@ impl fmt::Display for Became {
         let names = |attacks: &[Attack]| attacks.iter().map(|attack| attack.as_str()).collect::<Vec<_>>().join(", ");
         match self {
             Self::Held { stopped, open } if open.is_empty() => write!(f, "all {} attacks failed", stopped.len()),
-            Self::Held { stopped, open } => write!(f, "{} attacks failed; a command can {}", stopped.len(), names(open)),
+            Self::Held { stopped, open } => {
+                write!(f, "{} attacks failed; a command can {}", stopped.len(), names(open))
+            }
             Self::Breached { by } => write!(f, "a command could {}", names(by)),
             Self::Unusable { why } => f.write_str(why),
         }

@@ -64,7 +64,8 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
 /// The same, and `attacks` are tried by the child before it becomes the program.
 pub(crate) async fn run_after(spec: Spec, attacks: Option<Arc<Attacks>>) -> Result<Ended, StartError> {
     let place = PLACES.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
-    let bridge = Bridge::before(&spec.confinement).map_err(|source| StartError::Sandbox { step: Step::Network, source })?;
+    let bridge =
+        Bridge::before(&spec.confinement).map_err(|source| StartError::Sandbox { step: Step::Network, source })?;
     let (mut order, pipes, ours) = prepare(&spec, bridge.as_ref())?;
     order.attacks = attacks;
     let marker = spec.marker.to_string();
@@ -314,7 +315,8 @@ fn prepare(spec: &Spec, bridge: Option<&Bridge>) -> Result<(Order, Pipes, Ours),
 fn inside_env(spec: &Spec, bridge: Option<&Bridge>) -> Vec<(String, String)> {
     let Confinement::Confined(confined) = &spec.confinement else { return Vec::new() };
     let mut own = Vec::new();
-    let mut set = |names: &[&str], value: &str| own.extend(names.iter().map(|name| ((*name).to_owned(), value.to_owned())));
+    let mut set =
+        |names: &[&str], value: &str| own.extend(names.iter().map(|name| ((*name).to_owned(), value.to_owned())));
     let scratch = confined.scratch.as_ref().and_then(|scratch| scratch.to_str());
     match confined.way {
         Way::Namespaces | Way::UserNamespace => set(&["TMPDIR", "TMP", "TEMP"], ""),

@@ -29,7 +29,10 @@ const HOMES: [&str; 16] = [
 /// Below the home folder, beside a door of the first name.
 const BEHIND: [(&str, &[&str]); 3] = [
     (".cargo", &[".rustup"]),
-    (".local", &[".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/mise", ".local/share/pnpm"]),
+    (
+        ".local",
+        &[".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/mise", ".local/share/pnpm"],
+    ),
     (".volta", &[".volta"]),
 ];
 
@@ -79,7 +82,11 @@ const BINS: [&str; 3] = ["bin", "sbin", "shims"];
 /// The folders and files that programs started with `env` need to read outside the system's own folders.
 pub(crate) fn needed(env: &[(String, String)]) -> Vec<PathBuf> {
     let value = |wanted: &str| {
-        env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        env.iter()
+            .rev()
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     };
     let home = value("HOME").map(Path::new).filter(|home| home.is_absolute() && *home != Path::new("/"));
     let mut needed = Vec::new();

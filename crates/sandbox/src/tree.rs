@@ -44,14 +44,11 @@ pub(crate) enum Exit {
 }
 
 impl Tree {
-    pub(crate) fn new(
-        born: Born,
-        marker: String,
-        place: SemaphorePermit<'static>,
-        report: Option<OwnedFd>,
-    ) -> Self {
+    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>, report: Option<OwnedFd>) -> Self {
         let handle = Arc::new(born.handle);
-        Self { remains: Some(Remains { leader: born.pid, handle, marker, report: report.map(Arc::new), _place: place }) }
+        Self {
+            remains: Some(Remains { leader: born.pid, handle, marker, report: report.map(Arc::new), _place: place }),
+        }
     }
 
     /// Becomes readable when the program has ended. In namespaces: when all of its processes have, or were ended.

@@ -57,15 +57,30 @@ pub(crate) enum Shape {
 /// What lies at a place of the view. Of two at one place the later variant counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    Link { to: PathBuf },
+    Link {
+        to: PathBuf,
+    },
     /// Memory of its own, for files that are gone with the command.
     Memory,
-    Read { source: PathBuf, shape: Shape },
+    Read {
+        source: PathBuf,
+        shape: Shape,
+    },
     /// A folder between what may be written and what may not: fixed in its place, so that nobody moves both away.
-    Pin { source: PathBuf },
-    Write { source: PathBuf, shape: Shape },
-    Protect { source: PathBuf, shape: Shape },
-    Hide { shape: Shape },
+    Pin {
+        source: PathBuf,
+    },
+    Write {
+        source: PathBuf,
+        shape: Shape,
+    },
+    Protect {
+        source: PathBuf,
+        shape: Shape,
+    },
+    Hide {
+        shape: Shape,
+    },
 }
 
 /// The places, parents before what lies in them.
@@ -209,9 +224,10 @@ impl View {
 
     /// The nearest place above this one.
     pub(crate) fn around(&self, place: &Path) -> Option<(&Path, &Kind)> {
-        place.ancestors().skip(1).find_map(|above| {
-            self.places.get_key_value(above).map(|(above, kind)| (above.as_path(), kind))
-        })
+        place
+            .ancestors()
+            .skip(1)
+            .find_map(|above| self.places.get_key_value(above).map(|(above, kind)| (above.as_path(), kind)))
     }
 
     /// Lays something over what is visible of a path, and fixes the folders on the way where they could be moved.
@@ -277,7 +293,11 @@ pub(crate) fn without(roots: &[PathBuf], hidden: &[PathBuf]) -> Vec<PathBuf> {
         }
         if hidden.iter().any(|hidden| hidden.starts_with(&root)) {
             let entries = root.read_dir().into_iter().flatten().flatten();
-            open.extend(entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink())).map(|entry| entry.path()));
+            open.extend(
+                entries
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+                    .map(|entry| entry.path()),
+            );
         } else {
             kept.push(root);
         }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use longrein_sandbox::{
-    Confinement, Ended, GRACE, How, INSIDE, Keep, Marker, NO_FLOOD, Reaped, Spec, StartError, Stderr, Strays, reap_marked, run,
+    Confinement, Ended, GRACE, How, INSIDE, Keep, Marker, NO_FLOOD, Reaped, Spec, StartError, Stderr, Strays,
+    reap_marked, run,
 };
 
 const STDOUT_MAX_BYTES: usize = 4 << 20;

@@ -42,7 +42,13 @@ impl World {
         let name = SocketAddr::from_abstract_name(&abstracted).unwrap();
         Self {
             // its environment holds a secret, and it is there to be killed
-            victim: Command::new("sleep").arg("1000").env("KEY", "secret").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
+            victim: Command::new("sleep")
+                .arg("1000")
+                .env("KEY", "secret")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
             tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
             udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
             abstracted,
@@ -210,7 +216,8 @@ async fn no_script_gets_out() {
                 let now = std::fs::read_to_string(world.at(path)).unwrap();
                 assert_eq!(now, content, "{way:?}: {script}");
             }
-            let names: Vec<_> = std::fs::read_dir(world.at("outside")).unwrap().flatten().map(|e| e.file_name()).collect();
+            let names: Vec<_> =
+                std::fs::read_dir(world.at("outside")).unwrap().flatten().map(|e| e.file_name()).collect();
             assert_eq!(names.len(), 3, "{way:?}: {script}: {names:?}");
             if FULL.contains(&way) {
                 assert_eq!(std::fs::read_to_string(world.at("work/.git/config")).unwrap(), "content of a file");
@@ -319,7 +326,10 @@ async fn no_system_call_gets_out() {
 fn helper_inside() {
     let Ok(call) = std::env::var("CALL") else { return };
     let came_through = try_call(&call);
-    println!("{}", if came_through { "CAME THROUGH".to_owned() } else { format!("REFUSED: {}", std::io::Error::last_os_error()) });
+    println!(
+        "{}",
+        if came_through { "CAME THROUGH".to_owned() } else { format!("REFUSED: {}", std::io::Error::last_os_error()) }
+    );
 }
 
 fn try_call(call: &str) -> bool {
@@ -333,9 +343,12 @@ fn try_call(call: &str) -> bool {
         match call {
             "tcp" => std::net::TcpStream::connect(("127.0.0.1", number("TCP") as u16)).is_ok(),
             "udp" => {
-                let sent = UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(b"x", ("127.0.0.1", number("UDP") as u16)));
+                let sent =
+                    UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(b"x", ("127.0.0.1", number("UDP") as u16)));
                 // in a network of its own it can be sent, to nobody: the socket outside must stay empty, and it says so
-                sent.is_ok() && std::fs::read_to_string("/proc/net/udp").is_ok_and(|t| t.contains(&format!(":{:04X} ", number("UDP"))))
+                sent.is_ok()
+                    && std::fs::read_to_string("/proc/net/udp")
+                        .is_ok_and(|t| t.contains(&format!(":{:04X} ", number("UDP"))))
             }
             "abstract" => {
                 let name = SocketAddr::from_abstract_name(var("ABSTRACT")).unwrap();
@@ -386,7 +399,8 @@ fn try_call(call: &str) -> bool {
             "keyctl" => libc::syscall(libc::SYS_keyctl, 0, -3, 1) >= 0,
             "bpf" => {
                 let attributes = [0_u8; 128];
-                libc::syscall(libc::SYS_bpf, 0, attributes.as_ptr(), 128) >= 0 || *libc::__errno_location() == libc::EINVAL
+                libc::syscall(libc::SYS_bpf, 0, attributes.as_ptr(), 128) >= 0
+                    || *libc::__errno_location() == libc::EINVAL
             }
             "perf" => {
                 let mut attributes = [0_u8; 128];
@@ -404,7 +418,12 @@ fn try_call(call: &str) -> bool {
                 handle[0] = 128;
                 let mut mount = 0;
                 let named = libc::syscall(
-                    libc::SYS_name_to_handle_at, libc::AT_FDCWD, c"/".as_ptr(), handle.as_mut_ptr(), &raw mut mount, 0,
+                    libc::SYS_name_to_handle_at,
+                    libc::AT_FDCWD,
+                    c"/".as_ptr(),
+                    handle.as_mut_ptr(),
+                    &raw mut mount,
+                    0,
                 );
                 let root = libc::open(c"/".as_ptr(), libc::O_RDONLY);
                 named >= 0 && libc::syscall(libc::SYS_open_by_handle_at, root, handle.as_ptr(), libc::O_RDONLY) >= 0
@@ -446,7 +465,8 @@ async fn nothing_outlives_a_command() {
             assert_eq!(ended.how, How::Exited(0), "{way:?}: {script}: {}", said(&ended));
             assert!(matches!(ended.strays, Strays::Ended(1..)), "{way:?}: {script}: {:?}", ended.strays);
         }
-        let mut slow = world.spec(world.confined(way), &["sh", "-c", "trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done"]);
+        let mut slow = world
+            .spec(world.confined(way), &["sh", "-c", "trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done"]);
         slow.timeout = Duration::from_millis(300);
         let ended = run(slow).await.unwrap();
         assert_eq!(ended.how, How::TimedOut, "{way:?}");

@@ -4,17 +4,24 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longrein_sandbox::{
-    Became, Confined, Confinement, How, Keep, Marker, NO_FLOOD, Spec, Stderr, Way, probe_way, run,
-};
+use longrein_sandbox::{Became, Confined, Confinement, How, Keep, Marker, NO_FLOOD, Spec, Stderr, Way, probe_way, run};
 
 /// The program that must be there, and what is done with it in an empty folder.
 const WORK: [(&str, &str); 8] = [
-    ("git", "git init -q . && echo a > f && git add . && git -c user.name=n -c user.email=e@x commit -qm one && git status && git log --oneline && echo b > f && git diff | grep -q +b"),
+    (
+        "git",
+        "git init -q . && echo a > f && git add . && git -c user.name=n -c user.email=e@x commit -qm one && git status && git log --oneline && echo b > f && git diff | grep -q +b",
+    ),
     ("cc", "printf 'int main(void){return 0;}' > hello.c && cc hello.c -o hello && ./hello"),
     ("make", "printf 'all:\\n\\techo made > made\\n' > Makefile && make && test -s made"),
-    ("python3", "python3 -c 'import ssl, json, tempfile, subprocess; tempfile.mkstemp(); subprocess.run([\"true\"], check=True)'"),
-    ("node", "node -e 'require(\"fs\").writeFileSync(\"x\", require(\"os\").tmpdir()); require(\"child_process\").execSync(\"true\")'"),
+    (
+        "python3",
+        "python3 -c 'import ssl, json, tempfile, subprocess; tempfile.mkstemp(); subprocess.run([\"true\"], check=True)'",
+    ),
+    (
+        "node",
+        "node -e 'require(\"fs\").writeFileSync(\"x\", require(\"os\").tmpdir()); require(\"child_process\").execSync(\"true\")'",
+    ),
     ("perl", "perl -e 'print 1'"),
     ("go", "printf 'package main\\nfunc main() {}\\n' > m.go && go run m.go"),
     ("cargo", "cargo init -q --name tiny . && cargo build --offline -q && cargo test --offline -q"),
