@@ -87,7 +87,7 @@ fn receive(handed: &OwnedFd) -> io::Result<Unregistered> {
     recvmsg(handed, &mut [io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let sockets = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
+        RecvAncillaryMessage::ScmCredentials(_) | _ => None,
     });
     sockets.last().map(Unregistered::from).ok_or_else(|| io::ErrorKind::NotFound.into())
 }

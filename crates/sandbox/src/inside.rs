@@ -339,11 +339,11 @@ pub(crate) unsafe fn is_orphan(plan: &Plan) -> bool {
     unsafe { libc::poll(&raw mut us, 1, 0) != 0 }
 }
 
-/// Becomes the first process of the namespace for good.
+/// Becomes the first process of the namespace for good; returns only if that fails.
 ///
 /// # Safety
 /// Only in the child that is the first process of its namespace, after the command was born.
-pub(crate) unsafe fn become_init(space: &Space, env: *const *const libc::c_char) -> ! {
+pub(crate) unsafe fn become_init(space: &Space, env: *const *const libc::c_char) {
     // SAFETY: descriptors are the child's own; arrays end with null.
     unsafe {
         let report = std::os::fd::AsRawFd::as_raw_fd(&space.report);
@@ -351,15 +351,10 @@ pub(crate) unsafe fn become_init(space: &Space, env: *const *const libc::c_char)
             libc::close(standard);
         }
         if libc::dup2(report, init::REPORT_FD) == init::REPORT_FD {
-            let range = |from: c_int, to: c_int| {
-                libc::syscall(libc::SYS_close_range, from as libc::c_uint, to as libc::c_uint, 0 as libc::c_uint)
-            };
-            range(init::REPORT_FD + 1, space.init - 1);
-            range(space.init + 1, c_int::MAX);
+            let (from, to) = ((init::REPORT_FD + 1) as libc::c_uint, libc::c_uint::MAX);
+            libc::syscall(libc::SYS_close_range, from, to, libc::CLOSE_RANGE_CLOEXEC as libc::c_uint);
             let argv = [c"longrein-init".as_ptr(), ptr::null()];
             libc::syscall(libc::SYS_execveat, space.init, c"".as_ptr(), argv.as_ptr(), env, libc::AT_EMPTY_PATH);
         }
-        // no first process, no namespace: the kernel ends the command
-        libc::_exit(127)
     }
 }

@@ -5,8 +5,8 @@
 //! for a parent-death signal.
 //!
 //! A command with namespaces takes two children. The first is born into the namespaces, makes them what the plan says,
-//! confines itself, bears the second in the same way, which becomes the program, and turns into the first process of the
-//! namespace (see `init`).
+//! confines itself, bears the second, which waits, and turns into the first process of the namespace (see `init`). Only when
+//! that one has left our memory does the second become the program: what runs inside may look into its own first process.
 #![expect(
     unsafe_code,
     reason = "the parent-death signal needs code of ours between clone and exec; registering a process handle"
@@ -28,6 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::attack::Attacks;
 use crate::confine::Step;
+use crate::init::LOW_FDS;
 use crate::inside;
 use crate::plan::Plan;
 
@@ -165,6 +166,7 @@ impl Nursery {
             processes: process_limit(),
             plan: order.plan.as_ref(),
             attacks: order.attacks.as_deref(),
+            may_go: -1,
             inner_stack: self.inner_stack.as_mut_ptr_range().end.cast::<c_void>(),
             failed_in: AtomicI32::new(NOWHERE),
             errno: AtomicI32::new(0),
@@ -174,6 +176,8 @@ impl Nursery {
             Some(space) => (into_init, space.flags),
             None => (into_program, 0),
         };
+        let gates = space.map(|_| Gates::new()).transpose().map_err(Stillborn::System)?;
+        let launch = Launch { may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()), ..launch };
         let mut handle: c_int = -1;
         // SAFETY: the stack is ours, aligned to 16 and grows down from its end; no other child uses it, because
         // CLONE_VFORK holds this thread here until the child has execed or exited. For the same reason `launch` and the
@@ -200,6 +204,9 @@ impl Nursery {
         // SAFETY: clone succeeded with CLONE_PIDFD, so `handle` is a new descriptor that nobody else owns.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
+        if let Some(gates) = gates {
+            gates.pass(launch.failed_in.load(Ordering::Acquire) == NOWHERE);
+        }
         let failed_in = launch.failed_in.load(Ordering::Acquire);
         if failed_in == NOWHERE {
             return Ok(Born { pid, handle });
@@ -218,6 +225,37 @@ impl Nursery {
                 None => Stillborn::System(error),
             },
         })
+    }
+}
+
+/// Holds the program back until the first process of its namespace is a program of its own: before that, that process
+/// shares our memory, and is in the command's reach.
+struct Gates {
+    may_go: (OwnedFd, OwnedFd),
+    /// Closed by exec and by exit: then nobody but us uses our memory.
+    is_gone: (OwnedFd, OwnedFd),
+}
+
+impl Gates {
+    fn new() -> io::Result<Self> {
+        let pipe = || {
+            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            // out of the way of the three that get fixed numbers
+            let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, LOW_FDS);
+            io::Result::Ok((high(read)?, high(write)?))
+        };
+        Ok(Self { may_go: pipe()?, is_gone: pipe()? })
+    }
+
+    /// To be called when the first process is a program, or has given up. Waits until the command is one or has.
+    fn pass(self, is_settled: bool) {
+        let Self { may_go: (_, open), is_gone: (read, write) } = self;
+        drop(write);
+        if is_settled {
+            // nobody reads it: it was killed
+            let _ = rustix::io::write(&open, &[1]);
+        }
+        while matches!(rustix::io::read(&read, &mut [0_u8; 1]), Ok(1..) | Err(rustix::io::Errno::INTR)) {}
     }
 }
 
@@ -251,6 +289,7 @@ struct Launch<'a> {
     processes: libc::rlimit,
     plan: Option<&'a Plan>,
     attacks: Option<&'a Attacks>,
+    may_go: c_int,
     inner_stack: *mut c_void,
     failed_in: AtomicI32,
     errno: AtomicI32,
@@ -298,8 +337,16 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
         if let Some(attacks) = launch.attacks {
             attacks.carry_out();
         }
-        // before Linux 5.9 this fails and close-on-exec, which everything of Rust has, must do
-        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+        // Before Linux 5.9 this fails and close-on-exec, which everything of Rust has, must do. In namespaces nothing is
+        // closed before exec: that tells that we are gone from the memory we share.
+        let how = if is_born_confined { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
+        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, how as libc::c_uint);
+        if is_born_confined {
+            let mut byte = 0_u8;
+            if libc::read(launch.may_go, (&raw mut byte).cast(), 1) != 1 {
+                libc::_exit(127);
+            }
+        }
         if libc::chdir(launch.cwd) < 0 {
             give_up(launch, IN_FOLDER);
         }
@@ -324,8 +371,8 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
 
 /// The function a child runs that becomes the first process of new namespaces: settles them, and bears the program.
 extern "C" fn into_init(launch: *mut c_void) -> c_int {
-    // SAFETY: as for `into_program`. The inner child runs on a stack of its own, and we stand still until it is the program
-    // or has given up.
+    // SAFETY: as for `into_program`. The inner child runs on a stack of its own, and `bear` keeps everything until it is the
+    // program or has given up.
     unsafe {
         let shared = launch;
         let launch = &*launch.cast::<Launch<'_>>();
@@ -340,14 +387,13 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
         if let Err(step) = inside::restrict(plan) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // it goes on beside us, and waits at the gate
+        let flags = libc::CLONE_VM | libc::SIGCHLD;
         if libc::clone(into_program, launch.inner_stack, flags, shared) < 0 {
             give_up(launch, IN_SETUP);
         }
-        if launch.failed_in.load(Ordering::Acquire) != NOWHERE {
-            libc::_exit(127);
-        }
-        inside::become_init(space, launch.env)
+        inside::become_init(space, launch.env);
+        give_up(launch, IN_SANDBOX + Step::Init as i32)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Ordinary work with the tool chains that this machine has on `PATH`, inside every tier it can show.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![expect(clippy::print_stdout, reason = "a test may")]
 
 use std::path::Path;
 use std::time::Duration;
