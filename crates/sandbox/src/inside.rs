@@ -343,15 +343,15 @@ pub(crate) unsafe fn is_orphan(plan: &Plan) -> bool {
 ///
 /// # Safety
 /// Only in the child that is the first process of its namespace, after the command was born.
-pub(crate) unsafe fn become_init(space: &Space, env: *const *const libc::c_char) {
+pub(crate) unsafe fn become_init(space: &Space, gate: c_int, env: *const *const libc::c_char) {
     // SAFETY: descriptors are the child's own; arrays end with null.
     unsafe {
         let report = std::os::fd::AsRawFd::as_raw_fd(&space.report);
         for standard in 0..3 {
             libc::close(standard);
         }
-        if libc::dup2(report, init::REPORT_FD) == init::REPORT_FD {
-            let (from, to) = ((init::REPORT_FD + 1) as libc::c_uint, libc::c_uint::MAX);
+        if libc::dup2(report, init::REPORT_FD) == init::REPORT_FD && libc::dup2(gate, init::GATE_FD) == init::GATE_FD {
+            let (from, to) = ((init::GATE_FD + 1) as libc::c_uint, libc::c_uint::MAX);
             libc::syscall(libc::SYS_close_range, from, to, libc::CLOSE_RANGE_CLOEXEC as libc::c_uint);
             let argv = [c"longrein-init".as_ptr(), ptr::null()];
             libc::syscall(libc::SYS_execveat, space.init, c"".as_ptr(), argv.as_ptr(), env, libc::AT_EMPTY_PATH);

