@@ -220,6 +220,7 @@ impl Past<'_> {
                     idempotency_key: None,
                     target: None,
                     brings: Vec::new(),
+                    beyond: Vec::new(),
                 }),
                 Event::ActionFinished(ActionFinished {
                     action,

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use longrein::Answering;
 use longrein::core::ids::ModelName;
+use longrein::{Answering, SandboxTier};
 use serde_json::json;
 
 use crate::args::{DoctorArgs, Globals};
@@ -51,6 +51,7 @@ impl Finding {
 pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status, Failure> {
     let mut findings = store(&globals);
     findings.extend(kernel());
+    findings.extend(sandbox().await);
     findings.push(git());
     findings.extend(model(args.probe).await);
     findings.extend(rules());
@@ -248,6 +249,30 @@ fn kernel() -> Vec<Finding> {
         );
     }
     findings
+}
+
+// ---- the sandbox ----
+
+/// Which walls hold here, what was tried, and what they are good for.
+async fn sandbox() -> Vec<Finding> {
+    let about = "sandbox";
+    let probed = longrein::probe_sandbox().await;
+    let (level, way_out) = match probed.tier() {
+        SandboxTier::Full | SandboxTier::External => (Level::Ok, None),
+        SandboxTier::KernelRules => (Level::Warn, Some("allow user namespaces, for the full level")),
+        SandboxTier::NetworkOnly | SandboxTier::None => {
+            (Level::Warn, Some("use a kernel with Landlock (5.13), or allow user namespaces"))
+        }
+    };
+    let mut first = Finding::new(level, about, format!("tier {}", probed.tier()));
+    if let Some(way_out) = way_out {
+        first = first.way_out(way_out);
+    }
+    let tried = probed.tried.iter().map(|tried| format!("tried {:?}: {}", tried.way, tried.became));
+    let kept = probed.protects().into_iter().map(|kept| format!("protects {kept}"));
+    let open = probed.not_protected().into_iter().map(|open| format!("does not protect {open}"));
+    let facts = tried.chain(kept).chain(open).map(|what| Finding::new(Level::Fact, about, what));
+    [first].into_iter().chain(facts).collect()
 }
 
 // ---- programs, models, the terminal ----

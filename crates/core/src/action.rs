@@ -28,6 +28,9 @@ pub struct Action {
     pub path: Option<String>,
     /// What its last start was about.
     pub target: Option<Target>,
+    /// What its last start was allowed beyond the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beyond: Vec<Effect>,
     /// Actions of the same reply that must have succeeded before this one starts.
     pub after: Vec<ActionId>,
     pub on_unknown: OnUnknown,
@@ -187,6 +190,8 @@ pub struct Attempt {
     pub idempotency_key: Option<Digest>,
     /// What exactly was ruled on, if it is about one file.
     pub target: Option<Target>,
+    /// See [`crate::event::ActionStarted::beyond`].
+    pub beyond: Vec<Effect>,
 }
 
 /// The right to run one attempt. Made only by core, from a start that is journaled under the present fence; a tool cannot

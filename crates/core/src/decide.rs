@@ -884,6 +884,7 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         },
         target,
         brings,
+        beyond: spec.beyond(&run.task.workspace, effects),
     }));
     Ok(events)
 }

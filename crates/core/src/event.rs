@@ -626,6 +626,9 @@ pub struct ActionStarted {
     /// What its result brings into the run, if that taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+    /// What of it was allowed although it lies beyond the workspace: the sandbox lets a command do this, and no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beyond: Vec<Effect>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.

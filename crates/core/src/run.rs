@@ -396,6 +396,7 @@ impl Run {
             fence: self.fence,
             idempotency_key,
             target: action.target.clone(),
+            beyond: action.beyond.clone(),
         }
     }
 

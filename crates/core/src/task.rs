@@ -11,6 +11,7 @@ use crate::context::settings::ContextSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
 use crate::program::Program;
+use crate::ruling::{Effect, EffectKind};
 
 /// Everything a run is to do, as it stands in `run.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -435,6 +436,23 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// What of an allowed call's effects lies beyond the workspace, as far as a command's words say so. Only the shell asks in
+    /// its calls for what the sandbox does not give anyway; a declared tool names what it needs where it is declared.
+    pub fn beyond(&self, workspace: &str, effects: Vec<Effect>) -> Vec<Effect> {
+        if self.body != ToolBody::Builtin(Builtin::Shell) {
+            return Vec::new();
+        }
+        let workspace = workspace.trim_end_matches('/');
+        let inside =
+            |path: &str| path.strip_prefix(workspace).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let lies_beyond = |effect: &Effect| match effect.kind {
+            EffectKind::Network => true,
+            EffectKind::Read | EffectKind::Write | EffectKind::Delete => !inside(&effect.what),
+            EffectKind::Run | EffectKind::Unknown => false,
+        };
+        effects.into_iter().filter(lies_beyond).collect()
+    }
+
     /// How long a call may take unless its tool says otherwise.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// How long after death an attempt may still land unless its tool says otherwise (`semantics.md` C3).

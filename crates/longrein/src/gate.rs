@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::settings::SandboxMode;
 use longrein_core::task::{PolicyRules, Task};
 use longrein_policy::{BadRule, Blank, Containment, Fence, File, Ledger, Policy, Surroundings, World};
+use longrein_sandbox::Tier;
 
 /// The policy of a run of this task, under these rules.
 pub(crate) fn policy(
@@ -54,6 +56,29 @@ pub(crate) fn surroundings(
         world,
         fence: Arc::new(Containment::Nothing),
         ledger: Arc::new(Blank),
+    }
+}
+
+/// Longrein's own files, for what hides them.
+pub(crate) fn own_files(store: &str, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let around = surroundings(Some(store), environment, Arc::new(FileSystem));
+    around.own.into_iter().map(PathBuf::from).collect()
+}
+
+/// What holds commands on this machine, under an operator's setting.
+pub(crate) struct Walls(pub(crate) SandboxMode);
+
+impl Fence for Walls {
+    fn holds(&self) -> Containment {
+        match self.0 {
+            SandboxMode::External => Containment::Surroundings,
+            SandboxMode::Best | SandboxMode::Required => match longrein_sandbox::probe_blocking().tier() {
+                Tier::Full | Tier::KernelRules => Containment::Writes,
+                Tier::NetworkOnly => Containment::Network,
+                Tier::None => Containment::Nothing,
+                Tier::External => Containment::Surroundings,
+            },
+        }
     }
 }
 

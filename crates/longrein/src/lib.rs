@@ -75,6 +75,7 @@ pub use longrein_models::{Answering, ConfigError as ModelConfigError, ModelConfi
 /// Names that may have been meant by one that is not known.
 pub use longrein_policy::near;
 pub use longrein_ports as ports;
+pub use longrein_sandbox::{Probed as ProbedSandbox, Tier as SandboxTier, probe as probe_sandbox};
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;
 pub use request::{Before, Piece, Request};

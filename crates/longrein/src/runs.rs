@@ -15,20 +15,20 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
-use longrein_core::task::{Mode, ModeChange, ModelSpec, PolicyRules, Task};
+use longrein_core::task::{Builtin, Mode, ModeChange, ModelSpec, PolicyRules, Task, ToolBody};
 use longrein_driver::{
     Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
-use longrein_policy::Containment;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
     Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent,
     Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
-use longrein_tools::{Host, Secrets, Toolbox};
+use longrein_sandbox::Tier;
+use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls};
 
 use crate::checks::Judges;
 use crate::gate;
@@ -490,16 +490,17 @@ impl Runs {
         };
         let Surroundings { model, summariser, environment, asked, observer, stop, policy, mode: _, sandbox, faults } =
             around;
-        can_be_confined(&sandbox)?;
+        can_be_confined(&sandbox, &task, asked)?;
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
             // It is optional, and the task of a run cannot be mended any more.
             Err(_) if !is_new => None,
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
-        let mut ports = self.ports(&task, &model, writer, &environment, faults, own)?;
+        let place = Place { environment: &environment, sandbox: &sandbox, faults };
+        let mut ports = self.ports(&task, &model, writer, &place, own)?;
         if let Some(policy) = policy {
-            ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &environment)?));
+            ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &place)?));
         }
         let options = self.options(asked);
         Ok(Prepared { driver: Driver::new(ports, options, observer), id, begin, stop })
@@ -511,14 +512,9 @@ impl Runs {
         let run = self.fold(id, |_| {}).await?;
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
-        let ports = self.ports_around(
-            &run.task,
-            Connected { model: Arc::new(NoModel), summariser: None },
-            Secrets::new(),
-            &environment,
-            None,
-            None,
-        )?;
+        let place = Place { environment: &environment, sandbox: &SandboxSettings::default(), faults: None };
+        let nobody = Connected { model: Arc::new(NoModel), summariser: None };
+        let ports = self.ports_around(&run.task, nobody, Secrets::new(), &place, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
@@ -526,15 +522,10 @@ impl Runs {
         Options { worker: self.worker.clone(), binary: self.binary.clone(), asked, snapshot_every: SNAPSHOT_EVERY }
     }
 
-    fn gate(
-        &self,
-        task: &Task,
-        rules: &PolicyRules,
-        environment: &BTreeMap<String, String>,
-    ) -> Result<Arc<dyn Gate>, RunsError> {
+    fn gate(&self, task: &Task, rules: &PolicyRules, place: &Place<'_>) -> Result<Arc<dyn Gate>, RunsError> {
         let ledger: Arc<dyn longrein_policy::Ledger> = self.ledger.clone();
-        let known = gate::Known { ledger, fence: Arc::new(Containment::Nothing) };
-        let policy = gate::policy(task, rules, &self.store, environment, known);
+        let known = gate::Known { ledger, fence: Arc::new(gate::Walls(place.sandbox.mode)) };
+        let policy = gate::policy(task, rules, &self.store, place.environment, known);
         Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }
 
@@ -543,8 +534,7 @@ impl Runs {
         task: &Task,
         model: &ModelConfig,
         summariser: Option<Summariser>,
-        environment: &BTreeMap<String, String>,
-        faults: Option<Arc<dyn Faults>>,
+        place: &Place<'_>,
         own: Own,
     ) -> Result<Ports, RunsError> {
         let Own { model: own_model, host, mut secrets } = own;
@@ -557,7 +547,17 @@ impl Runs {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, Connected { model, summariser }, secrets, environment, faults, Some(host))
+        self.ports_around(task, Connected { model, summariser }, secrets, place, Some(host))
+    }
+
+    /// What is put around the commands of a run.
+    fn walls(&self, place: &Place<'_>) -> Sandbox {
+        let SandboxSettings { mode, read, write } = place.sandbox.clone();
+        let walls = match mode {
+            SandboxMode::External => Walls::None,
+            SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
+        };
+        Sandbox::new(walls, read, write, gate::own_files(&self.store, place.environment))
     }
 
     fn ports_around(
@@ -565,12 +565,12 @@ impl Runs {
         task: &Task,
         Connected { model, summariser }: Connected,
         secrets: Secrets,
-        environment: &BTreeMap<String, String>,
-        faults: Option<Arc<dyn Faults>>,
+        place: &Place<'_>,
         host: Option<Host>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
-        let toolbox = Toolbox::new(task, environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
+        let toolbox = toolbox.with_sandbox(self.walls(place));
         let toolbox = match host {
             Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
             // Nothing is called: what a function would do, it need not be here for.
@@ -578,7 +578,7 @@ impl Runs {
         };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
-        let gate = self.gate(task, &task.policy, environment)?;
+        let gate = self.gate(task, &task.policy, place)?;
         let definitions = toolbox.definitions().into();
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal: Arc<dyn Journal> = self.journal.clone();
@@ -587,7 +587,7 @@ impl Runs {
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let origins: Arc<dyn Origins> = self.ledger.clone();
-        let Some(faults) = faults else {
+        let Some(faults) = place.faults.clone() else {
             return Ok(Ports {
                 journal,
                 cabinet,
@@ -619,14 +619,38 @@ impl Runs {
     }
 }
 
-/// A sandbox that is required and not there stops the run (`gate.md` §4). There is none so far.
-fn can_be_confined(sandbox: &SandboxSettings) -> Result<(), RunsError> {
+/// Where a run's commands run, and what is done to them.
+struct Place<'a> {
+    environment: &'a BTreeMap<String, String>,
+    sandbox: &'a SandboxSettings,
+    faults: Option<Arc<dyn Faults>>,
+}
+
+/// Stops a run that asks for walls that do not hold here (`gate.md` §4): a sandbox that is required; or any, where nobody can
+/// be asked before each command of a model's own making.
+fn can_be_confined(sandbox: &SandboxSettings, task: &Task, asked: WhenAsked) -> Result<(), RunsError> {
+    let has_shell = || task.tools.iter().any(|tool| tool.body == ToolBody::Builtin(Builtin::Shell));
+    let refuse = |problem: String| Err(RunsError::Sandbox(problem));
     match sandbox.mode {
-        SandboxMode::Best | SandboxMode::External => Ok(()),
+        SandboxMode::External => Ok(()),
         SandboxMode::Required => {
-            let problem = "a sandbox is required, and this version has none; leave it at \"best\", or wait for it";
-            Err(RunsError::Sandbox(problem.to_owned()))
+            let probed = longrein_sandbox::probe_blocking();
+            match probed.tier() {
+                Tier::Full | Tier::External => Ok(()),
+                Tier::KernelRules | Tier::NetworkOnly | Tier::None => refuse(format!(
+                    "the full sandbox is required and does not hold here. {} `longrein doctor` says what was tried",
+                    probed.sentence()
+                )),
+            }
         }
+        SandboxMode::Best if asked == WhenAsked::Deny && has_shell() => {
+            let probed = longrein_sandbox::probe_blocking();
+            match probed.tier() {
+                Tier::Full | Tier::External | Tier::KernelRules | Tier::NetworkOnly => Ok(()),
+                Tier::None => refuse(probed.sentence()),
+            }
+        }
+        SandboxMode::Best => Ok(()),
     }
 }
 

@@ -13,25 +13,42 @@
 //! - Every process carries `LONGREIN_INSIDE=<run>/<action>/<fence>`. After a crash the next worker finds by it what was left
 //!   ([`reap_marked`]).
 //!
-//! What it is not: a security boundary. Nothing here limits files, network or memory. A process that leaves its session
-//! *and* wipes its environment *and* outlives its parents is found only when no other command runs, and not at all after a
-//! crash, or where this process itself may not dump core. Linux only (5.9 or newer).
+//! What a command may reach is its [`Confinement`]: namespaces, Landlock, seccomp and limits, as far as [`probe`] saw them
+//! hold on this machine. `view` and `plan` work out what is to be done, without doing it; `inside` does it, in the child.
+//! A command whose walls cannot be put up does not run.
 //!
-//! The only crate with `unsafe`, and only in `nursery` and `exit`.
+//! Without namespaces a process that leaves its session *and* wipes its environment *and* outlives its parents is found only
+//! when no other command runs, and not at all after a crash, or where this process itself may not dump core. Linux only
+//! (5.9 or newer).
+//!
+//! The only crate with `unsafe`: in `nursery`, `inside`, `landlock`, `init`, `attack` and `exit`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
 
+mod attack;
+mod bridge;
 mod capture;
+mod confine;
 mod exit;
+mod filter;
+mod init;
+mod inside;
+mod landlock;
 mod nursery;
+mod plan;
+mod probe;
 mod process;
 mod reap;
 mod spec;
 mod supervise;
+mod toolchain;
 mod tree;
+mod view;
 
+pub use confine::{Confined, Confinement, Network, ResourceLimits, Step, Tier, Way};
 pub use exit::exit_now;
+pub use probe::{Attack, Attempt, Became, Probed, probe, probe_blocking, probe_way};
 pub use reap::{Reaped, reap_marked, reap_run};
 pub use spec::{Captured, Ended, How, INSIDE, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, Strays};
 pub use supervise::{ALIVE_MAX, DRAIN, GRACE, run};

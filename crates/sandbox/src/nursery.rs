@@ -1,8 +1,12 @@
-//! The one thread that starts all children, and the only `unsafe` of Longrein.
+//! The one thread that starts all children.
 //!
 //! A child is made by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does it: nothing of our memory is copied, whatever
 //! our size, and this thread sleeps until the child has become the program or given up. `posix_spawn` itself cannot ask
 //! for a parent-death signal.
+//!
+//! A command with namespaces takes two children. The first is born into the namespaces, makes them what the plan says,
+//! confines itself, bears the second, which waits, and turns into the first process of the namespace (see `init`). Only when
+//! that one has left our memory does the second become the program: what runs inside may look into its own first process.
 #![expect(
     unsafe_code,
     reason = "the parent-death signal needs code of ours between clone and exec; registering a process handle"
@@ -22,6 +26,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::attack::Attacks;
+use crate::confine::Step;
+use crate::init::LOW_FDS;
+use crate::inside;
+use crate::plan::Plan;
+
 /// Everything the child needs, made ready before it exists: it must not allocate.
 pub(crate) struct Order {
     /// Tried one after the other, as a shell goes through `PATH`.
@@ -31,6 +41,10 @@ pub(crate) struct Order {
     pub(crate) cwd: CString,
     /// Become 0, 1 and 2. Their own numbers are above 2.
     pub(crate) stdio: [OwnedFd; 3],
+    /// None: nothing of ours is around it.
+    pub(crate) plan: Option<Plan>,
+    /// Tried before the program runs.
+    pub(crate) attacks: Option<Arc<Attacks>>,
 }
 
 /// A process that has become the program asked for.
@@ -45,6 +59,7 @@ pub(crate) struct Born {
 pub(crate) enum Stillborn {
     Folder(io::Error),
     Exec(io::Error),
+    Sandbox(Step, io::Error),
     System(io::Error),
 }
 
@@ -115,9 +130,10 @@ fn thread() -> io::Result<&'static Thread> {
         .map_err(|kind| io::Error::from(*kind))
 }
 
-/// What the thread owns: a stack that one child at a time runs on until it is the program.
+/// What the thread owns: stacks that one child at a time runs on until it is the program, and that child's own child.
 struct Nursery {
     stack: Vec<u128>,
+    inner_stack: Vec<u128>,
 }
 
 /// The child calls a dozen small functions; glibc takes 32 KiB for the same.
@@ -132,7 +148,8 @@ impl Nursery {
             // the child shares our memory until exec: no handler of ours may run in it
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every, ptr::null_mut());
         }
-        Self { stack: vec![0; STACK_BYTES / size_of::<u128>()] }
+        let stack = || vec![0; STACK_BYTES / size_of::<u128>()];
+        Self { stack: stack(), inner_stack: stack() }
     }
 
     fn bear(&mut self, order: &Order) -> Result<Born, Stillborn> {
@@ -147,28 +164,54 @@ impl Nursery {
             stdio: [order.stdio[0].as_raw_fd(), order.stdio[1].as_raw_fd(), order.stdio[2].as_raw_fd()],
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             processes: process_limit(),
+            plan: order.plan.as_ref(),
+            attacks: order.attacks.as_deref(),
+            may_go: -1,
+            gate: -1,
+            inner_stack: self.inner_stack.as_mut_ptr_range().end.cast::<c_void>(),
             failed_in: AtomicI32::new(NOWHERE),
             errno: AtomicI32::new(0),
+        };
+        let space = order.plan.as_ref().and_then(|plan| plan.space.as_ref());
+        let (first, flags): (extern "C" fn(*mut c_void) -> c_int, c_int) = match space {
+            Some(space) => (into_init, space.flags),
+            None => (into_program, 0),
+        };
+        let gates = space.map(|_| Gates::new()).transpose().map_err(Stillborn::System)?;
+        let launch = Launch {
+            may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()),
+            gate: gates.as_ref().map_or(-1, |gates| gates.may_go.1.as_raw_fd()),
+            ..launch
         };
         let mut handle: c_int = -1;
         // SAFETY: the stack is ours, aligned to 16 and grows down from its end; no other child uses it, because
         // CLONE_VFORK holds this thread here until the child has execed or exited. For the same reason `launch` and the
-        // strings behind it outlive the child's use of them. `into_program` makes only async-signal-safe calls.
+        // strings behind it outlive the child's use of them. Both functions make only async-signal-safe calls.
         let pid = unsafe {
             libc::clone(
-                into_program,
+                first,
                 self.stack.as_mut_ptr_range().end.cast::<c_void>(),
-                libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | flags,
                 (&raw const launch).cast_mut().cast::<c_void>(),
                 &raw mut handle,
             )
         };
         if pid < 0 {
-            return Err(Stillborn::System(io::Error::last_os_error()));
+            let error = io::Error::last_os_error();
+            return Err(match space {
+                // no memory and too many processes can happen to anybody
+                Some(_) if !matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
+                    Stillborn::Sandbox(Step::Namespaces, error)
+                }
+                Some(_) | None => Stillborn::System(error),
+            });
         }
         // SAFETY: clone succeeded with CLONE_PIDFD, so `handle` is a new descriptor that nobody else owns.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
+        if let Some(gates) = gates {
+            gates.pass();
+        }
         let failed_in = launch.failed_in.load(Ordering::Acquire);
         if failed_in == NOWHERE {
             return Ok(Born { pid, handle });
@@ -182,15 +225,45 @@ impl Nursery {
         Err(match failed_in {
             IN_FOLDER => Stillborn::Folder(error),
             IN_EXEC => Stillborn::Exec(error),
-            _ => Stillborn::System(error),
+            place => match usize::try_from(place - IN_SANDBOX).ok().and_then(|step| Step::ALL.get(step)) {
+                Some(step) => Stillborn::Sandbox(*step, error),
+                None => Stillborn::System(error),
+            },
         })
+    }
+}
+
+/// Holds the program back until the first process of its namespace is a program of its own: before that, that process
+/// shares our memory, and is in the command's reach.
+struct Gates {
+    may_go: (OwnedFd, OwnedFd),
+    /// Closed by exec and by exit: then nobody but us uses our memory.
+    is_gone: (OwnedFd, OwnedFd),
+}
+
+impl Gates {
+    fn new() -> io::Result<Self> {
+        let pipe = || {
+            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            // out of the way of the three that get fixed numbers
+            let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, LOW_FDS);
+            io::Result::Ok((high(read)?, high(write)?))
+        };
+        Ok(Self { may_go: pipe()?, is_gone: pipe()? })
+    }
+
+    /// To be called when the first process is a program, or has given up. Waits until the command is one or has.
+    fn pass(self) {
+        let Self { may_go: _ours, is_gone: (read, write) } = self;
+        drop(write);
+        while matches!(rustix::io::read(&read, &mut [0_u8; 1]), Ok(1..) | Err(rustix::io::Errno::INTR)) {}
     }
 }
 
 /// A command that starts processes without end gets no more when its user has this many: enough for any build, few enough
 /// for a person to end them. The kernel counts a user's processes and threads together and does not bound root's; of the
 /// two limits it is the soft one, so that a program that knows better can raise it.
-const PROCESSES_MAX: libc::rlim_t = 16 * 1024;
+pub(crate) const PROCESSES_MAX: libc::rlim_t = 16 * 1024;
 
 fn process_limit() -> libc::rlimit {
     let now = rustix::process::getrlimit(rustix::process::Resource::Nproc);
@@ -207,7 +280,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// What the child reads and reports through, in the memory it shares with us.
-struct Launch {
+struct Launch<'a> {
     programs: *const *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
@@ -215,6 +288,13 @@ struct Launch {
     stdio: [c_int; 3],
     parent: libc::pid_t,
     processes: libc::rlimit,
+    plan: Option<&'a Plan>,
+    attacks: Option<&'a Attacks>,
+    /// The program waits here,
+    may_go: c_int,
+    /// until its first process writes here.
+    gate: c_int,
+    inner_stack: *mut c_void,
     failed_in: AtomicI32,
     errno: AtomicI32,
 }
@@ -223,6 +303,8 @@ const NOWHERE: i32 = 0;
 const IN_SETUP: i32 = 1;
 const IN_FOLDER: i32 = 2;
 const IN_EXEC: i32 = 3;
+/// And from here on the steps of the sandbox.
+const IN_SANDBOX: i32 = 100;
 
 /// Signals have numbers from 1 to 64 on Linux.
 const LAST_SIGNAL: c_int = 64;
@@ -230,37 +312,45 @@ const LAST_SIGNAL: c_int = 64;
 /// The size of the kernel's set of 64 signals.
 const SIGSET_BYTES: usize = 8;
 
-/// The first and only function the child runs: puts its house in order and becomes the program.
+/// The function a child runs that becomes the program: puts its house in order and confines itself, if it was not born
+/// confined.
 extern "C" fn into_program(launch: *mut c_void) -> c_int {
     // SAFETY: `bear` passes a pointer to a `Launch` that it keeps alive and only reads until we have execed or exited;
     // the arrays in it end with null. Every call below is async-signal-safe, touches no lock and no heap. Handlers and
     // descriptors are the child's own copies (no CLONE_SIGHAND, no CLONE_FILES).
     unsafe {
-        let launch = &*launch.cast::<Launch>();
-        // ignored signals would stay ignored after exec: Rust ignores SIGPIPE. All zeroes is "default, no flags" in every
-        // layout of the kernel's struct; glibc's own function would refuse the signals it keeps for itself
-        let default = [0_u64; 8];
-        for signal in 1..=LAST_SIGNAL {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<c_void>(), SIGSET_BYTES);
+        let launch = &*launch.cast::<Launch<'_>>();
+        let is_born_confined = launch.plan.is_some_and(|plan| plan.space.is_some());
+        own_house(launch);
+        if !is_born_confined {
+            tie_to_parent(launch);
         }
-        if libc::setsid() < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0 {
-            give_up(launch, IN_SETUP);
-        }
-        if libc::getppid() != launch.parent {
-            // it died before the signal was asked for
-            libc::_exit(127);
-        }
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        // no reason to give up: what the system allows anyway bounds it
-        libc::setrlimit(libc::RLIMIT_NPROC, &raw const launch.processes);
         for (target, source) in (0..).zip(launch.stdio) {
             if libc::dup2(source, target) < 0 {
                 give_up(launch, IN_SETUP);
             }
         }
-        // before Linux 5.9 this fails and close-on-exec, which everything of Rust has, must do
-        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+        if !is_born_confined && let Some(plan) = launch.plan {
+            if libc::chdir(launch.cwd) < 0 {
+                give_up(launch, IN_FOLDER);
+            }
+            if let Err(step) = inside::restrict(plan) {
+                give_up(launch, IN_SANDBOX + step as i32);
+            }
+        }
+        if let Some(attacks) = launch.attacks {
+            attacks.carry_out();
+        }
+        // Before Linux 5.9 this fails and close-on-exec, which everything of Rust has, must do. In namespaces nothing is
+        // closed before exec: that tells that we are gone from the memory we share.
+        let how = if is_born_confined { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
+        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, how as libc::c_uint);
+        if is_born_confined {
+            let mut byte = 0_u8;
+            if libc::read(launch.may_go, (&raw mut byte).cast(), 1) != 1 {
+                libc::_exit(127);
+            }
+        }
         if libc::chdir(launch.cwd) < 0 {
             give_up(launch, IN_FOLDER);
         }
@@ -283,8 +373,80 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
     }
 }
 
+/// The function a child runs that becomes the first process of new namespaces: settles them, and bears the program.
+extern "C" fn into_init(launch: *mut c_void) -> c_int {
+    // SAFETY: as for `into_program`. The inner child runs on a stack of its own, and `bear` keeps everything until it is the
+    // program or has given up.
+    unsafe {
+        let shared = launch;
+        let launch = &*launch.cast::<Launch<'_>>();
+        let Some((plan, space)) = launch.plan.and_then(|plan| Some((plan, plan.space.as_ref()?))) else {
+            libc::_exit(127)
+        };
+        own_house(launch);
+        tie_to_parent(launch);
+        if let Err(step) = inside::settle(space) {
+            give_up(launch, IN_SANDBOX + step as i32);
+        }
+        if let Err(step) = inside::restrict(plan) {
+            give_up(launch, IN_SANDBOX + step as i32);
+        }
+        // it goes on beside us, and waits at the gate
+        let flags = libc::CLONE_VM | libc::SIGCHLD;
+        if libc::clone(into_program, launch.inner_stack, flags, shared) < 0 {
+            give_up(launch, IN_SETUP);
+        }
+        inside::become_init(space, launch.gate, launch.env);
+        give_up(launch, IN_SANDBOX + Step::Init as i32)
+    }
+}
+
+/// No handler, no terminal, no core dump, and not more processes than a person can end.
+///
+/// # Safety
+/// Only in a child that is about to be a program.
+unsafe fn own_house(launch: &Launch<'_>) {
+    // SAFETY: as for `into_program`.
+    unsafe {
+        // ignored signals would stay ignored after exec: Rust ignores SIGPIPE. All zeroes is "default, no flags" in every
+        // layout of the kernel's struct; glibc's own function would refuse the signals it keeps for itself
+        let default = [0_u64; 8];
+        for signal in 1..=LAST_SIGNAL {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<c_void>(), SIGSET_BYTES);
+        }
+        if libc::setsid() < 0 {
+            give_up(launch, IN_SETUP);
+        }
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        // no reason to give up: what the system allows anyway bounds it
+        libc::setrlimit(libc::RLIMIT_NPROC, &raw const launch.processes);
+    }
+}
+
+/// When we die, it dies.
+///
+/// # Safety
+/// Only in a child of the spawning thread.
+unsafe fn tie_to_parent(launch: &Launch<'_>) {
+    // SAFETY: as for `into_program`.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0 {
+            give_up(launch, IN_SETUP);
+        }
+        // it may have died before the signal was asked for; from a new namespace its number is not to be seen
+        let is_orphan = match launch.plan {
+            Some(plan) => inside::is_orphan(plan),
+            None => libc::getppid() != launch.parent,
+        };
+        if is_orphan {
+            libc::_exit(127);
+        }
+    }
+}
+
 /// Tells the parent where and why, and ends the child.
-fn give_up(launch: &Launch, place: i32) -> ! {
+fn give_up(launch: &Launch<'_>, place: i32) -> ! {
     // SAFETY: errno is this thread's own; _exit runs no handlers and does not return.
     unsafe {
         launch.errno.store(*libc::__errno_location(), Ordering::Release);

@@ -141,6 +141,17 @@ pub(crate) fn kill(seen: &Seen) -> Option<OwnedFd> {
     Some(handle)
 }
 
+/// Sends SIGTERM to exactly this process; also if it is stopped: it would not hear of it before it goes on.
+pub(crate) fn ask_to_end(seen: &Seen) {
+    if let Ok(handle) = pidfd_open(seen.pid, PidfdFlags::empty())
+        && look(seen.pid).is_some_and(|now| now.start == seen.start)
+    {
+        for signal in [Signal::TERM, Signal::CONT] {
+            let _ = pidfd_send_signal(&handle, signal);
+        }
+    }
+}
+
 /// Waits until the process of `handle` has ended. False: not by then.
 pub(crate) fn wait_until_ended(handle: &OwnedFd, by: Instant) -> bool {
     loop {

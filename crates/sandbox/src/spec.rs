@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::confine::{Confinement, Step};
+
 /// The variable that marks every process of a command with whose it is.
 pub const INSIDE: &str = "LONGREIN_INSIDE";
 
@@ -25,6 +27,7 @@ pub struct Spec {
     /// count.
     pub timeout: Duration,
     pub marker: Marker,
+    pub confinement: Confinement,
 }
 
 /// How much of an output is kept.
@@ -93,6 +96,13 @@ impl Captured {
         Self { bytes: head.len() as u64, head, tail: Vec::new(), line_ends_left_out: 0 }
     }
 
+    /// Adds words of ours at the end.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let end = if self.tail.is_empty() { &mut self.head } else { &mut self.tail };
+        end.extend_from_slice(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+
     /// How many bytes between head and tail were not kept.
     pub fn left_out(&self) -> u64 {
         self.bytes - (self.head.len() + self.tail.len()) as u64
@@ -151,6 +161,9 @@ pub enum StartError {
     Nul { what: &'static str },
     #[error("cannot work in the folder {}: {source}", .folder.display())]
     Folder { folder: PathBuf, source: io::Error },
+    /// The walls could not be put up. It is never run without them.
+    #[error("the sandbox could not be set up ({step}): {source}")]
+    Sandbox { step: Step, source: io::Error },
     /// The system refused: too many processes or open files, no memory. May pass.
     #[error("cannot start a process: {0}")]
     System(#[source] io::Error),

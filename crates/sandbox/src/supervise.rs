@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -16,8 +17,12 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::attack::Attacks;
+use crate::bridge::Bridge;
 use crate::capture::{Capture, Room};
+use crate::confine::{Confinement, Step, Way};
 use crate::nursery::{self, Order, Stillborn};
+use crate::plan::{Ours, PROXY_PORT, Plan};
 use crate::spec::{Captured, Ended, How, INSIDE, Keep, Spec, StartError, Stderr};
 use crate::tree::{Exit, GONE_WITHIN, Tree};
 
@@ -53,14 +58,23 @@ pub(crate) static PLACES: Semaphore = Semaphore::const_new(ALIVE_MAX);
 /// Runs a command. When this returns, nothing of it is running any more. Dropping the future ends its processes at once.
 /// Needs a tokio runtime with I/O and time.
 pub async fn run(spec: Spec) -> Result<Ended, StartError> {
+    run_after(spec, None).await
+}
+
+/// The same, and `attacks` are tried by the child before it becomes the program.
+pub(crate) async fn run_after(spec: Spec, attacks: Option<Arc<Attacks>>) -> Result<Ended, StartError> {
     let place = PLACES.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
-    let (order, pipes) = prepare(&spec)?;
+    let bridge =
+        Bridge::before(&spec.confinement).map_err(|source| StartError::Sandbox { step: Step::Network, source })?;
+    let (mut order, pipes, ours) = prepare(&spec, bridge.as_ref())?;
+    order.attacks = attacks;
     let marker = spec.marker.to_string();
-    let tree = nursery::start(order, move |born| Tree::new(born, marker, place))
+    let Ours { report, bridge: listener } = ours;
+    let tree = nursery::start(order, move |born| Tree::new(born, marker, place, report))
         .await
         .map_err(|stillborn| explain(stillborn, &spec))?;
     let began = Instant::now();
-    let Ok(exit) = nursery::watch(tree.handle()) else {
+    let Ok(exit) = nursery::watch(tree.end()) else {
         return Ok(unwatched(tree, began).await);
     };
     let mut watch = Watch {
@@ -69,7 +83,14 @@ pub async fn run(spec: Spec) -> Result<Ended, StartError> {
         stderr: pipes.stderr.map(|(pipe, keep)| Listen::new(pipe, keep)),
         phase: Phase::Running,
     };
-    let cause = watch.until_over(&tree, began + spec.timeout.min(TIMEOUT_MAX)).await;
+    let until_over = watch.until_over(&tree, began + spec.timeout.min(TIMEOUT_MAX));
+    let cause = match bridge {
+        None => until_over.await,
+        Some(bridge) => tokio::select! {
+            cause = until_over => cause,
+            never = bridge.carry(listener) => match never {},
+        },
+    };
     if watch.phase != Phase::Ended {
         tree.kill();
         // not forever: a process stuck in the kernel ignores even this
@@ -260,24 +281,72 @@ struct Pipes {
     stderr: Option<(OwnedFd, Keep)>,
 }
 
-fn prepare(spec: &Spec) -> Result<(Order, Pipes), StartError> {
+fn prepare(spec: &Spec, bridge: Option<&Bridge>) -> Result<(Order, Pipes, Ours), StartError> {
     let program = spec.argv.first().filter(|program| !program.is_empty()).ok_or(StartError::Empty)?;
     let text = |text: &str, what| CString::new(text).map_err(|_| StartError::Nul { what });
     let programs =
         candidates(program, &spec.env).iter().map(|path| text(path, "the command")).collect::<Result<_, _>>()?;
     let argv = spec.argv.iter().map(|word| text(word, "the command")).collect::<Result<_, _>>()?;
+    let own = inside_env(spec, bridge);
     let env = spec
         .env
         .iter()
-        .filter(|(name, _)| name != INSIDE)
+        .filter(|(name, _)| name != INSIDE && !own.iter().any(|(own, _)| own == name))
+        .chain(own.iter().filter(|(_, value)| !value.is_empty()))
         .map(|(name, value)| text(&format!("{name}={value}"), "the environment"))
         .chain([text(&format!("{INSIDE}={}", spec.marker), "the marker")])
         .collect::<Result<_, _>>()?;
     let cwd =
         CString::new(spec.cwd.as_os_str().as_encoded_bytes()).map_err(|_| StartError::Nul { what: "the folder" })?;
     let (stdio, pipes) = connect(spec).map_err(StartError::System)?;
-    Ok((Order { programs, argv, env, cwd, stdio }, pipes))
+    let (plan, ours) = match &spec.confinement {
+        Confinement::None => (None, Ours::default()),
+        Confinement::Confined(confined) => {
+            let port = bridge.map_or(PROXY_PORT, Bridge::port);
+            let (plan, ours) = Plan::of(confined, &spec.env, port)
+                .map_err(|source| StartError::Sandbox { step: Step::Plan, source })?;
+            (Some(plan), ours)
+        }
+    };
+    Ok((Order { programs, argv, env, cwd, stdio, plan, attacks: None }, pipes, ours))
 }
+
+/// Variables that have another value inside, or, where it is empty, none.
+fn inside_env(spec: &Spec, bridge: Option<&Bridge>) -> Vec<(String, String)> {
+    let Confinement::Confined(confined) = &spec.confinement else { return Vec::new() };
+    let mut own = Vec::new();
+    let mut set =
+        |names: &[&str], value: &str| own.extend(names.iter().map(|name| ((*name).to_owned(), value.to_owned())));
+    let scratch = confined.scratch.as_ref().and_then(|scratch| scratch.to_str());
+    match confined.way {
+        Way::Namespaces | Way::UserNamespace => set(&["TMPDIR", "TMP", "TEMP"], ""),
+        Way::Landlock => {
+            set(&["TMPDIR", "TMP", "TEMP"], scratch.unwrap_or_default());
+            // the home folder cannot be written
+            if let Some(scratch) = scratch {
+                for (name, below) in CACHES {
+                    set(&[name], &format!("{scratch}/{below}"));
+                }
+            }
+        }
+        Way::SystemCalls => {}
+    }
+    if let Some(bridge) = bridge {
+        let proxy = format!("http://127.0.0.1:{}", bridge.port());
+        set(&["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"], &proxy);
+        set(&["NO_PROXY", "no_proxy"], "localhost,127.0.0.1,::1");
+    }
+    own
+}
+
+/// Where tools keep what only saves work, as folders below the temporary one.
+const CACHES: [(&str, &str); 5] = [
+    ("XDG_CACHE_HOME", "cache"),
+    ("GOCACHE", "cache/go-build"),
+    ("npm_config_cache", "cache/npm"),
+    ("PIP_CACHE_DIR", "cache/pip"),
+    ("PYTHONPYCACHEPREFIX", "cache/python"),
+];
 
 /// Where a program may lie.
 fn candidates(program: &str, env: &[(String, String)]) -> Vec<String> {
@@ -341,6 +410,7 @@ fn explain(stillborn: Stillborn, spec: &Spec) -> StartError {
     let program = spec.argv.first().cloned().unwrap_or_default();
     match stillborn {
         Stillborn::Folder(source) => StartError::Folder { folder: spec.cwd.clone(), source },
+        Stillborn::Sandbox(step, source) => StartError::Sandbox { step, source },
         Stillborn::System(error) => StartError::System(error),
         Stillborn::Exec(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => {

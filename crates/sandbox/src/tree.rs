@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use tokio::sync::{SemaphorePermit, oneshot};
 
+use crate::init::REPORT_BYTES;
 use crate::nursery::{self, Born};
 use crate::process::{self, Mark, Seen, State};
 use crate::spec::Strays;
@@ -30,6 +31,8 @@ struct Remains {
     leader: Pid,
     handle: Arc<OwnedFd>,
     marker: String,
+    /// It has namespaces: `leader` is their first process, and writes here how the program ended.
+    report: Option<Arc<OwnedFd>>,
     _place: SemaphorePermit<'static>,
 }
 
@@ -41,17 +44,27 @@ pub(crate) enum Exit {
 }
 
 impl Tree {
-    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>) -> Self {
-        Self { remains: Some(Remains { leader: born.pid, handle: Arc::new(born.handle), marker, _place: place }) }
+    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>, report: Option<OwnedFd>) -> Self {
+        let handle = Arc::new(born.handle);
+        Self {
+            remains: Some(Remains { leader: born.pid, handle, marker, report: report.map(Arc::new), _place: place }),
+        }
     }
 
-    /// Becomes readable when the program has ended.
-    pub(crate) fn handle(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.remains().handle)
+    /// Becomes readable when the program has ended. In namespaces: when all of its processes have, or were ended.
+    pub(crate) fn end(&self) -> Arc<OwnedFd> {
+        let remains = self.remains();
+        Arc::clone(remains.report.as_ref().unwrap_or(&remains.handle))
     }
 
     /// Asks the whole group to end, those too that are stopped: they would not hear of it before they go on.
     pub(crate) fn terminate(&self) {
+        if self.remains().report.is_some() {
+            for seen in descendants(self.remains().leader) {
+                process::ask_to_end(&seen);
+            }
+            return;
+        }
         for signal in [Signal::TERM, Signal::CONT] {
             let _ = kill_process_group(self.remains().leader, signal);
         }
@@ -64,11 +77,29 @@ impl Tree {
 
     /// To be called when the program has ended: ends what it left behind and waits until it is gone.
     pub(crate) async fn bury(mut self) -> (Exit, Strays) {
+        let report = self.remains().report.as_ref().and_then(|report| read_report(report));
+        if let Some(ended) = report {
+            self.let_go();
+            return ended;
+        }
         let remains = self.remains.take().expect("present until buried or dropped");
+        if remains.report.is_some() {
+            // its first process was killed, or ends without a word
+            let _ = tokio::time::timeout(GONE_WITHIN, async {
+                if let Ok(handle) = nursery::watch(Arc::clone(&remains.handle)) {
+                    let _ = handle.readable().await;
+                }
+            })
+            .await;
+        }
         let Some(exit) = remains.collect_leader() else {
             // stuck in the kernel: it dies when the kernel lets go of it, and we cannot wait for that
             return (Exit::Signal(Signal::KILL.as_raw()), Strays::Left(1));
         };
+        if remains.report.is_some() {
+            // the kernel has ended all of the namespace before it let its first process go
+            return (exit, Strays::None);
+        }
         if !process::any_child() || adopted().is_empty() {
             return (exit, Strays::None);
         }
@@ -77,6 +108,19 @@ impl Tree {
             let _ = done.send(remains.sweep());
         });
         (exit, strays.await.unwrap_or(Strays::None))
+    }
+
+    /// All of its processes are gone but the first, which is ending: the kernel takes namespaces down meanwhile, some
+    /// milliseconds in which nobody has to wait. Its place stays taken until it is collected.
+    fn let_go(mut self) {
+        tokio::spawn(async move {
+            if let Ok(handle) = nursery::watch(Arc::clone(&self.remains().handle))
+                && tokio::time::timeout(GONE_WITHIN, handle.readable()).await.is_ok()
+                && let Some(remains) = self.remains.take()
+            {
+                remains.collect_leader();
+            }
+        });
     }
 
     fn remains(&self) -> &Remains {
@@ -93,7 +137,9 @@ impl Drop for Tree {
                 if process::wait_until_ended(&remains.handle, Instant::now() + GONE_WITHIN) {
                     remains.collect_leader();
                 }
-                remains.sweep();
+                if remains.report.is_none() {
+                    remains.sweep();
+                }
             });
         }
     }
@@ -117,8 +163,30 @@ pub async fn all_gone() -> bool {
     true
 }
 
+/// How the program ended, and how many others then had to be ended. None: their first process did not come to say.
+fn read_report(report: &OwnedFd) -> Option<(Exit, Strays)> {
+    let mut bytes = [0; REPORT_BYTES];
+    if rustix::io::read(report, &mut bytes).ok()? != REPORT_BYTES {
+        return None;
+    }
+    let (status, count) = bytes.split_at(REPORT_BYTES / 2);
+    let status = i32::from_ne_bytes(status.try_into().ok()?);
+    let count = usize::try_from(u32::from_ne_bytes(count.try_into().ok()?)).ok()?;
+    let exit = if libc::WIFEXITED(status) {
+        Exit::Status(libc::WEXITSTATUS(status))
+    } else {
+        Exit::Signal(libc::WTERMSIG(status))
+    };
+    Some((exit, if count == 0 { Strays::None } else { Strays::Ended(count) }))
+}
+
 impl Remains {
     fn kill(&self) {
+        if self.report.is_some() {
+            // its namespace dies with it
+            let _ = rustix::process::pidfd_send_signal(&*self.handle, Signal::KILL);
+            return;
+        }
         // seen before the first signal: afterwards the lines of descent are broken
         let loose = descendants(self.leader);
         let _ = kill_process_group(self.leader, Signal::KILL);
@@ -130,7 +198,9 @@ impl Remains {
     /// Ends the rest of the group while the leader, already ended, still keeps the group's number; then lets go of it.
     /// None: it has not ended.
     fn collect_leader(&self) -> Option<Exit> {
-        let _ = kill_process_group(self.leader, Signal::KILL);
+        if self.report.is_none() {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
         let status = process::collect(&self.handle)?;
         let killed = || Exit::Signal(status.terminating_signal().unwrap_or(Signal::KILL.as_raw()));
         Some(status.exit_status().map_or_else(killed, Exit::Status))

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use longrein_sandbox::{
-    Ended, GRACE, How, INSIDE, Keep, Marker, NO_FLOOD, Reaped, Spec, StartError, Stderr, Strays, reap_marked, run,
+    Confinement, Ended, GRACE, How, INSIDE, Keep, Marker, NO_FLOOD, Reaped, Spec, StartError, Stderr, Strays,
+    reap_marked, run,
 };
 
 const STDOUT_MAX_BYTES: usize = 4 << 20;
@@ -26,6 +27,7 @@ fn spec(name: &str, argv: &[&str]) -> Spec {
         stderr: Stderr::Apart(Keep::Ends { max_bytes: 64 << 10, flood_bytes: NO_FLOOD }),
         timeout: Duration::from_secs(20),
         marker: marker(name),
+        confinement: Confinement::None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longrein_sandbox::{How, Keep, Marker, NO_FLOOD, Spec, Stderr, run};
+use longrein_sandbox::{Confinement, How, Keep, Marker, NO_FLOOD, Spec, Stderr, run};
 
 fn nothing() -> Spec {
     Spec {
@@ -16,6 +16,7 @@ fn nothing() -> Spec {
         stderr: Stderr::Apart(Keep::Ends { max_bytes: 1 << 16, flood_bytes: NO_FLOOD }),
         timeout: Duration::from_secs(10),
         marker: Marker { run: "cost".to_owned(), action: "a1".to_owned(), fence: 1 },
+        confinement: Confinement::None,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longrein_sandbox::{INSIDE, Keep, Marker, Spec, Stderr, all_gone, run};
+use longrein_sandbox::{Confinement, INSIDE, Keep, Marker, Spec, Stderr, all_gone, run};
 use tokio::task::JoinSet;
 
 const ROUNDS: u64 = 60;
@@ -26,6 +26,7 @@ async fn daemons_born_while_many_commands_are_dropped_are_ended() {
                 stderr: Stderr::WithStdout,
                 timeout: Duration::from_secs(20),
                 marker: Marker { run: name.clone(), action: format!("a{number}"), fence: round },
+                confinement: Confinement::None,
             }));
         }
         // Somewhere between the first birth and the last end.

@@ -53,6 +53,9 @@ pub(crate) fn not_started(spec: &ToolSpec, error: &StartError) -> Outcome {
     let hint = match error {
         StartError::TooLarge => "Send less in one call.",
         StartError::System(_) => "Try again later.",
+        StartError::Sandbox { .. } => {
+            "It is never run without its sandbox. Nothing in a call can change that; do without it and say so."
+        }
         StartError::Empty
         | StartError::NotFound { .. }
         | StartError::NoInterpreter { .. }

@@ -85,6 +85,7 @@ fn toolbox(tools: &[Value]) -> Result<Toolbox, ToolsError> {
 fn attempt(tool: &str, args: &Value) -> Attempt {
     Attempt {
         target: None,
+        beyond: Vec::new(),
         run: RunId::new(format!("tools-test-{}", std::process::id())),
         action: ActionId(7),
         tool: ToolName::new(tool),

@@ -14,14 +14,15 @@ use longrein_core::prompt::ToolDef;
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, Task, ToolBody, ToolSpec};
 use longrein_ports::{Archive, BoxFuture, Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
-use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, reap_run};
-use longrein_web::{Allowed, Web};
+use longrein_sandbox::{Ended, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, Step, reap_marked, reap_run};
+use longrein_web::{Allowed, Proxy, Web};
 use serde_json::{Map, Value};
 
 use crate::builtin::files::{FileTool, Files};
 use crate::builtin::web_fetch::{self, Failed};
 use crate::builtin::{self, note, recall, shell};
 use crate::canonical::canonical;
+use crate::confine::Sandbox;
 use crate::error::ToolsError;
 use crate::host::Host;
 use crate::near::nearest;
@@ -51,6 +52,7 @@ pub struct Toolbox {
     files: Files,
     host: Host,
     web: Web,
+    sandbox: Sandbox,
     /// None: nothing can be recalled.
     archive: Option<Arc<dyn Archive>>,
     /// Which store the run is in: ids repeat between stores, and processes of all of them run on one host.
@@ -107,6 +109,7 @@ impl Toolbox {
             files: Files::of(task),
             host: Host::default(),
             web: Web::default(),
+            sandbox: Sandbox::default(),
             archive: None,
             store: String::new(),
         };
@@ -129,6 +132,15 @@ impl Toolbox {
     /// With another reach than the open internet: for the program that embeds us alone, never for a task or a model.
     pub fn with_web(self, web: Web) -> Self {
         Self { web, ..self }
+    }
+
+    /// With walls around the commands of tools, the shell and checks.
+    pub fn with_sandbox(self, sandbox: Sandbox) -> Self {
+        Self { sandbox, ..self }
+    }
+
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// With what earlier turns are recalled from.
@@ -254,7 +266,9 @@ impl Toolbox {
                 }
                 Builtin::Shell => {
                     let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                    shell::run(&tool.spec, &attempt.args, workspace, &tool.env, marker, &self.secrets).await
+                    let walls = self.sandbox.of_workspace(task, &attempt.beyond);
+                    let place = shell::Place { workspace, env: &tool.env, marker, walls };
+                    shell::run(&tool.spec, &attempt.args, place, &self.secrets).await
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
                 Builtin::WebFetch => self.fetch(&tool.spec, attempt).await,
@@ -360,7 +374,13 @@ impl Toolbox {
         attempt: &Attempt,
         handed: &Handed,
     ) -> Result<Ended, StartError> {
-        longrein_sandbox::run(Spec {
+        let hosts = &tool.spec.declared.network;
+        let proxy = match !hosts.is_empty() && self.sandbox.holds_network() {
+            true => Some(proxy(hosts)?),
+            false => None,
+        };
+        let socket = proxy.as_ref().map(|(proxy, _)| proxy.socket());
+        let mut ended = longrein_sandbox::run(Spec {
             argv: command.to_vec(),
             cwd: task.folder.clone().into(),
             env: tool.env.clone().into_iter().collect(),
@@ -369,9 +389,23 @@ impl Toolbox {
             stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
             timeout: tool.spec.timeout,
             marker: self.marker(attempt),
+            confinement: self.sandbox.of_tool(task, &tool.spec, socket),
         })
-        .await
+        .await?;
+        // where it failed, this may be why
+        if let Some(told) = proxy.and_then(|(proxy, allowed)| longrein_web::told(&proxy.asked(), &allowed)) {
+            ended.stderr.append(format!("\n[network] {told}\n").as_bytes());
+        }
+        Ok(ended)
     }
+}
+
+/// The one way out of a command that may reach these hosts, and what it lets through.
+fn proxy(hosts: &[String]) -> Result<(Proxy, Allowed), StartError> {
+    let failed = |source| StartError::Sandbox { step: Step::Proxy, source };
+    let allowed = Allowed::parse(hosts).map_err(|bad| failed(std::io::Error::other(bad)))?;
+    let proxy = Proxy::start(allowed.clone()).map_err(failed)?;
+    Ok((proxy, allowed))
 }
 
 /// What a model is offered of a task's tools, for looking: nothing is made ready, and a tool that cannot be is left out.

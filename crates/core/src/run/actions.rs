@@ -40,6 +40,7 @@ impl Run {
                 key: proposed.key.clone(),
                 path: proposed.path.clone(),
                 target: None,
+                beyond: Vec::new(),
                 after: proposed.after.clone(),
                 on_unknown,
                 first_start: None,
@@ -86,6 +87,7 @@ impl Run {
             action.epoch = epoch;
             action.idempotency_key = started.idempotency_key.clone();
             action.target = started.target.clone();
+            action.beyond.clone_from(&started.beyond);
             keep_marks(action, started.brings.as_slice());
             action.life = Life::Started { fence: started.fence, at };
         });

@@ -14,7 +14,7 @@ use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail};
 use longrein_core::task::{Builtin, EffectClass, ToolBody, ToolSpec};
 use longrein_core::time::{self, millis};
 use longrein_ports::Ran;
-use longrein_sandbox::{Captured, Ended, How, Keep, Marker, Spec, StartError, Stderr, Strays};
+use longrein_sandbox::{Captured, Confinement, Ended, How, Keep, Marker, Spec, StartError, Stderr, Strays};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -172,15 +172,17 @@ fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(class::INVALID_ARGUMENTS, message)
 }
 
+/// Where a call runs, whatever it asks for.
+pub(crate) struct Place<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) marker: Marker,
+    pub(crate) walls: Confinement,
+}
+
 /// Runs a call. `args` passed [`check`].
-pub(crate) async fn run(
-    spec: &ToolSpec,
-    args: &Payload,
-    workspace: &Path,
-    env: &BTreeMap<String, String>,
-    marker: Marker,
-    secrets: &Secrets,
-) -> Ran {
+pub(crate) async fn run(spec: &ToolSpec, args: &Payload, place: Place<'_>, secrets: &Secrets) -> Ran {
+    let Place { workspace, env, marker, walls } = place;
     let call = match args.read().map_err(|error| invalid(error.to_string())).and_then(Call::of) {
         Ok(call) => call,
         Err(error) => return refused(error),
@@ -200,6 +202,7 @@ pub(crate) async fn run(
         stderr: Stderr::WithStdout,
         timeout,
         marker,
+        confinement: walls,
     })
     .await;
     outcome(spec, timeout, ended, secrets)

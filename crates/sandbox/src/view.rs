@@ -1,0 +1,366 @@
+//! Which folders a command sees, and where: the plan of its file system, worked out before there is a command.
+//!
+//! The view starts empty. System folders, tool chains and what the caller grants are bound into it; what must not be changed
+//! or seen is laid over it. So what nobody named is not there at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::confine::Confined;
+use crate::toolchain;
+
+/// Folders of the system that every program may need. `/var` is not among them as a whole: mail, logs and spools are
+/// people's.
+pub(crate) const SYSTEM: [&str; 16] = [
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/usr",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/sys",
+    "/var/lib",
+    "/var/cache",
+    "/run/current-system",
+];
+
+/// Of those, what only root should read. Where we are root, file modes do not say so.
+const SYSTEM_SECRETS: [&str; 10] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/longrein",
+    "/var/lib/docker",
+];
+
+/// Device files that are as harmless as they are needed.
+pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Shape {
+    Folder,
+    File,
+}
+
+/// What lies at a place of the view. Of two at one place the later variant counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Link {
+        to: PathBuf,
+    },
+    /// Memory of its own, for files that are gone with the command.
+    Memory,
+    Read {
+        source: PathBuf,
+        shape: Shape,
+    },
+    /// A folder between what may be written and what may not: fixed in its place, so that nobody moves both away.
+    Pin {
+        source: PathBuf,
+    },
+    Write {
+        source: PathBuf,
+        shape: Shape,
+    },
+    Protect {
+        source: PathBuf,
+        shape: Shape,
+    },
+    Hide {
+        shape: Shape,
+    },
+}
+
+/// The places, parents before what lies in them.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) places: BTreeMap<PathBuf, Kind>,
+    /// What a ruleset has to grant writing on: canonical, existing.
+    pub(crate) writes: Vec<PathBuf>,
+    pub(crate) reads: Vec<PathBuf>,
+    pub(crate) hidden: Vec<PathBuf>,
+    /// The private home, if there is one.
+    pub(crate) home: Option<PathBuf>,
+}
+
+impl View {
+    pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Self> {
+        let mut view =
+            Self { places: BTreeMap::new(), writes: Vec::new(), reads: Vec::new(), hidden: Vec::new(), home: None };
+        let home = env.iter().rev().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+        for (from, to) in [("/var/tmp", "/tmp"), ("/var/run", "/run")] {
+            view.put(PathBuf::from(from), Kind::Link { to: PathBuf::from(to) });
+        }
+        for path in SYSTEM.map(Path::new) {
+            match path.read_link() {
+                Ok(to) => view.put(path.to_owned(), Kind::Link { to }),
+                Err(_) => view.grant(path, Kind::read)?,
+            }
+        }
+        view.put(PathBuf::from("/tmp"), Kind::Memory);
+        if let Some(scratch) = &confined.scratch {
+            let scratch = real(scratch)?;
+            let source = scratch.clone();
+            view.put(PathBuf::from("/tmp"), Kind::Write { source, shape: Shape::Folder });
+            view.writes.push(scratch);
+        }
+        for path in confined.reads.iter().cloned().chain(toolchain::needed(env)) {
+            view.grant(&path, Kind::read)?;
+        }
+        for path in &confined.writes {
+            if !path.exists() {
+                let message = format!("{} is to be written and is not there", path.display());
+                return Err(io::Error::new(io::ErrorKind::NotFound, message));
+            }
+            view.grant(path, Kind::write)?;
+        }
+        if let Some(home) = home.filter(|home| home.is_absolute() && home.parent().is_some()) {
+            view.private_home(&home);
+        }
+        view.prune();
+        for path in &confined.read_only {
+            view.cover(path, |source, shape| Kind::Protect { source, shape })?;
+        }
+        let hidden = confined.hidden.iter().cloned();
+        let hidden = hidden.chain(toolchain::credentials(env)).chain(SYSTEM_SECRETS.map(PathBuf::from));
+        for path in hidden {
+            if let Ok(real) = path.canonicalize() {
+                view.hidden.push(real);
+            }
+            view.cover(&path, |_, shape| Kind::Hide { shape })?;
+        }
+        Ok(view)
+    }
+
+    fn put(&mut self, place: PathBuf, kind: Kind) {
+        match self.places.get(&place) {
+            Some(there) if *there >= kind => {}
+            Some(_) | None => {
+                self.places.insert(place, kind);
+            }
+        }
+    }
+
+    /// Shows a path where it is, and where links lead to it. What is not there, or may not be looked at, is passed over.
+    fn grant(&mut self, path: &Path, kind: fn(PathBuf, Shape) -> Kind) -> io::Result<()> {
+        let Ok(there) = path.canonicalize() else { return Ok(()) };
+        let Some(shape) = shape(&there) else { return Ok(()) };
+        if there == Path::new("/") {
+            let message = "the root folder as a whole cannot be granted: name what is needed of it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        if path != there && is_plain(path) {
+            self.put(path.to_owned(), Kind::Link { to: there.clone() });
+        }
+        let kind = kind(there.clone(), shape);
+        match &kind {
+            Kind::Write { .. } => self.writes.push(there.clone()),
+            Kind::Link { .. }
+            | Kind::Memory
+            | Kind::Read { .. }
+            | Kind::Pin { .. }
+            | Kind::Protect { .. }
+            | Kind::Hide { .. } => self.reads.push(there.clone()),
+        }
+        self.put(there, kind);
+        Ok(())
+    }
+
+    /// An empty home, so that programs which keep something there work, unless the home itself may be written.
+    fn private_home(&mut self, home: &Path) {
+        let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+        let is_granted = self.writes.iter().any(|write| home.starts_with(write));
+        let is_system = SYSTEM.iter().any(|system| home.starts_with(system) && !home.is_dir());
+        if !is_granted && !is_system && home != Path::new("/tmp") {
+            self.put(home.clone(), Kind::Memory);
+            self.home = Some(home);
+        }
+    }
+
+    /// What is already there through a folder above it needs no place of its own.
+    fn prune(&mut self) {
+        let places = std::mem::take(&mut self.places);
+        for (place, kind) in places {
+            let around = self.around(&place).map(|(_, kind)| kind);
+            let is_shown = match (&kind, around) {
+                (Kind::Read { source, .. }, Some(Kind::Read { .. } | Kind::Write { .. })) => self.shows(&place, source),
+                (Kind::Write { source, .. }, Some(Kind::Write { .. })) => self.shows(&place, source),
+                // a link is bound with the folder it is in
+                (Kind::Link { .. }, Some(Kind::Read { .. } | Kind::Write { .. })) => self.shows(&place, &place),
+                (Kind::Read { .. } | Kind::Write { .. } | Kind::Link { .. }, _)
+                | (Kind::Memory | Kind::Pin { .. } | Kind::Protect { .. } | Kind::Hide { .. }, _) => false,
+            };
+            if !is_shown {
+                self.places.insert(place, kind);
+            }
+        }
+    }
+
+    /// Whether the folder around a place shows there what lies at `source`.
+    fn shows(&self, place: &Path, source: &Path) -> bool {
+        self.around(place).is_some_and(|(around, kind)| {
+            let of = match kind {
+                Kind::Read { source, .. }
+                | Kind::Write { source, .. }
+                | Kind::Pin { source }
+                | Kind::Protect { source, .. } => source,
+                Kind::Link { .. } | Kind::Memory | Kind::Hide { .. } => return false,
+            };
+            place.strip_prefix(around).is_ok_and(|rest| of.join(rest) == source)
+        })
+    }
+
+    /// The nearest place above this one.
+    pub(crate) fn around(&self, place: &Path) -> Option<(&Path, &Kind)> {
+        place
+            .ancestors()
+            .skip(1)
+            .find_map(|above| self.places.get_key_value(above).map(|(above, kind)| (above.as_path(), kind)))
+    }
+
+    /// Lays something over what is visible of a path, and fixes the folders on the way where they could be moved.
+    fn cover(&mut self, path: &Path, kind: fn(PathBuf, Shape) -> Kind) -> io::Result<()> {
+        let Ok(there) = path.canonicalize() else { return Ok(()) };
+        let Some(shape) = shape(&there) else { return Ok(()) };
+        let own = self.places.get(&there).cloned();
+        let (above, around) = match (&own, self.around(&there)) {
+            (_, Some((above, around))) => (above.to_owned(), around.clone()),
+            (Some(_), None) => {
+                self.put(there.clone(), kind(there, shape));
+                return Ok(());
+            }
+            (None, None) => return Ok(()),
+        };
+        let is_visible = own.is_some() || self.shows(&there, &there);
+        if !is_visible {
+            return Ok(());
+        }
+        if matches!(around, Kind::Write { .. } | Kind::Pin { .. }) {
+            for between in there.ancestors().skip(1).take_while(|between| *between != above) {
+                self.put(between.to_owned(), Kind::Pin { source: between.to_owned() });
+            }
+        }
+        self.put(there.clone(), kind(there, shape));
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn read(source: PathBuf, shape: Shape) -> Self {
+        Self::Read { source, shape }
+    }
+
+    fn write(source: PathBuf, shape: Shape) -> Self {
+        Self::Write { source, shape }
+    }
+}
+
+/// Absolute, and without parts that mean another place.
+fn is_plain(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}
+
+pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+fn shape(path: &Path) -> Option<Shape> {
+    let data = path.symlink_metadata().ok()?;
+    Some(if data.is_dir() { Shape::Folder } else { Shape::File })
+}
+
+/// `roots` without what is hidden: a hidden path splits the folders around it into what else they hold. For rules that know
+/// no exceptions; a name that is new later is not seen.
+pub(crate) fn without(roots: &[PathBuf], hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    let mut open: Vec<PathBuf> = roots.to_vec();
+    let mut seen = BTreeSet::new();
+    while let Some(root) = open.pop() {
+        if !seen.insert(root.clone()) || hidden.contains(&root) {
+            continue;
+        }
+        if hidden.iter().any(|hidden| hidden.starts_with(&root)) {
+            let entries = root.read_dir().into_iter().flatten().flatten();
+            open.extend(
+                entries
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+                    .map(|entry| entry.path()),
+            );
+        } else {
+            kept.push(root);
+        }
+    }
+    kept.sort_unstable();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confine::Way;
+
+    #[test]
+    fn a_view_of_a_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["home/.cargo/bin", "home/.ssh", "home/work/.git/hooks", "home/work/a/b", "other"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        for path in ["home/.cargo/credentials.toml", "home/work/.git/config", "home/work/a/b/.env"] {
+            std::fs::write(root.join(path), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("home/work"), root.join("link")).unwrap();
+        let at = |path: &str| root.join(path);
+        let env = [
+            ("HOME".to_owned(), at("home").to_str().unwrap().to_owned()),
+            ("PATH".to_owned(), format!("{}:/usr/bin", at("home/.cargo/bin").display())),
+        ];
+        let mut confined = Confined::new(Way::UserNamespace);
+        confined.writes = vec![at("link")];
+        confined.read_only = vec![at("home/work/.git/hooks"), at("home/work/.git/config"), at("home/work/.none")];
+        confined.hidden = vec![at("home/work/a/b/.env"), at("other")];
+        let view = View::of(&confined, &env).unwrap();
+        let kind = |path: &str| view.places.get(&at(path));
+        let write = |path: &str| Kind::Write { source: at(path), shape: Shape::Folder };
+        let pin = |path: &str| Kind::Pin { source: at(path) };
+        assert_eq!(kind("home"), Some(&Kind::Memory));
+        assert_eq!(kind("link"), Some(&Kind::Link { to: at("home/work") }));
+        assert_eq!(kind("home/work"), Some(&write("home/work")));
+        assert_eq!(kind("home/work/.git"), Some(&pin("home/work/.git")));
+        let hooks = Kind::Protect { source: at("home/work/.git/hooks"), shape: Shape::Folder };
+        assert_eq!(kind("home/work/.git/hooks"), Some(&hooks));
+        assert_eq!(kind("home/work/a"), Some(&pin("home/work/a")));
+        assert_eq!(kind("home/work/a/b"), Some(&pin("home/work/a/b")));
+        assert_eq!(kind("home/work/a/b/.env"), Some(&Kind::Hide { shape: Shape::File }));
+        assert_eq!(kind("home/.cargo"), Some(&Kind::Read { source: at("home/.cargo"), shape: Shape::Folder }));
+        assert_eq!(kind("home/.cargo/credentials.toml"), Some(&Kind::Hide { shape: Shape::File }));
+        // not in the view at all: nothing to lay anything over
+        for path in ["home/.ssh", "other", "home/work/.none"] {
+            assert_eq!(kind(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn hidden_paths_split_what_is_around_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for path in ["a/b/c", "a/d", "e"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        let left = without(&[root.to_owned(), root.join("e")], &[root.join("a/b"), root.join("zz")]);
+        assert_eq!(left, [root.join("a/d"), root.join("e")]);
+        assert_eq!(without(&[root.join("a/b/c")], &[root.join("a/b")]), [root.join("a/b/c")]);
+    }
+}

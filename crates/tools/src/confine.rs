@@ -1,0 +1,131 @@
+//! What the commands of a run may reach: from what a task declares of a tool to the walls around its processes.
+//!
+//! Nothing of a call enters here. A model cannot ask for other walls, because no argument leads to this module.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use longrein_core::ruling::{Effect, EffectKind};
+use longrein_core::task::{EffectClass, Task, ToolSpec};
+use longrein_sandbox::{Confined, Confinement, Network, Way, probe_blocking};
+use tempfile::TempDir;
+
+/// How the commands of a run are confined; made once per run, by whoever made the [`Toolbox`](crate::Toolbox).
+#[derive(Debug, Default)]
+pub struct Sandbox {
+    pub walls: Walls,
+    /// What the operator grants beside what tasks name.
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Longrein's own files and other secrets, wherever they lie.
+    pub hidden: Vec<PathBuf>,
+    /// Temporary files of the run's commands: made for the first, removed with this.
+    scratch: OnceLock<Option<TempDir>>,
+}
+
+/// What is put around commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Walls {
+    /// Nothing: the surroundings are trusted to hold, or there is nobody to be held.
+    #[default]
+    None,
+    /// The strongest that hold on this machine, found out before the first command.
+    Strongest,
+}
+
+/// Of a workspace, what runs by itself or says what runs: read-only for its commands.
+const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".longrein"];
+
+/// Of a workspace, what usually holds secrets.
+const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
+
+impl Sandbox {
+    pub fn new(walls: Walls, read: Vec<PathBuf>, write: Vec<PathBuf>, hidden: Vec<PathBuf>) -> Self {
+        Self { walls, read, write, hidden, scratch: OnceLock::new() }
+    }
+
+    fn way(&self) -> Option<Way> {
+        match self.walls {
+            Walls::None => None,
+            Walls::Strongest => probe_blocking().way,
+        }
+    }
+
+    /// Whether a command can reach nothing but what it is given.
+    pub(crate) fn holds_network(&self) -> bool {
+        self.way().is_some()
+    }
+
+    fn scratch(&self) -> Option<PathBuf> {
+        let made = self.scratch.get_or_init(|| tempfile::Builder::new().prefix("longrein-").tempdir().ok());
+        made.as_ref().map(|folder| folder.path().to_owned())
+    }
+
+    /// The walls around a declared tool.
+    /// `proxy`: the socket of a proxy to the hosts it names.
+    pub(crate) fn of_tool(&self, task: &Task, spec: &ToolSpec, proxy: Option<&Path>) -> Confinement {
+        let writes = match (spec.effect, &spec.writes) {
+            (EffectClass::Read, _) => Vec::new(),
+            (EffectClass::Workspace | EffectClass::External, Some(declared)) => below(task, declared),
+            // undeclared is everything the task is about, and the folder its programs lie and keep their things in
+            (EffectClass::Workspace | EffectClass::External, None) => {
+                vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)]
+            }
+        };
+        let reads = match &spec.reads {
+            Some(declared) => below(task, declared),
+            None => vec![PathBuf::from(&task.workspace)],
+        };
+        let network = proxy.map_or(Network::Off, |socket| Network::Proxy { socket: socket.to_owned() });
+        self.walls(task, reads, writes, network)
+    }
+
+    /// The walls around what works in the whole workspace: the shell, and acceptance checks. `beyond`: what a person or a
+    /// rule allowed a command of the shell although it lies elsewhere.
+    pub(crate) fn of_workspace(&self, task: &Task, beyond: &[Effect]) -> Confinement {
+        let mut writes = vec![PathBuf::from(&task.workspace)];
+        let mut reads = Vec::new();
+        let mut network = Network::Off;
+        for Effect { kind, what } in beyond {
+            match kind {
+                EffectKind::Network => network = Network::Open,
+                EffectKind::Read => reads.push(PathBuf::from(what)),
+                EffectKind::Write | EffectKind::Delete => writes.push(there(Path::new(what))),
+                EffectKind::Run | EffectKind::Unknown => {}
+            }
+        }
+        self.walls(task, reads, writes, network)
+    }
+
+    fn walls(&self, task: &Task, reads: Vec<PathBuf>, writes: Vec<PathBuf>, network: Network) -> Confinement {
+        let Some(way) = self.way() else { return Confinement::None };
+        let workspace = Path::new(&task.workspace);
+        let within = |names: [&str; 3]| names.map(|name| workspace.join(name));
+        let mut confined = Confined::new(way);
+        confined.reads = reads;
+        // the program of a tool lies in the folder of its task
+        confined.reads.push(PathBuf::from(&task.folder));
+        confined.reads.extend(self.read.iter().cloned());
+        confined.writes = writes.into_iter().chain(self.write.iter().cloned()).filter(|path| path.exists()).collect();
+        confined.read_only = within(PROTECTED).into();
+        confined.hidden = self.hidden.iter().cloned().chain(within(SECRETS)).collect();
+        confined.scratch = self.scratch();
+        confined.network = network;
+        Confinement::Confined(Box::new(confined))
+    }
+}
+
+/// A path, or where it would be made: what is not there cannot be granted. A name in a folder is made or removed by writing
+/// the folder.
+fn there(path: &Path) -> PathBuf {
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => path.to_owned(),
+        Ok(_) | Err(_) => path.ancestors().skip(1).find(is_there).unwrap_or(path).to_owned(),
+    }
+}
+
+/// Declared paths count from the workspace.
+fn below(task: &Task, declared: &[String]) -> Vec<PathBuf> {
+    declared.iter().map(|path| Path::new(&task.workspace).join(path)).collect()
+}
