@@ -68,6 +68,8 @@ pub mod class {
     pub const CONFLICT: &str = "conflict";
     /// A rule or a person said no.
     pub const DENIED: &str = "denied";
+    /// A hook had something against it, or failed.
+    pub const HOOK: &str = "hook";
     /// It cannot be told whether it happened.
     pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
     /// Ran out of its time.

@@ -79,6 +79,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
             "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
+            "hooks": e.task.hooks.iter().map(|hook| json!({
+                "event": hook.event, "command": hook.label(), "source": hook.source,
+            })).collect::<Vec<_>>(),
             "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
         }),
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
@@ -179,6 +182,10 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::CheckFinished(e) => json!({
             "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
             "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs),
+        }),
+        Event::HookFinished(e) => json!({
+            "hook": e.hook, "event": e.event, "command": e.command, "outcome": e.outcome.as_str(),
+            "reason": e.outcome.reason(), "words": e.words, "took_ms": e.took_ms, "action": e.action, "input": e.input,
         }),
         Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),

@@ -301,6 +301,7 @@ impl Longrein {
             observer: Arc::new(Watcher { head, notice: notice.clone() }),
             stop: stop.clone(),
             policy: None,
+            hooks: None,
             faults: None,
         };
         let prepared = self.inner.runs.prepare(target, around, own).await?;

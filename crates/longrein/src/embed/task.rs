@@ -350,6 +350,7 @@ impl Task {
             acceptance: self.checks()?,
             answer: self.answer_spec(),
             permission_mode: longrein_core::task::Mode::Ask,
+            hooks: Vec::new(),
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),
