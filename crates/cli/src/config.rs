@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
+use longrein::core::hook::HookSpec;
 use longrein::core::task::{Protocol, Temperature};
-use longrein::taskfile::{CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings};
+use longrein::taskfile::{configured_hooks, CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Status};
@@ -23,6 +24,8 @@ struct File {
     models: BTreeMap<String, ModelTable>,
     #[serde(default)]
     context: toml::Table,
+    /// Read by the reader of task files, which has the same table.
+    hooks: Option<toml::Value>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -59,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) model: Option<(String, String)>,
     pub(crate) models: BTreeMap<String, ModelTable>,
     context: Vec<DefaultContext>,
+    /// Hooks of every run.
+    pub(crate) hooks: Vec<HookSpec>,
 }
 
 impl Config {
@@ -90,6 +95,11 @@ impl Config {
         }
         let kept = context(&file.context).map_err(|problem| wrong(path, &problem))?;
         self.context.push(DefaultContext { source: path.display().to_string(), settings: kept });
+        if file.hooks.is_some() {
+            let hooks = configured_hooks(path, text)
+                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.hooks.extend(hooks);
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -105,11 +115,12 @@ impl Config {
             model: self.model.clone().map(|(name, source)| DefaultModel { name, source }),
             models: self.models.iter().map(|(name, table)| (name.clone(), table.settings)).collect(),
             context: self.context.clone(),
+            hooks: self.hooks.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "hooks"];
 const MODEL_KEYS: &[&str] =
     &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];
 const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];

@@ -265,6 +265,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
                 "id": evidence, "tool": found.tool, "void_since": run.void_since(found),
             })).collect::<Vec<_>>(),
             "changed": run.surroundings,
+            "hooks": run.task.hooks.iter().map(|hook| json!({
+                "event": hook.event, "match": hook.tools, "command": hook.command, "source": hook.source,
+            })).collect::<Vec<_>>(),
         });
         object.extend(block::json(&run));
         if let Value::Object(more) = more {
@@ -284,6 +287,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     say!("goal       {}", words::safe(&run.task.goal));
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
+    for hook in &run.task.hooks {
+        say!("hook       {}", words::hook(hook));
+    }
     print_budget(&run);
     fill.print(&run);
     block::print(&run);

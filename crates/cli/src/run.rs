@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
 use longrein::core::event::{End, EventKind, Failure as RunFailure, RunEnded, Suspension, Wait};
+use longrein::core::hook::HookSpec;
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
@@ -27,6 +28,12 @@ use crate::{ask, words};
 const CONTEXT_MAX_BYTES: u64 = 1024 * 1024;
 
 /// One command's way to a run.
+/// What a task says now of a run that was started before.
+struct Given {
+    policy: PolicyRules,
+    hooks: Vec<HookSpec>,
+}
+
 struct Session {
     runs: Arc<Runs>,
     store: StoreAt,
@@ -71,18 +78,18 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     match known {
         Some(run) => {
             let names_nothing = args.prompt.is_none() && args.task.is_none();
-            let policy = if names_nothing {
+            let given = if names_nothing {
                 None
             } else {
                 let loaded = load(&args, &session.config)?;
                 same_task(&run, &loaded)?;
-                Some(loaded.task.policy)
+                Some(Given { policy: loaded.task.policy, hooks: loaded.task.hooks })
             };
             if session.is_over(&run).await? {
                 return session.print_stored(&run, &args.drive);
             }
             let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
-            session.drive(&id, Target::Existing(id.clone()), &model, policy, &args.drive).await
+            session.drive(&id, Target::Existing(id.clone()), &model, given, &args.drive).await
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
@@ -178,7 +185,7 @@ impl Session {
         id: &RunId,
         target: Target,
         model: &ModelName,
-        policy: Option<PolicyRules>,
+        given: Option<Given>,
         args: &DriveArgs,
     ) -> Result<Status, Failure> {
         let environment = context::environment();
@@ -206,6 +213,7 @@ impl Session {
         if let Some(questions) = &questions {
             ask::ask_again(&self.runs, &target, questions).await;
         }
+        let (policy, hooks) = given.map(|given| (given.policy, given.hooks)).unzip();
         let (config, of_models) = (self.config.clone(), environment.clone());
         let around = Surroundings {
             model,
@@ -217,6 +225,7 @@ impl Session {
             observer: Arc::new(Progress::new(style, questions)),
             stop: stop.clone(),
             policy,
+            hooks,
             faults: faults(args, self.store.command(&format!("resume {id}")))?,
         };
         heed_signals(stop)?;
@@ -369,6 +378,8 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
             BudgetKind::Deadline => None,
         },
         End::Failed(RunFailure::Script) => None,
+        // A message would come to the same end: the goal stays what it is.
+        End::Failed(RunFailure::Hook) if run.hooks.goal_blocked => None,
         End::Failed(_) => Some(format!("resume {id} --message 'what to do differently'")),
         End::ContextExhausted => Some(format!("resume {id} --model {}", context::quoted(run.model.name.as_str()))),
         End::Done(_) | End::Cancelled => None,

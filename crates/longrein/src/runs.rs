@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
@@ -17,13 +18,13 @@ use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
-    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
+    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
     Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
+    Encoded, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
     Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
@@ -62,6 +63,8 @@ pub struct Surroundings {
     pub stop: Stop,
     /// Rules given for a run that was started with others: they can only tighten (`semantics.md` B5).
     pub policy: Option<PolicyRules>,
+    /// Hooks given for a run that was started with others: it keeps its own, and it is said that these differ.
+    pub hooks: Option<Vec<HookSpec>>,
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -411,11 +414,15 @@ impl Runs {
                 if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                     changed.push("policy".to_owned());
                 }
+                // More of them would not have been heard on what was done, and fewer would be looser: a run keeps its own.
+                if around.hooks.as_ref().is_some_and(|hooks| *hooks != run.task.hooks) {
+                    changed.push("hooks".to_owned());
+                }
                 let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed }, task)
             }
         };
-        let Surroundings { model, summariser, environment, asked, observer, stop, policy, faults } = around;
+        let Surroundings { model, summariser, environment, asked, observer, stop, policy, hooks: _, faults } = around;
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
             // It is optional, and the task of a run cannot be mended any more.
@@ -506,10 +513,23 @@ impl Runs {
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();
+        let hooks: Arc<dyn Hooks> = toolbox.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let Some(faults) = faults else {
-            return Ok(Ports { journal, cabinet, archive, model, summariser, tools, definitions, gate, checks, clock });
+            return Ok(Ports {
+                journal,
+                cabinet,
+                archive,
+                model,
+                summariser,
+                tools,
+                definitions,
+                gate,
+                checks,
+                hooks,
+                clock,
+            });
         };
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
@@ -517,7 +537,8 @@ impl Runs {
             // Its call has points of its own around what is journaled of it; the model's are the run's.
             summariser,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
-            checks: Arc::new(FaultyChecks { inner: checks, faults }),
+            checks: Arc::new(FaultyChecks { inner: checks, faults: Arc::clone(&faults) }),
+            hooks: Arc::new(FaultyHooks { inner: hooks, faults }),
             cabinet,
             archive,
             definitions,

@@ -40,6 +40,8 @@ pub struct Toolbox {
     /// In the order of the task, which is the order the model sees.
     order: Vec<ToolName>,
     checks: BTreeMap<CheckName, Vec<Pinned>>,
+    /// In the order of the task.
+    hooks: Vec<Prepared>,
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
@@ -63,6 +65,12 @@ impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Toolbox").field("tools", &self.order).field("secrets", &self.secrets).finish_non_exhaustive()
     }
+}
+
+/// A hook that can be run.
+struct Prepared {
+    env: BTreeMap<String, String>,
+    pinned: Vec<Pinned>,
 }
 
 /// A file as it was when the run started.
@@ -90,11 +98,17 @@ impl Toolbox {
             .iter()
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
+        let mut hooks = Vec::new();
+        for hook in &task.hooks {
+            let env = environment::of_hook(hook, operator, &mut secrets)?;
+            hooks.push(Prepared { env, pinned: pinned(task, pins::of_hook(task, hook)) });
+        }
         let base_env = environment::base(operator);
         let toolbox = Self {
             tools,
             order,
             checks,
+            hooks,
             base_env,
             secrets,
             hashes: Hashes::default(),
@@ -145,6 +159,16 @@ impl Toolbox {
     /// As [`Tools::changed`], for an acceptance command.
     pub fn check_changed(&self, check: &CheckName) -> Option<String> {
         self.first_changed(self.checks.get(check)?).map(|changed| changed.file)
+    }
+
+    /// As [`Tools::changed`], for a hook.
+    pub(crate) fn hook_changed(&self, hook: u32) -> Option<String> {
+        self.first_changed(&self.hooks.get(hook as usize)?.pinned).map(|changed| changed.file)
+    }
+
+    /// What a hook finds in its environment.
+    pub(crate) fn hook_env(&self, hook: u32) -> Vec<(String, String)> {
+        self.hooks.get(hook as usize).map(|hook| hook.env.clone().into_iter().collect()).unwrap_or_default()
     }
 
     pub(crate) fn secrets(&self) -> &Secrets {
