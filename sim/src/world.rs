@@ -351,9 +351,10 @@ impl World {
             },
             _ => false,
         });
-        let granted_this = run.events.iter().any(
-            |new| matches!(&new.event, Event::ActionApproved(approved) if approved.action == attempt.action),
-        );
+        let granted_this = run
+            .events
+            .iter()
+            .any(|new| matches!(&new.event, Event::ActionApproved(approved) if approved.action == attempt.action));
         let task = run.events.iter().find_map(|new| match &new.event {
             Event::RunStarted(started) => Some(started.task.clone()),
             _ => None,

@@ -409,9 +409,11 @@ impl Layers for IgnoresHooks {
 
 #[test]
 fn hooks_that_are_told_and_not_heard() {
-    is_found_as("a driver that ignores what hooks say", |breach| breach.what.contains("its hook"), || {
-        Arc::new(IgnoresHooks)
-    });
+    is_found_as(
+        "a driver that ignores what hooks say",
+        |breach| breach.what.contains("its hook"),
+        || Arc::new(IgnoresHooks),
+    );
 }
 
 #[test]

@@ -11,7 +11,9 @@ use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
 use longrein::core::hook::HookSpec;
 use longrein::core::task::{Protocol, Temperature};
-use longrein::taskfile::{configured_hooks, CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings};
+use longrein::taskfile::{
+    CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultModel, Defaults, ModelSettings, configured_hooks,
+};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Status};
@@ -96,8 +98,8 @@ impl Config {
         let kept = context(&file.context).map_err(|problem| wrong(path, &problem))?;
         self.context.push(DefaultContext { source: path.display().to_string(), settings: kept });
         if file.hooks.is_some() {
-            let hooks = configured_hooks(path, text)
-                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            let hooks =
+                configured_hooks(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.hooks.extend(hooks);
         }
         for (name, mut table) in file.models {

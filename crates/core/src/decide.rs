@@ -806,10 +806,9 @@ fn start(
                         exact: None,
                     })]
                 }
-                (
-                    hooks::Say::Pass,
-                    Readiness::Refused(_) | Readiness::Later | Readiness::Ruled { .. },
-                ) => return Err(Refusal::NotDue),
+                (hooks::Say::Pass, Readiness::Refused(_) | Readiness::Later | Readiness::Ruled { .. }) => {
+                    return Err(Refusal::NotDue);
+                }
             });
             return Ok(events);
         }

@@ -240,7 +240,12 @@ impl World {
             Duty::AwaitReply { attempt } => self.reply(attempt),
             Duty::Start { action } => {
                 let readiness = self.readiness(action);
-                assert!(self.ask(Command::Start { action, readiness, key: KeyView::Free { times_freed: 0 }, heard: Heard::NotAsked }));
+                assert!(self.ask(Command::Start {
+                    action,
+                    readiness,
+                    key: KeyView::Free { times_freed: 0 },
+                    heard: Heard::NotAsked
+                }));
             }
             Duty::AwaitAction { action, attempt, .. } => {
                 let median = self.case.window * self.case.results / 1_000;

@@ -635,7 +635,12 @@ fn hooks() -> Vec<HookSpec> {
         source: "test".to_owned(),
     };
     let some = [on(HookEvent::BeforeTool, &["pay", "edit"]), on(HookEvent::BeforeTool, &[]), on(HookEvent::Stop, &[])];
-    HookEvent::ALL.into_iter().filter(|event| *event != HookEvent::BeforeTool).map(|event| on(event, &[])).chain(some).collect()
+    HookEvent::ALL
+        .into_iter()
+        .filter(|event| *event != HookEvent::BeforeTool)
+        .map(|event| on(event, &[]))
+        .chain(some)
+        .collect()
 }
 
 /// At least 400 cases; PROPTEST_CASES asks for more.

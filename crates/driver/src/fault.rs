@@ -19,8 +19,8 @@ use longrein_core::target::Target;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{
     AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint,
-    Create, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal, JournalError, KeyId, KeyRow, Model, Posted, Probed,
-    Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
+    Create, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal, JournalError, KeyId, KeyRow, Model,
+    Posted, Probed, Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
 };
 
 pub struct FaultyJournal {

@@ -47,10 +47,9 @@ impl Drive<'_> {
         }
         let about = match (moment, &self.run.stage) {
             (Moment::Goal, _) => About::Prompt { text: self.run.task.goal.clone() },
-            (Moment::Stop { .. }, Stage::Verifying { accepted, .. }) => About::Stop {
-                answer: accepted.rendered.clone(),
-                is_again: self.run.hooks.stop_blocks > 0,
-            },
+            (Moment::Stop { .. }, Stage::Verifying { accepted, .. }) => {
+                About::Stop { answer: accepted.rendered.clone(), is_again: self.run.hooks.stop_blocks > 0 }
+            }
             (Moment::End, Stage::Rest(ended)) => {
                 About::End { state: ended.end.state().to_owned(), reason: ended.reason.clone() }
             }
@@ -109,7 +108,10 @@ impl Drive<'_> {
 
     /// Tells hooks of what a committed batch brought about.
     pub(crate) fn tell_of(&mut self, event: &Event) {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "of other events hooks are told when they are asked, or never")]
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "of other events hooks are told when they are asked, or never"
+        )]
         match event {
             Event::ActionFinished(finished) if finished.attempt > 0 => {
                 let fresh = self.run.fresh.iter().find(|action| action.id == finished.action);
@@ -186,14 +188,14 @@ impl Drive<'_> {
         let has_hooks = !self.run.task.hooks.is_empty();
         (has_hooks && self.draft.events.iter().any(|new| is_untold(&new.event)))
             || self.flying_moments().any(|moment| match moment {
-            Moment::After { .. } => true,
-            Moment::Before { .. }
-            | Moment::Goal
-            | Moment::Message { .. }
-            | Moment::Stop { .. }
-            | Moment::Rebuild { .. }
-            | Moment::End => false,
-        })
+                Moment::After { .. } => true,
+                Moment::Before { .. }
+                | Moment::Goal
+                | Moment::Message { .. }
+                | Moment::Stop { .. }
+                | Moment::Rebuild { .. }
+                | Moment::End => false,
+            })
     }
 
     /// Whether a drive may not leave yet, though the run stands still.

@@ -18,14 +18,14 @@ use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, PolicyRules, Task};
 use longrein_driver::{
-    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
-    Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
+    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FoldError,
+    Observer, Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted, REMOVED,
-    Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    Encoded, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model, NewEvent, Posted,
+    REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_tools::{Host, Secrets, Toolbox};

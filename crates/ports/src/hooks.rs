@@ -22,20 +22,34 @@ pub struct HookCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
     /// A call, with the exact arguments that would run.
-    Call { tool: ToolName, args: Payload },
+    Call {
+        tool: ToolName,
+        args: Payload,
+    },
     /// A call that has ended, and what came of it as JSON.
-    Outcome { tool: ToolName, args: Payload, outcome: Payload },
+    Outcome {
+        tool: ToolName,
+        args: Payload,
+        outcome: Payload,
+    },
     /// A person's words.
-    Prompt { text: String },
+    Prompt {
+        text: String,
+    },
     /// The model's answer.
     Stop {
         answer: String,
         /// Hooks had something against the one before it.
         is_again: bool,
     },
-    Rebuild { why: String },
+    Rebuild {
+        why: String,
+    },
     /// The state the run came to rest in, and why.
-    End { state: String, reason: String },
+    End {
+        state: String,
+        reason: String,
+    },
 }
 
 pub trait Hooks: Send + Sync {

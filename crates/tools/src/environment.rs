@@ -119,10 +119,8 @@ fn expand(
         if !is_name(name) {
             return Ok(None);
         }
-        let value = operator
-            .get(name)
-            .filter(|value| !value.is_empty())
-            .ok_or_else(|| Wrong::Missing(name.to_owned()))?;
+        let value =
+            operator.get(name).filter(|value| !value.is_empty()).ok_or_else(|| Wrong::Missing(name.to_owned()))?;
         secrets.know(name, value);
         out.push_str(value);
         names.push(name.to_owned());

@@ -254,9 +254,8 @@ fn said(event: HookEvent, stdout: &Captured, secrets: &Secrets) -> Result<(HookO
         return Err(format!("permissionDecision is for before_tool, and this is {}", event.as_str()));
     }
     let kept = |text: Option<String>| text.map(|text| words(&secrets.redact(&text))).filter(|text| !text.is_empty());
-    let because = |texts: [Option<String>; 3]| {
-        texts.into_iter().find_map(kept).unwrap_or_else(|| "it gave no reason".to_owned())
-    };
+    let because =
+        |texts: [Option<String>; 3]| texts.into_iter().find_map(kept).unwrap_or_else(|| "it gave no reason".to_owned());
     let own = specific.permission_decision_reason;
     let outcome = if answer.goes_on == Some(false) {
         HookOutcome::Halted { reason: because([answer.stop_reason, answer.reason, own]) }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::HookFinished;
-use crate::hook::{self, HookEvent, HookOutcome, HookRan, Heard, Moment};
+use crate::hook::{self, Heard, HookEvent, HookOutcome, HookRan, Moment};
 
 /// What hooks have to say about a start.
 pub(super) enum Say {
@@ -34,9 +34,7 @@ pub(super) fn of_start(run: &Run, action: &Action, heard: Heard) -> Result<(Vec<
             HookOutcome::Passed
             | HookOutcome::Asked { .. }
             | HookOutcome::Blocked { .. }
-            | HookOutcome::Halted { .. } => {
-                "Do not repeat the call unchanged; go on without it, or do it another way."
-            }
+            | HookOutcome::Halted { .. } => "Do not repeat the call unchanged; go on without it, or do it another way.",
         };
         Say::Refuse(ToolError::new(class::HOOK, format!("Not run: {}", all.join(" "))).hint(hint))
     } else {

@@ -62,16 +62,15 @@ impl Run {
     fn tell_of_hook(&mut self, finished: &HookFinished) {
         let hook = &finished.command;
         let against = match (finished.event, &finished.outcome) {
-            (HookEvent::AfterTool, HookOutcome::Failed { reason }) => Some(format!("The hook `{hook}` failed: {reason}")),
-            (HookEvent::AfterTool, outcome) => outcome.reason().map(|reason| format!("The hook `{hook}` says: {reason}")),
-            (
-                HookEvent::BeforeTool
-                | HookEvent::Prompt
-                | HookEvent::Stop
-                | HookEvent::Rebuild
-                | HookEvent::End,
-                _,
-            ) => None,
+            (HookEvent::AfterTool, HookOutcome::Failed { reason }) => {
+                Some(format!("The hook `{hook}` failed: {reason}"))
+            }
+            (HookEvent::AfterTool, outcome) => {
+                outcome.reason().map(|reason| format!("The hook `{hook}` says: {reason}"))
+            }
+            (HookEvent::BeforeTool | HookEvent::Prompt | HookEvent::Stop | HookEvent::Rebuild | HookEvent::End, _) => {
+                None
+            }
         };
         let words = finished.words.as_ref().map(|words| format!("The hook `{hook}` says: {words}"));
         let about = finished.action.map(|action| format!("About {action}: ")).unwrap_or_default();

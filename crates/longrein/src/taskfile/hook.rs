@@ -25,7 +25,10 @@ pub(super) fn read(mut table: Section, folder: &Path, source: &str) -> Result<Ho
     let event = HookEvent::named(&named).ok_or_else(|| {
         let known: Vec<_> =
             HookEvent::ALL.map(|event| format!("{} ({})", event.as_str(), event.known_as())).into_iter().collect();
-        TaskFileError::Task { place, problem: format!("there is no event \"{named}\"; there are: {}", known.join(", ")) }
+        TaskFileError::Task {
+            place,
+            problem: format!("there is no event \"{named}\"; there are: {}", known.join(", ")),
+        }
     })?;
     let tools = pattern(&mut table, event)?;
     let command = tool::command(&mut table)?;
@@ -35,7 +38,8 @@ pub(super) fn read(mut table: Section, folder: &Path, source: &str) -> Result<Ho
         return Err(table.wrong("timeout", problem));
     }
     let env = tool::env(&mut table)?;
-    let folder = folder.to_str().ok_or_else(|| table.wrong("command", "the folder of this file is not UTF-8"))?.to_owned();
+    let folder =
+        folder.to_str().ok_or_else(|| table.wrong("command", "the folder of this file is not UTF-8"))?.to_owned();
     table.finish()?;
     Ok(HookSpec { event, tools, command, folder, timeout, env, source: source.to_owned() })
 }
@@ -52,7 +56,9 @@ fn pattern(table: &mut Section, event: HookEvent) -> Result<Vec<String>, TaskFil
     for name in &names {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*');
         if name.is_empty() || !name.bytes().all(is_name) {
-            return Err(wrong(format!("\"{name}\" is no name of a tool; write \"shell|write_file\", or * for any text")));
+            return Err(wrong(format!(
+                "\"{name}\" is no name of a tool; write \"shell|write_file\", or * for any text"
+            )));
         }
         if let Some((_, ours)) = ELSEWHERE.iter().find(|(theirs, _)| theirs == name) {
             return Err(wrong(format!("{name} is called {ours} here; it would never be told of anything")));

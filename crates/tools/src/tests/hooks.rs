@@ -99,8 +99,7 @@ fn what_a_hook_complains_about_is_kept_short_shown_and_without_secrets() {
     assert!(!reason.contains("hunter2") && !reason.contains('\u{1b}') && !reason.contains('\u{7}'), "{reason}");
     assert!(reason.contains("no: [redacted:TOKEN]"), "{reason}");
     let json = r#"{"decision":"block","reason":"\u001b]0;x\u0007 hunter2-hunter2"}"#;
-    let (outcome, _) =
-        answer(HookEvent::Stop, &spec(HookEvent::Stop), &ended(How::Exited(0), json, ""), &secrets);
+    let (outcome, _) = answer(HookEvent::Stop, &spec(HookEvent::Stop), &ended(How::Exited(0), json, ""), &secrets);
     let reason = outcome.reason().unwrap();
     assert!(!reason.contains('\u{1b}') && !reason.contains("hunter2"), "{reason}");
 }
