@@ -183,7 +183,7 @@ fn what_hooks_say_afterwards_reaches_the_model_and_changes_nothing() {
     assert_eq!(booked(&world, "pay"), 1);
     let log = world.log("r");
     assert_eq!(of_type(&log, "action.finished")[0]["outcome"], "done");
-    let sent = world.run("context r --request").stdout;
+    let sent = world.run("context r").stdout;
     assert!(sent.contains("format it") && !sent.contains("it <longrein>"), "{sent}");
     let heard = heard(&world);
     assert_eq!((heard[0].0.as_str(), heard[1].0.as_str()), ("blocked", "failed"));

@@ -601,7 +601,7 @@ impl Run {
                 let verdicts = self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect();
                 let left = listening(&self.task, HookEvent::Stop, None);
                 self.hooks.stop =
-                    (!left.is_empty()).then(|| Stopping { attempt: accepted.attempt, left, is_blocked: false });
+                    (!left.is_empty()).then_some(Stopping { attempt: accepted.attempt, left, is_blocked: false });
                 self.stage = Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts };
             }
             Event::AnswerRefused(refused) => {

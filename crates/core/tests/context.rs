@@ -260,7 +260,11 @@ impl World {
             Duty::Conclude => {
                 self.ask(Command::Conclude);
             }
-            Duty::Check { .. } | Duty::Suspend | Duty::Summarise { .. } | Duty::AwaitSummary { .. } => return false,
+            Duty::Hooks { .. }
+            | Duty::Check { .. }
+            | Duty::Suspend
+            | Duty::Summarise { .. }
+            | Duty::AwaitSummary { .. } => return false,
             Duty::Wake { at } => self.now = self.now.max(at),
         }
         true
@@ -290,6 +294,7 @@ impl World {
                 | Duty::Start { .. }
                 | Duty::AwaitAction { .. }
                 | Duty::Recover { .. }
+                | Duty::Hooks { .. }
                 | Duty::Check { .. }
                 | Duty::Conclude
                 | Duty::Suspend
