@@ -98,12 +98,11 @@ impl Table {
             let Event::ActionStarted(started) = event else { continue };
             let moment = Moment::Before { action: started.action, attempt: started.attempt };
             let may = |hook: u32| {
-                events.iter().any(|event| match event {
-                    Event::HookFinished(heard) if heard.hook == hook && heard.action == Some(started.action) => {
-                        matches!(heard.outcome, HookOutcome::Passed | HookOutcome::Asked { .. })
-                    }
-                    _ => false,
-                })
+                let heard = events.iter().find_map(|event| {
+                    let Event::HookFinished(heard) = event else { return None };
+                    (heard.hook == hook && heard.action == Some(started.action)).then_some(&heard.outcome)
+                });
+                matches!(heard, Some(HookOutcome::Passed | HookOutcome::Asked { .. }))
             };
             assert!(hook::told(&self.run, &moment).into_iter().all(may), "{started:?} beside {events:?}");
         }

@@ -3,6 +3,7 @@
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
 use longrein_core::event::{Event, How, SettledBy};
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
@@ -75,15 +76,19 @@ pub fn outcome_word(outcome: &Outcome) -> &'static str {
 /// The event's own fields.
 fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
     let value = match event {
-        Event::RunStarted(e) => json!({
-            "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
-            "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-            "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
-            "hooks": e.task.hooks.iter().map(|hook| json!({
-                "event": hook.event, "command": hook.label(), "source": hook.source,
-            })).collect::<Vec<_>>(),
-            "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
-        }),
+        Event::RunStarted(e) => {
+            let mut map = object(json!({
+                "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
+                "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+                "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
+                "limits": e.task.limits, "sources": e.task.sources, "binary": e.binary,
+            }));
+            let hook = |hook: &HookSpec| json!({ "event": hook.event, "command": hook.label(), "source": hook.source });
+            if !e.task.hooks.is_empty() {
+                map.insert("hooks".to_owned(), e.task.hooks.iter().map(hook).collect());
+            }
+            Value::Object(map)
+        }
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
