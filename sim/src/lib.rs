@@ -17,4 +17,5 @@ pub mod store;
 pub mod story;
 pub mod town;
 pub mod twist;
+pub mod ushers;
 pub mod world;

@@ -9,6 +9,7 @@
 //!          [depends=NAME] [max=N]                      one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
+//! hook:    NAME EVENT [TOOL|TOOL] pass|block|ask|fail|halt|hang …   a hook and what it says, one after the other
 //! limits:  turns=N model_calls=N tool_calls=N tokens=N time_ms=N
 //! mode:    plan|ask|accept-edits|auto|shadow          the permission mode; after the start, of the next process
 //! user:    the goal
@@ -44,6 +45,7 @@ use std::time::Duration;
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Event, Wait};
+use longrein_core::hook::HookEvent;
 use longrein_core::ids::{ActionId, Digest, FactName, ModelName, RunId, ToolName};
 use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
@@ -56,7 +58,8 @@ use crate::crash::{Crashes, WithCrashes};
 use crate::laws;
 use crate::people::{Answer, Counts, Say};
 use crate::story::in_virtual_time;
-use crate::town::{Drove, Town, asking, check, noting, task, tool};
+use crate::town::{Drove, Town, asking, check, hook, noting, task, tool};
+use crate::ushers::HookSays;
 use crate::world::{Manner, receipt};
 
 /// One line of a file.
@@ -209,6 +212,19 @@ impl Stage {
                     other => Err(format!("no verdict {other}")),
                 });
                 self.town.bench.script(name, findings.collect::<Result<Vec<_>, _>>()?);
+                Ok(())
+            }
+            "hook" => {
+                let [name, event, more @ ..] = &words[..] else { return Err("wants a name and an event".to_owned()) };
+                let event = HookEvent::named(event).ok_or("no such event")?;
+                let (tools, says) = match more {
+                    [tools, says @ ..] if event.is_about_a_tool() => (*tools, says),
+                    says => ("*", says),
+                };
+                let tools: Vec<&str> = tools.split('|').filter(|tool| *tool != "*").collect();
+                self.task.hooks.push(hook(name, event, &tools));
+                let says = says.iter().map(|word| word.parse()).collect::<Result<Vec<HookSays>, String>>()?;
+                self.town.ushers.script(name, says);
                 Ok(())
             }
             "limits" => {

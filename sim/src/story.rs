@@ -8,6 +8,7 @@ use std::time::Duration;
 use longrein_core::action::Life;
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::event::Suspension;
+use longrein_core::hook::HookEvent;
 use longrein_core::ids::{Digest, ModelName, RunId};
 use longrein_core::input::{Covers, Door, Endorse, InputBody};
 use longrein_core::run::Stage;
@@ -20,7 +21,7 @@ use crate::laws;
 use crate::people::{Counts, Say};
 use crate::process::{Breach, Process};
 use crate::store::Weather;
-use crate::town::{Drove, Layers, Town, check, task, toolbox};
+use crate::town::{Drove, Layers, Town, check, hook, task, toolbox};
 use crate::world::Probing;
 
 /// What is left of a story.
@@ -69,10 +70,12 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
         let mut parts = Vec::new();
         let is_alone = cast.len() == 1;
         for id in &cast {
+            let mut task = draw_task(id, &mut chance, window.clone());
+            draw_hooks(&mut task, &mut Chance::new(seed, &format!("hooks {id}")));
             let part = Part {
                 town: Arc::clone(&town),
                 id: id.clone(),
-                task: draw_task(id, &mut chance, window.clone()),
+                task,
                 chance: Chance::new(seed, &format!("part {id}")),
                 is_alone,
                 is_doubtful,
@@ -89,6 +92,7 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
         town.store.set_weather(Weather::CALM);
         town.world.calm_down();
         town.bench.calm_down();
+        town.ushers.calm_down();
         town.brain.calm_down();
         for (id, task) in cast.iter().zip(tasks) {
             come_to_rest(&town, id, task).await;
@@ -139,6 +143,7 @@ fn stage(town: &Town, chance: &mut Chance, is_narrow: bool) -> bool {
     let probing = Probing { pending: rarely(50), fails: rarely(50) };
     town.world.go_wild(Chance::new(seed, "world"), probing, chance.between(0, 100));
     town.bench.go_wild(Chance::new(seed, "bench"));
+    town.ushers.go_wild(Chance::new(seed, "ushers"));
     // Half of the stories use few tools, so that calls meet: same keys, same holds.
     let mut tools: Vec<String> = toolbox().iter().map(|spec| spec.name.to_string()).collect();
     if chance.percent(50) {
@@ -234,6 +239,19 @@ fn draw_task(id: &RunId, chance: &mut Chance, window: Option<ModelSpec>) -> Task
         }
     }
     task
+}
+
+/// A quarter of the runs has hooks.
+fn draw_hooks(task: &mut Task, chance: &mut Chance) {
+    if !chance.percent(25) {
+        return;
+    }
+    for number in 0..chance.between(1, 4) {
+        let event = *chance.pick(&HookEvent::ALL);
+        let tools: &[&str] = if chance.percent(50) { &[] } else { &["pay", "edit", "s*"] };
+        let tools = if event.is_about_a_tool() { tools } else { &[] };
+        task.hooks.push(hook(&format!("hook{number}"), event, tools));
+    }
 }
 
 /// One run, and the workers that come and go with it.

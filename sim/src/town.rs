@@ -9,6 +9,7 @@ use std::time::Duration;
 use longrein_core::budget::Limits;
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::event::Wait;
+use longrein_core::hook::{HookEvent, HookSpec};
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, Payload};
@@ -21,7 +22,7 @@ use longrein_core::task::{
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
-use longrein_ports::{Cabinet, Checks, Clock, Gate, Journal, Model, NewEvent, Origins, Tools};
+use longrein_ports::{Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, NewEvent, Origins, Tools};
 
 use crate::chance::Chance;
 use crate::files::Files;
@@ -29,6 +30,7 @@ use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
 use crate::scribe::{Pen, Scribe};
 use crate::store::{Door, Store};
+use crate::ushers::{Usher, Ushers};
 use crate::world::{Hands, World};
 
 /// Ports may be wrapped on their way to the driver: to inject faults, or to take a protection away.
@@ -46,6 +48,9 @@ pub trait Layers: Send + Sync {
         inner
     }
     fn checks(&self, _: &Arc<Process>, inner: Arc<dyn Checks>) -> Arc<dyn Checks> {
+        inner
+    }
+    fn hooks(&self, _: &Arc<Process>, inner: Arc<dyn Hooks>) -> Arc<dyn Hooks> {
         inner
     }
     fn cabinet(&self, _: &Arc<Process>, inner: Arc<dyn Cabinet>) -> Arc<dyn Cabinet> {
@@ -73,6 +78,7 @@ pub struct Town {
     pub world: Arc<World>,
     pub rules: Arc<Rules>,
     pub bench: Arc<Bench>,
+    pub ushers: Arc<Ushers>,
     pub brain: Arc<Brain>,
     /// Who writes summaries, where a task asks for them.
     pub scribe: Arc<Scribe>,
@@ -127,7 +133,8 @@ impl Town {
         let record = Record::new();
         let store = Store::new(&record, Chance::new(seed, "store"));
         let rules = Arc::new(Rules::default());
-        let world = World::new(&store, &rules);
+        let ushers: Arc<Ushers> = Arc::default();
+        let world = World::new(&store, &rules, &ushers);
         let town = Arc::new(Self {
             brain: Brain::new(&store),
             scribe: Scribe::new(&store),
@@ -136,6 +143,7 @@ impl Town {
             world,
             rules,
             bench: Arc::default(),
+            ushers,
             layers,
             seed,
             tools: Mutex::default(),
@@ -177,6 +185,7 @@ impl Town {
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let files = Files { world: Arc::clone(&self.world), process: Arc::clone(process) };
+        let usher = Usher { ushers: Arc::clone(&self.ushers), process: Arc::clone(process) };
         let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
         Ports {
             cabinet: self.layers.cabinet(process, door.clone()),
@@ -188,6 +197,7 @@ impl Town {
             definitions: definitions.into(),
             gate: self.layers.gate(process, Arc::new(gate)),
             checks: self.layers.checks(process, Arc::new(judge)),
+            hooks: self.layers.hooks(process, Arc::new(usher)),
             clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
             origins: self.layers.origins(process, Arc::new(files)),
         }
@@ -389,10 +399,24 @@ pub fn task(name: &str) -> Task {
         answer: None,
         policy: PolicyRules::default(),
         permission_mode: longrein_core::task::Mode::Ask,
+        hooks: Vec::new(),
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
         pins: BTreeMap::new(),
+    }
+}
+
+/// A hook on these tools; none: on all.
+pub fn hook(name: &str, event: HookEvent, tools: &[&str]) -> HookSpec {
+    HookSpec {
+        event,
+        tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        command: vec![name.to_owned()],
+        folder: "/town".to_owned(),
+        timeout: Duration::from_secs(10),
+        env: Vec::new(),
+        source: "the story".to_owned(),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::chance::Chance;
 use crate::people::Rules;
 use crate::process::{Process, Record};
 use crate::store::Store;
+use crate::ushers::Ushers;
 
 /// How one attempt goes.
 #[derive(Debug, Clone)]
@@ -164,15 +165,17 @@ pub struct World {
     record: Arc<Record>,
     store: Arc<Store>,
     rules: Arc<Rules>,
+    ushers: Arc<Ushers>,
     inner: Mutex<Inner>,
 }
 
 impl World {
-    pub fn new(store: &Arc<Store>, rules: &Arc<Rules>) -> Arc<Self> {
+    pub fn new(store: &Arc<Store>, rules: &Arc<Rules>, ushers: &Arc<Ushers>) -> Arc<Self> {
         Arc::new(Self {
             record: Arc::clone(&store.record),
             store: Arc::clone(store),
             rules: Arc::clone(rules),
+            ushers: Arc::clone(ushers),
             inner: Mutex::default(),
         })
     }
@@ -367,7 +370,20 @@ impl World {
             },
             _ => false,
         });
+        let granted_this = run
+            .events
+            .iter()
+            .any(|new| matches!(&new.event, Event::ActionApproved(approved) if approved.action == attempt.action));
+        let task = run.events.iter().find_map(|new| match &new.event {
+            Event::RunStarted(started) => Some(started.task.clone()),
+            _ => None,
+        });
         drop(shadow);
+        if let Some(task) = task
+            && let Err(what) = self.ushers.let_through(process.worker.pid, &task, attempt, granted_this)
+        {
+            self.record.breach("law_8", format!("{name} starts {what}"));
+        }
         if process.worker.pid == 0 {
             return;
         }

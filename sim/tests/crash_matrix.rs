@@ -8,6 +8,7 @@ use std::time::Duration;
 use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Wait};
+use longrein_core::hook::HookEvent;
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
 use longrein_core::input::{Approve, Covers, Door, Endorse, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ProbeAnswer, Served};
@@ -21,7 +22,8 @@ use longrein_sim::people::{Answer, Say};
 use longrein_sim::process::Breach;
 use longrein_sim::scribe;
 use longrein_sim::story::in_virtual_time;
-use longrein_sim::town::{Drove, Town, check, task};
+use longrein_sim::town::{Drove, Town, check, hook, task};
+use longrein_sim::ushers::HookSays;
 use longrein_sim::world::Manner;
 
 /// A run with a bit of everything.
@@ -63,6 +65,27 @@ const PLAYS: &[Play] = &[
             town.world.script("email", [Manner::fails(true)]);
             town.world.script_probes("ship", [ProbeAnswer::NoAnswer("pending".to_owned())]);
             town.bench.script("tests", [Finding::Failed, Finding::Passed]);
+        },
+    },
+    Play {
+        name: "hooks of every kind",
+        task: |task| {
+            task.acceptance = vec![check("tests")];
+            for (number, event) in HookEvent::ALL.into_iter().enumerate() {
+                task.hooks.push(hook(&format!("hook{number}"), event, &[]));
+            }
+            task.hooks.push(hook("asks", HookEvent::BeforeTool, &["pay"]));
+            task.hooks.push(hook("denies", HookEvent::BeforeTool, &["email"]));
+        },
+        stage: |town| {
+            town.brain.script([
+                Answer::call(&[("look", "{}"), ("pay", "{}"), ("email", "{}")]),
+                Answer::say("is it done?"),
+                Answer::say("now it is done."),
+            ]);
+            town.ushers.script("asks", [HookSays::Ask]);
+            town.ushers.script("denies", [HookSays::Block]);
+            town.ushers.script("hook3", [HookSays::Block, HookSays::Pass]);
         },
     },
     Play {

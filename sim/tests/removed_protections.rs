@@ -10,6 +10,7 @@ use longrein_core::action::{Attempt, Cleared, Life};
 use longrein_core::budget::Usage;
 use longrein_core::context::note::Note;
 use longrein_core::event::Event;
+use longrein_core::hook::{HookOutcome, HookRan};
 use longrein_core::ids::{ActionId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply, ToolError};
@@ -19,7 +20,8 @@ use longrein_core::task::Task;
 use longrein_core::time::Timestamp;
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Cabinet, Claim, Committed, Durability, Encoded, Gate, GateCall, Handed,
-    Journal, JournalError, KeyRow, Model, Origins, Probed, Ran, Reaped, Ruled, Snapshot, Tools, ValidArgs, Written,
+    HookCall, Hooks, Journal, JournalError, KeyRow, Model, Origins, Probed, Ran, Reaped, Ruled, Snapshot, Tools,
+    ValidArgs, Written,
 };
 use longrein_sim::process::{Breach, Process};
 use longrein_sim::store::Store;
@@ -451,6 +453,32 @@ impl Layers for Gone {
     fn tools(&self, _: &Arc<Process>, inner: Arc<dyn Tools>) -> Arc<dyn Tools> {
         Arc::new(Loose { inner, gone: *self })
     }
+}
+
+/// Takes every no of a hook for a yes.
+struct Deaf(Arc<dyn Hooks>);
+
+impl Hooks for Deaf {
+    fn tell<'a>(&'a self, task: &'a Task, call: HookCall) -> BoxFuture<'a, HookRan> {
+        Box::pin(async move { HookRan { outcome: HookOutcome::Passed, ..self.0.tell(task, call).await } })
+    }
+}
+
+struct IgnoresHooks;
+
+impl Layers for IgnoresHooks {
+    fn hooks(&self, _: &Arc<Process>, inner: Arc<dyn Hooks>) -> Arc<dyn Hooks> {
+        Arc::new(Deaf(inner))
+    }
+}
+
+#[test]
+fn hooks_that_are_told_and_not_heard() {
+    is_found_as(
+        "a driver that ignores what hooks say",
+        |breach| breach.what.contains("its hook"),
+        || Arc::new(IgnoresHooks),
+    );
 }
 
 #[test]

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use longrein::core::budget::Price;
+use longrein::core::hook::HookSpec;
 use longrein::core::ids::ToolName;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
     CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
-    WrittenRules, mode,
+    WrittenRules, configured_hooks, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use serde::Deserialize;
@@ -33,6 +34,8 @@ struct File {
     policy: toml::Table,
     #[serde(default)]
     sandbox: SandboxTable,
+    /// Read by the reader of task files, which has the same table.
+    hooks: Option<toml::Value>,
 }
 
 /// `[sandbox]`.
@@ -84,6 +87,8 @@ pub(crate) struct Config {
     /// In the order of the files.
     pub(crate) policy: Vec<DefaultRules>,
     pub(crate) sandbox: SandboxSettings,
+    /// Hooks of every run.
+    pub(crate) hooks: Vec<HookSpec>,
 }
 
 impl Config {
@@ -123,6 +128,11 @@ impl Config {
         let rules = rules(&file.policy).map_err(|problem| wrong(path, &problem))?;
         self.policy.push(DefaultRules { source: source(), rules: rules.texts() });
         lay_over(&mut self.sandbox, file.sandbox).map_err(|problem| wrong(path, &problem))?;
+        if file.hooks.is_some() {
+            let hooks =
+                configured_hooks(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.hooks.extend(hooks);
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -140,11 +150,12 @@ impl Config {
             context: self.context.clone(),
             permission_mode: self.permission_mode.clone(),
             policy: self.policy.clone(),
+            hooks: self.hooks.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] =
     &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];

@@ -56,6 +56,7 @@ pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status,
     findings.extend(model(args.probe).await);
     findings.extend(rules());
     findings.extend(permissions());
+    findings.extend(hooks());
     findings.push(terminal(&globals));
     let level = |level: Level| match level {
         Level::Ok => "ok",
@@ -336,6 +337,12 @@ fn permissions() -> Vec<Finding> {
         }
     }));
     findings
+}
+
+/// Hooks that the configuration adds to every run. What a task adds is said when it starts.
+fn hooks() -> Vec<Finding> {
+    let hooks = Config::load().map(|config| config.hooks).unwrap_or_default();
+    hooks.iter().map(|hook| Finding::new(Level::Fact, "hook", words::hook(hook))).collect()
 }
 
 async fn model(probe: bool) -> Vec<Finding> {

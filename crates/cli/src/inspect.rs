@@ -274,6 +274,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "changed": run.surroundings, "taint": bringers.json(&run),
             "policy": run.task.policy, "sources": run.task.sources,
             "questions": run.actions().filter_map(|action| asked(&run, action)).collect::<Vec<_>>(),
+            "hooks": run.task.hooks.iter().map(|hook| json!({
+                "event": hook.event, "match": hook.tools, "command": hook.command, "source": hook.source,
+            })).collect::<Vec<_>>(),
         });
         object.extend(block::json(&run));
         if run.mode == Mode::Shadow {
@@ -308,6 +311,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     }
     if let Some(source) = source("policy") {
         say!("rules from{source}");
+    }
+    for hook in &run.task.hooks {
+        say!("hook       {}", words::hook(hook));
     }
     bringers.print(&store, &run);
     print_budget(&run);

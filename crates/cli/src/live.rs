@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
 use longrein::core::event::{AfterFailure, Event, EventKind, How, InputReceived, Received};
+use longrein::core::hook::HookOutcome;
 use longrein::core::ids::{ActionId, AttemptId};
 use longrein::core::outcome::Outcome;
 use longrein::core::run::{Run, Stage};
@@ -165,6 +166,9 @@ impl View {
             Event::AnswerRefused(_) | Event::ModelFailed(_) | Event::InputRefused(_) | Event::BudgetReached(_) => {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
             }
+            Event::HookFinished(hook) if hook.outcome != HookOutcome::Passed || hook.words.is_some() => {
+                said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
+            }
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
             Event::GenerationStarted(started) => said(Tone::Faint, &words::rebuilt_short(started), NOTE_LINES_MAX),
             // Said by what it answers.
@@ -315,6 +319,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionHeld
         | EventKind::ActionDenied
         | EventKind::ActionFinished
+        // Said where it matters: what it has against something is told by what it refuses.
+        | EventKind::HookFinished
         // The answer is printed as the result.
         | EventKind::AnswerAccepted
         | EventKind::AnswerRefused

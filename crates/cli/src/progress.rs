@@ -161,6 +161,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::AnswerAccepted
         | EventKind::AnswerRefused
         | EventKind::CheckFinished
+        | EventKind::HookFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
         | EventKind::SourceEndorsed

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
 use longrein::core::event::{End, EventKind, Failure as RunFailure, RunEnded, Suspension, Wait};
+use longrein::core::hook::HookSpec;
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
@@ -36,6 +37,8 @@ struct Permits {
     mode: Option<Mode>,
     /// Of a run that is there: rules that can only tighten.
     policy: Option<PolicyRules>,
+    /// Of a run that is there: the hooks its task names now.
+    hooks: Option<Vec<HookSpec>>,
     sandbox: SandboxSettings,
 }
 
@@ -107,7 +110,8 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
                 same_task(&run, &loaded)?;
                 let permits = session.permits_for(&mut loaded.task, &args.drive)?;
                 let mode = session.mode_now(&run, &loaded.task, &args.drive)?;
-                Permits { mode: Some(mode), policy: Some(loaded.task.policy), ..permits }
+                let Task { policy, hooks, .. } = loaded.task;
+                Permits { mode: Some(mode), policy: Some(policy), hooks: Some(hooks), ..permits }
             };
             if session.is_over(&run).await? {
                 say_mode_stays(&run, &permits);
@@ -256,6 +260,7 @@ impl Session {
             observer: Arc::new(Progress::new(style, questions)),
             stop: stop.clone(),
             policy: permits.policy,
+            hooks: permits.hooks,
             mode: permits.mode,
             sandbox: permits.sandbox,
             faults: faults(args, self.store.command(&format!("resume {id}")))?,
@@ -287,7 +292,7 @@ impl Session {
                 *source = if source.is_empty() { ours.source.clone() } else { format!("{source}, {}", ours.source) };
             }
         }
-        Ok(Permits { mode: None, policy: None, sandbox: self.sandbox(ours.as_ref(), args)? })
+        Ok(Permits { mode: None, policy: None, hooks: None, sandbox: self.sandbox(ours.as_ref(), args)? })
     }
 
     /// What counts for a run that is there: rules that configuration has now, which can only tighten, and the mode that a
@@ -308,7 +313,7 @@ impl Session {
         };
         may_go_on(run, mode)?;
         let policy = (policy != run.task.policy).then_some(policy);
-        Ok(Permits { mode: Some(mode), policy, sandbox: self.sandbox(ours.as_ref(), args)? })
+        Ok(Permits { mode: Some(mode), policy, hooks: None, sandbox: self.sandbox(ours.as_ref(), args)? })
     }
 
     /// The mode a run goes on in, where its task was named again.
@@ -524,6 +529,8 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
             BudgetKind::Deadline => None,
         },
         End::Failed(RunFailure::Script | RunFailure::Shadow) => None,
+        // A message would come to the same end: the goal stays what it is.
+        End::Failed(RunFailure::Hook) if run.hooks.goal_blocked => None,
         End::Failed(_) => Some(format!("resume {id} --message 'what to do differently'")),
         End::ContextExhausted => Some(format!("resume {id} --model {}", context::quoted(run.model.name.as_str()))),
         End::Done(_) | End::Cancelled => None,

@@ -258,6 +258,7 @@ impl Follow {
             | Event::ActionProbed(_)
             | Event::ActionSettled(_)
             | Event::AnswerAccepted(_)
+            | Event::HookFinished(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)

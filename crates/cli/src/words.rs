@@ -5,6 +5,7 @@ use longrein::core::event::{
     ActionProposed, AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received,
     Requeue, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
+use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::NoteId;
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
@@ -258,6 +259,12 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
     written.unwrap_or(proposed.args.as_str())
 }
 
+/// A hook in one line, with where it was declared.
+pub(crate) fn hook(hook: &HookSpec) -> String {
+    let tools = if hook.tools.is_empty() { String::new() } else { format!(" {}", hook.tools.join("|")) };
+    format!("{}{} `{}`, from {}", hook.event.as_str(), short(&tools, 80), short(&hook.label(), 80), safe(&hook.source))
+}
+
 /// An event in one line. `run`: the state around it, where there is one, for names.
 pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
     format!("{}{}", what_happened(run, event), crate::taint::brought(event.brings()))
@@ -266,7 +273,11 @@ pub(crate) fn describe(run: Option<&Run>, event: &Event) -> String {
 fn what_happened(run: Option<&Run>, event: &Event) -> String {
     let named = |action| format!("{action}{}", tool_of(run, action));
     match event {
-        Event::RunStarted(e) => format!("run {} started: {}", e.run, short(&e.task.goal, 90)),
+        Event::RunStarted(e) => {
+            let hooks: Vec<_> = e.task.hooks.iter().map(hook).collect();
+            let hooks = if hooks.is_empty() { String::new() } else { format!("; hooks: {}", hooks.join("; ")) };
+            format!("run {} started: {}{hooks}", e.run, short(&e.task.goal, 90))
+        }
         Event::RunForked(e) => format!("forked from event {} of run {}", e.at, e.from),
         Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
         Event::InputReceived(e) => match &e.body {
@@ -393,6 +404,17 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 longrein::core::check::Finding::Failed => "failed",
             };
             format!("check {} {verdict}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
+        }
+        Event::HookFinished(e) => {
+            let about = e.action.map(|action| format!(" before {action}")).unwrap_or_default();
+            let about = if e.event == HookEvent::AfterTool { about.replace("before", "after") } else { about };
+            let said = match (&e.outcome, &e.words) {
+                (HookOutcome::Passed, None) => String::new(),
+                (HookOutcome::Passed, Some(words)) => format!(": {}", short(words, 160)),
+                (outcome, _) => format!(": {}", short(outcome.reason().unwrap_or_default(), 160)),
+            };
+            let (event, outcome) = (e.event.as_str(), e.outcome.as_str());
+            format!("hook {event}{about} `{}` {outcome} in {} ms{said}", short(&e.command, 60), e.took_ms)
         }
         Event::FactSet(e) => format!("fact {} holds ({})", e.fact, e.evidence),
         Event::FactVoided(e) => format!("fact {} holds no more ({})", e.fact, e.evidence),

@@ -196,7 +196,8 @@ fn people(world: &World, first: bool) {
 
 fn trouble(death: &str) -> bool {
     let world = World::new();
-    wire_task(&world, &format!("[budget]\ntool_calls = 1\n{}", tool("look", "read", "echo 1", "")));
+    let hook = "[[hooks]]\nevent = \"before_tool\"\ncommand = [\"true\"]\n";
+    wire_task(&world, &format!("[budget]\ntool_calls = 1\n{hook}{}", tool("look", "read", "echo 1", "")));
     let look = calls(&[("", "look", "{}")]);
     let server = Server::by_position(status(401, "no"), [look.clone(), look, text("best guess"), text("sure")]);
     let fired = drive(&world, &server, death, "", |status| match status {

@@ -12,6 +12,7 @@ mod files;
 mod fix_the_bug;
 mod fork;
 mod glance;
+mod hooks;
 mod hostile;
 mod keep;
 mod local;

@@ -3,6 +3,7 @@
 
 mod calls;
 mod ending;
+mod hooks;
 mod modes;
 mod recovery;
 mod summary;
@@ -20,6 +21,7 @@ use crate::context::memory;
 use crate::context::note::{Note, NoteKind};
 use crate::context::plan::OVERFLOWS_MAX;
 use crate::event::*;
+use crate::hook::{Heard, HookRan, Moment};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName};
 use crate::input::{Endorse, Input, InputBody, LateOutcome, Truth};
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
@@ -59,6 +61,13 @@ pub enum Command {
     /// A worker has claimed the run.
     Claim(RunClaimed),
     TakeInput(Input),
+    /// The same of a message, with what hooks said of it.
+    TakeMessage(Input, Heard),
+    /// Hooks were told, and this is what they said.
+    TakeHooks {
+        moment: Moment,
+        ran: Vec<HookRan>,
+    },
     /// A model call is encoded and ready to go.
     Request {
         attempt: AttemptId,
@@ -105,6 +114,7 @@ pub enum Command {
         action: ActionId,
         readiness: Readiness,
         key: KeyView,
+        heard: Heard,
     },
     /// `brings`: what its result turned out to bring, beside what was known at its start.
     Finish {
@@ -223,13 +233,17 @@ pub enum Refusal {
     AtRest,
     /// It is not due.
     NotDue,
+    /// Hooks have a say in it, and have not been asked.
+    HooksFirst,
 }
 
 /// What becomes true if `command` is accepted at `now`.
 pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     match command {
         Command::Claim(claimed) => Ok(claim(run, claimed)),
-        Command::TakeInput(input) => Ok(take_input(run, input, now)),
+        Command::TakeInput(input) => take_input(run, input, Heard::NotAsked, now),
+        Command::TakeMessage(input, heard) => take_input(run, input, heard, now),
+        Command::TakeHooks { moment, ran } => hooks::take(run, moment, ran),
         Command::Request { attempt, purpose, digest, bytes, counted, tail } => {
             request(run, Requested { attempt, purpose, digest, bytes, counted, tail })
         }
@@ -259,7 +273,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
         }
         Command::FailModel { attempt, failure, jitter } => fail_model(run, attempt, failure, jitter, now),
-        Command::Start { action, readiness, key } => start(run, action, readiness, key, now),
+        Command::Start { action, readiness, key, heard } => start(run, action, readiness, key, heard, now),
         Command::Finish { action, attempt, outcome, brings } => finish(run, action, attempt, outcome, brings),
         Command::Recover { action, attempt, probe, jitter } => {
             recovery::recover(run, action, attempt, probe, jitter, now)
@@ -385,12 +399,24 @@ fn lost_call(run: &Run, attempt: AttemptId, reserved: Reservation) -> Event {
 
 // ---- inputs ----
 
-fn take_input(run: &Run, input: Input, now: Timestamp) -> Vec<Event> {
+fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     let id = input.id.clone();
-    match answer_input(run, input, now) {
+    let refused = |reason| Event::InputRefused(InputRefused { input: id.clone(), reason });
+    let is_message = matches!(input.body, InputBody::Message(_));
+    // What is not taken anyway, hooks need not hear.
+    let events = match answer_input(run, input, now) {
         Ok(events) => events,
-        Err(reason) => vec![Event::InputRefused(InputRefused { input: id, reason })],
+        Err(reason) => return Ok(vec![refused(reason)]),
+    };
+    if !is_message {
+        return Ok(events);
     }
+    let (mut all, said) = hooks::of_message(run, &id, heard)?;
+    match said {
+        Ok(()) => all.extend(events),
+        Err(reason) => all.push(refused(reason)),
+    }
+    Ok(all)
 }
 
 fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, String> {
@@ -403,6 +429,9 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
     match body {
         InputBody::Message(text) => {
             open_door()?;
+            if run.hooks.goal_blocked {
+                return Err(format!("the goal was not let through: {}; start a new run", run.hooks.last));
+            }
             Ok(match longest_asking(run) {
                 Some(action) => words_arrived(run, action, input, &text),
                 None => vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })],
@@ -737,7 +766,14 @@ fn set_facts(run: &Run, action: &Action) -> Vec<Event> {
     provides.iter().map(|fact| Event::FactSet(FactSet { fact: fact.clone(), evidence: action.id.evidence() })).collect()
 }
 
-fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Timestamp) -> Result<Vec<Event>, Refusal> {
+fn start(
+    run: &Run,
+    id: ActionId,
+    readiness: Readiness,
+    key: KeyView,
+    heard: Heard,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
     let action = match run.action(id) {
         Some(action) if action.life == Life::Queued => action,
         Some(_) | None => return Err(Refusal::Stale),
@@ -794,20 +830,30 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
             return beyond_budget();
         }
-        Readiness::Note(note) => return take_note(run, action, note),
-        Readiness::Question { text, digest, rule, asks } => {
-            return match asks {
-                Asks::Deny => refuse(nobody()),
-                Asks::Hold => Ok(vec![Event::ActionHeld(ActionHeld {
-                    action: id,
-                    digest,
-                    rule,
-                    reason: text,
-                    wants: Wants::Words,
-                    exact: None,
-                    effects: Vec::new(),
-                })]),
-            };
+        // What the run does itself has no question of its own that a person could answer for a hook.
+        Readiness::Note(_) | Readiness::Question { .. } => {
+            let (mut events, say) = hooks::of_start(run, action, heard)?;
+            events.extend(match (say, readiness) {
+                (hooks::Say::Refuse(error), _) => refuse(error)?,
+                (hooks::Say::Ask { reason, .. }, _) => refuse(ToolError::new(class::HOOK, reason))?,
+                (hooks::Say::Pass, Readiness::Note(note)) => take_note(run, action, note)?,
+                (hooks::Say::Pass, Readiness::Question { asks: Asks::Deny, .. }) => refuse(nobody())?,
+                (hooks::Say::Pass, Readiness::Question { text, digest, rule, asks: Asks::Hold }) => {
+                    vec![Event::ActionHeld(ActionHeld {
+                        action: id,
+                        digest,
+                        rule,
+                        reason: text,
+                        wants: Wants::Words,
+                        exact: None,
+                        effects: Vec::new(),
+                    })]
+                }
+                (hooks::Say::Pass, Readiness::Refused(_) | Readiness::Later | Readiness::Ruled { .. }) => {
+                    return Err(Refusal::NotDue);
+                }
+            });
+            return Ok(events);
         }
         Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing: _ } => {
             (ruling, question, exact, asks, target, brings, effects)
@@ -850,14 +896,13 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
             "Not run: its cost does not fit what is left of the run's money.",
         ));
     }
+    let granted = action.grant.as_ref().filter(|grant| grant.digest == question && (!first || now < grant.expires));
     let rule = match ruling {
         Ruling::Allow { rule } => rule,
         Ruling::Deny { rule, reason } => return refuse(denied_by_rule(&rule, &reason)),
-        Ruling::Ask { rule, reason } => match &action.grant {
-            Some(grant) if grant.digest == question && (!first || now < grant.expires) => {
-                format!("approved by {}", grant.by)
-            }
-            Some(_) | None => match exact.as_ref().and_then(|exact| run.allowed.get(exact)) {
+        Ruling::Ask { rule, reason } => match granted {
+            Some(grant) => format!("approved by {}", grant.by),
+            None => match exact.as_ref().and_then(|exact| run.allowed.get(exact)) {
                 Some(by) => format!("allowed for the rest of the run by {by}"),
                 None => {
                     let wants = Wants::Yes;
@@ -871,7 +916,24 @@ fn start(run: &Run, id: ActionId, readiness: Readiness, key: KeyView, now: Times
         KeyView::Free { times_freed } => times_freed,
         KeyView::Held { .. } | KeyView::Done { .. } | KeyView::Conflict { .. } => 0,
     };
-    let mut events = void_facts_if(run, writes(action));
+    // Last of all, so that they see only what would start; what a person said before stays said.
+    let (mut events, say) = hooks::of_start(run, action, heard)?;
+    match say {
+        hooks::Say::Pass => {}
+        hooks::Say::Refuse(error) => {
+            events.extend(refuse(error)?);
+            return Ok(events);
+        }
+        hooks::Say::Ask { .. } if granted.is_some() => {}
+        // An earlier yes to every call like it was said without this hook's reason.
+        hooks::Say::Ask { rule, reason } => {
+            let (wants, exact) = (Wants::Yes, None);
+            let held = ActionHeld { action: id, digest: question, rule, reason, wants, exact, effects };
+            events.push(ask(held, asks));
+            return Ok(events);
+        }
+    }
+    events.extend(void_facts_if(run, writes(action)));
     events.push(Event::ActionStarted(ActionStarted {
         action: id,
         attempt: action.attempts + 1,
@@ -1012,7 +1074,7 @@ fn give_verdict(
 ) -> Result<Vec<Event>, Refusal> {
     match &run.stage {
         Stage::Verifying { round: present, verdicts, .. }
-            if *present == round && verdicts.get(&check).is_some_and(Option::is_none) =>
+            if *present == round && run.hooks.stop.is_none() && verdicts.get(&check).is_some_and(Option::is_none) =>
         {
             Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings })])
         }

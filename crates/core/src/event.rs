@@ -9,6 +9,7 @@ use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
 use crate::context::note::Note;
 use crate::context::summary::Line;
+use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
 };
@@ -102,6 +103,7 @@ events! {
     AnswerAccepted(AnswerAccepted) = "answer.accepted";
     AnswerRefused(AnswerRefused) = "answer.refused";
     CheckFinished(CheckFinished) = "check.finished";
+    HookFinished(HookFinished) = "hook.finished";
     FactSet(FactSet) = "fact.set";
     FactVoided(FactVoided) = "fact.voided";
     BudgetReached(BudgetReached) = "budget.reached";
@@ -154,6 +156,7 @@ impl EventKind {
             | EventKind::AnswerAccepted
             | EventKind::AnswerRefused
             | EventKind::CheckFinished
+            | EventKind::HookFinished
             | EventKind::FactSet
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
@@ -207,6 +210,7 @@ impl Event {
             | Event::AnswerAccepted(_)
             | Event::AnswerRefused(_)
             | Event::CheckFinished(_)
+            | Event::HookFinished(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
@@ -740,6 +744,27 @@ pub struct CheckFinished {
     pub brings: Vec<Mark>,
 }
 
+/// A hook was told of something and has answered, or failed to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookFinished {
+    /// Its place in the task's list.
+    pub hook: u32,
+    pub event: HookEvent,
+    /// Its command in one line.
+    pub command: String,
+    pub outcome: HookOutcome,
+    /// Words of it for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
+    pub took_ms: u64,
+    /// The call it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<ActionId>,
+    /// The message it is about. None at a prompt: the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputId>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactSet {
     pub fact: FactName,
@@ -902,6 +927,8 @@ pub enum Failure {
     NoProgress,
     /// It was a shadow run: it came to its end, and nothing of it happened.
     Shadow,
+    /// A hook had something against it that the run cannot go on without.
+    Hook,
 }
 
 impl End {

@@ -11,6 +11,7 @@ pub mod decide;
 pub mod event;
 pub mod fork;
 pub mod holds;
+pub mod hook;
 pub mod ids;
 pub mod input;
 pub mod observe;

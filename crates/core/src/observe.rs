@@ -69,7 +69,12 @@ pub(crate) fn reference(
 
 /// A person's words, unable to imitate the envelope.
 pub fn user(text: &str) -> Item {
-    Item::User(text.replace(MARK, "&lt;longrein").replace("</longrein", "&lt;/longrein"))
+    Item::User(escaped(text))
+}
+
+/// Text that cannot imitate the envelope.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace(MARK, "&lt;longrein").replace("</longrein", "&lt;/longrein")
 }
 
 /// The system text: who is who, how to work, what the answer must be, and what never changes.

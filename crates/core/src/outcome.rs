@@ -70,6 +70,8 @@ pub mod class {
     pub const DENIED: &str = "denied";
     /// The run is a shadow: it only says what it would do.
     pub const SHADOW: &str = "shadow";
+    /// A hook had something against it, or failed.
+    pub const HOOK: &str = "hook";
     /// It cannot be told whether it happened.
     pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
     /// Ran out of its time.

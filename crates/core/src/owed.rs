@@ -11,6 +11,7 @@ use crate::check::{Finding, Standing};
 use crate::context::summary;
 use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
+use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName};
 use crate::prompt::Purpose;
 use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
@@ -43,6 +44,8 @@ pub enum Duty {
     AwaitAction { action: ActionId, attempt: u32, until: Option<Timestamp> },
     /// Find out what became of a lost or doubtful action: end what is left of it, wait, ask. Not before `from`.
     Recover { action: ActionId, attempt: u32, probe: u32, from: Option<Timestamp> },
+    /// Tell hooks of something that waits for their word, and of the end.
+    Hooks { moment: Moment },
     /// Run an acceptance check.
     Check { check: CheckName, round: u32 },
     /// Gather what happened in turns that have left the window, and ask for a summary of it. Beside everything else.
@@ -64,7 +67,7 @@ pub fn owed(run: &Run) -> Vec<Duty> {
         return vec![Duty::Conclude];
     }
     match &run.stage {
-        Stage::Rest(_) => return duties,
+        Stage::Rest(_) => return hook::due(run).map(|moment| Duty::Hooks { moment }).into_iter().collect(),
         Stage::Ready(ready) => match ready.after {
             Some(AfterFailure::Suspend) => {
                 let is_suspended = matches!(run.activity, Activity::Suspended { .. });
@@ -72,7 +75,8 @@ pub fn owed(run: &Run) -> Vec<Duty> {
             }
             Some(AfterFailure::Retry { at }) if at > run.at => duties.push(Duty::Wake { at }),
             Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
-                duties.push(next_call(run, ready.attempts));
+                let hooks = hook::due(run).map(|moment| Duty::Hooks { moment });
+                duties.push(hooks.unwrap_or_else(|| next_call(run, ready.attempts)));
             }
         },
         Stage::Thinking(thinking) => {
@@ -81,10 +85,13 @@ pub fn owed(run: &Run) -> Vec<Duty> {
             }
         }
         Stage::Acting { .. } => duties.extend(acting(run)),
-        Stage::Verifying { round, verdicts, .. } => {
-            let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
-            duties.extend(next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round }));
-        }
+        Stage::Verifying { round, verdicts, .. } => match hook::due(run) {
+            Some(moment) => duties.push(Duty::Hooks { moment }),
+            None => {
+                let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
+                duties.extend(next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round }));
+            }
+        },
     }
     duties.extend(time_limit(run).map(|at| Duty::Wake { at }));
     duties.extend(summary(run));
@@ -291,7 +298,7 @@ pub fn waits(run: &Run) -> Vec<Wait> {
                 .collect()
         }
         Stage::Verifying { verdicts, .. } => {
-            if run.winding.is_some() || verdicts.values().any(Option::is_none) {
+            if run.winding.is_some() || run.hooks.stop.is_some() || verdicts.values().any(Option::is_none) {
                 return Vec::new();
             }
             run.open.keys().map(|id| Wait::Unknown(*id)).collect()
@@ -306,6 +313,7 @@ pub fn due_end(run: &Run) -> Option<End> {
         let end = match winding.why {
             WindingWhy::Cancelled => End::Cancelled,
             WindingWhy::OutOf(budget) => End::Exhausted(budget),
+            WindingWhy::Hook => End::Failed(Failure::Hook),
         };
         return nothing_in_flight(run).then_some(end);
     }
@@ -324,7 +332,7 @@ pub fn due_end(run: &Run) -> Option<End> {
                 .values()
                 .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
             let proven = !verdicts.is_empty() || accepted.standing == Standing::Proven;
-            (passed && run.open.is_empty())
+            (passed && run.open.is_empty() && run.hooks.stop.is_none())
                 .then(|| End::Done(Done { accepted: accepted.clone(), verified: proven.then_some(true) }))
         }
         Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
@@ -332,7 +340,9 @@ pub fn due_end(run: &Run) -> Option<End> {
 }
 
 fn refused_too_often(run: &Run) -> Option<End> {
-    if run.failed_rounds >= CHECK_ROUNDS_MAX {
+    if run.hooks.goal_blocked || run.hooks.stop_blocks >= STOP_BLOCKS_MAX {
+        Some(End::Failed(Failure::Hook))
+    } else if run.failed_rounds >= CHECK_ROUNDS_MAX {
         Some(End::Failed(Failure::Checks))
     } else if run.answer_refusals >= ANSWER_REFUSALS_MAX {
         Some(End::Failed(Failure::Answer))

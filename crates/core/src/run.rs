@@ -1,6 +1,7 @@
 //! A run: what its events add up to. `apply` folds one event in and cannot fail; nothing else changes a run.
 
 mod actions;
+mod hooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::event::{
     ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted, Settled, Suspension,
     Wants, Would,
 };
+use crate::hook::{HookEvent, HookState, Stopping, listening};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
 use crate::input::{Covers, Truth};
 use crate::observe;
@@ -102,6 +104,8 @@ pub struct Run {
     pub failed_rounds: u32,
     /// Rounds of acceptance begun.
     pub rounds: u32,
+    #[serde(default, skip_serializing_if = "HookState::is_idle")]
+    pub hooks: HookState,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
     next_action: u32,
@@ -168,6 +172,8 @@ pub enum WindingWhy {
     Cancelled,
     /// Time or deadline.
     OutOf(BudgetKind),
+    /// A hook said so.
+    Hook,
 }
 
 /// Where the run stands with the closing call of a budget.
@@ -276,6 +282,7 @@ impl Run {
             answer_refusals: 0,
             failed_rounds: 0,
             rounds: 0,
+            hooks: HookState::new(&task),
             anchor: None,
             next_action: 1,
             call_ids: BTreeSet::new(),
@@ -325,6 +332,12 @@ impl Run {
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
         };
         self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
+    }
+
+    /// The name of the tool that an action of the present or the last turn calls.
+    pub fn called(&self, id: ActionId) -> Option<ToolName> {
+        let fresh = || self.fresh.iter().find(|action| action.id == id);
+        self.action(id).or_else(fresh).map(|action| action.tool.clone())
     }
 
     /// The tool an action in play calls.
@@ -611,18 +624,23 @@ impl Run {
                         self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect()
                     }
                 };
+                let left = listening(&self.task, HookEvent::Stop, None);
+                self.hooks.stop =
+                    (!left.is_empty()).then_some(Stopping { attempt: accepted.attempt, left, is_blocked: false });
                 self.stage =
                     Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts, since: at };
             }
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
+                self.stop_refused();
                 self.tell(observe::note(&format!(
                     "Your answer was not accepted: {}\nReply again: with tool calls if you need them, else with the \
                      corrected answer.",
-                    refused.reason
+                    observe::escaped(&refused.reason)
                 )));
             }
             Event::CheckFinished(finished) => self.check_finished(finished),
+            Event::HookFinished(finished) => self.hook_finished(finished),
             Event::FactSet(set) => {
                 self.memory.progress += 1;
                 self.facts.insert(set.fact.clone(), set.evidence);
@@ -803,6 +821,7 @@ impl Run {
     fn forget_refusals(&mut self) {
         self.answer_refusals = 0;
         self.failed_rounds = 0;
+        self.hooks.stop_blocks = 0;
     }
 
     /// The harness's own words, or what else belongs to the turn that comes.
@@ -1007,6 +1026,8 @@ impl Run {
             self.memory.answered();
         }
         self.summaries.drop_duties();
+        self.hooks.stop = None;
+        self.hooks.end = listening(&self.task, HookEvent::End, None);
         self.stage = Stage::Rest(Box::new(ended.clone()));
         self.winding = None;
         self.activity = Activity::Idle;

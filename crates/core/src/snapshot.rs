@@ -65,6 +65,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         answer: None,
         policy: PolicyRules::default(),
         permission_mode: Mode::default(),
+        hooks: Vec::new(),
         rules: Vec::new(),
         context: Default::default(),
         sources: Default::default(),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::{Limits, Price};
 use crate::context::settings::ContextSpec;
+use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
 use crate::program::Program;
@@ -43,6 +44,9 @@ pub struct Task {
     pub policy: PolicyRules,
     #[serde(default, skip_serializing_if = "Mode::is_ask")]
     pub permission_mode: Mode,
+    /// Commands that are told of what the run does, and may say no: those in force for the whole of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookSpec>,
     /// Files of the workspace that say how to work in their folder, captured by content at the start; from the root down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleFile>,

@@ -20,6 +20,7 @@ use longrein_core::decide::{
     AskSummary, Asks, Command, KeyView, Proposal, Readiness, TakeSummary, begin, claimed, decide,
 };
 use longrein_core::event::{AfterFailure, End, Event, Failure, ModelFailed, ModelReplied, SummaryOutcome};
+use longrein_core::hook::Heard;
 use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, Seq, ToolName};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::outcome::{
@@ -239,7 +240,12 @@ impl World {
             Duty::AwaitReply { attempt } => self.reply(attempt),
             Duty::Start { action } => {
                 let readiness = self.readiness(action);
-                assert!(self.ask(Command::Start { action, readiness, key: KeyView::Free { times_freed: 0 } }));
+                assert!(self.ask(Command::Start {
+                    action,
+                    readiness,
+                    key: KeyView::Free { times_freed: 0 },
+                    heard: Heard::NotAsked
+                }));
             }
             Duty::AwaitAction { action, attempt, .. } => {
                 let median = self.case.window * self.case.results / 1_000;
@@ -259,7 +265,11 @@ impl World {
             Duty::Conclude => {
                 self.ask(Command::Conclude);
             }
-            Duty::Check { .. } | Duty::Suspend | Duty::Summarise { .. } | Duty::AwaitSummary { .. } => return false,
+            Duty::Hooks { .. }
+            | Duty::Check { .. }
+            | Duty::Suspend
+            | Duty::Summarise { .. }
+            | Duty::AwaitSummary { .. } => return false,
             Duty::Wake { at } => self.now = self.now.max(at),
         }
         true
@@ -289,6 +299,7 @@ impl World {
                 | Duty::Start { .. }
                 | Duty::AwaitAction { .. }
                 | Duty::Recover { .. }
+                | Duty::Hooks { .. }
                 | Duty::Check { .. }
                 | Duty::Conclude
                 | Duty::Suspend
@@ -613,6 +624,7 @@ fn task(case: &Case) -> Task {
         answer: None,
         policy: PolicyRules::default(),
         permission_mode: longrein_core::task::Mode::Ask,
+        hooks: Vec::new(),
         rules: vec![RuleFile {
             path: "AGENTS.md".to_owned(),
             text: "ROOT-RULE-7: be careful".to_owned(),

@@ -8,8 +8,9 @@ use longrein_core::action::{Action, Life};
 use longrein_core::budget::{Limit, Limits, Raise, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
 use longrein_core::context::settings::ContextSpec;
-use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, begin, claimed, decide};
+use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, Refusal, begin, claimed, decide};
 use longrein_core::event::{Counted, End, Event, Suspension, Wants};
+use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
 };
@@ -76,6 +77,7 @@ impl Table {
             return false;
         };
         assert!(!events.is_empty(), "an accepted command has an effect");
+        self.no_start_without_its_hooks(&events);
         for event in events {
             let json = serde_json::to_string(&event).expect("events serialise");
             let read: Event = serde_json::from_str(&json).expect("and are read back");
@@ -113,6 +115,54 @@ impl Table {
             let crosses = |mode: Mode| (mode == Mode::Shadow) != (before.mode == Mode::Shadow);
             assert!(!changed.mode.is_some_and(crosses), "{} became {:?}", before.mode, changed.mode);
         }
+    }
+
+    /// Law 8: every hook that has a say in a start was heard in the batch that writes it, and none said no.
+    fn no_start_without_its_hooks(&self, events: &[Event]) {
+        for event in events {
+            let Event::ActionStarted(started) = event else { continue };
+            let moment = Moment::Before { action: started.action, attempt: started.attempt };
+            let may = |hook: u32| {
+                let heard = events.iter().find_map(|event| {
+                    let Event::HookFinished(heard) = event else { return None };
+                    (heard.hook == hook && heard.action == Some(started.action)).then_some(&heard.outcome)
+                });
+                matches!(heard, Some(HookOutcome::Passed | HookOutcome::Asked { .. }))
+            };
+            assert!(hook::told(&self.run, &moment).into_iter().all(may), "{started:?} beside {events:?}");
+        }
+    }
+
+    /// Asks for a start, and the hooks if they must be asked.
+    fn start(&mut self, action: ActionId, readiness: Readiness, key: KeyView) {
+        let heard = Heard::NotAsked;
+        let first = Command::Start { action, readiness: readiness.clone(), key: key.clone(), heard };
+        if let Err(Refusal::HooksFirst) = decide(&self.run, first, self.now) {
+            let attempt = self.run.action(action).expect("it is there").attempts + 1;
+            let heard = Heard::Asked(self.said(&Moment::Before { action, attempt }));
+            self.ask(Command::Start { action, readiness, key, heard });
+        } else {
+            self.ask(Command::Start { action, readiness, key, heard: Heard::NotAsked });
+        }
+    }
+
+    /// What the hooks of a moment say; some of them nothing.
+    fn said(&mut self, moment: &Moment) -> Vec<HookRan> {
+        let reason = "why not".to_owned();
+        let mut ran = Vec::new();
+        for hook in hook::told(&self.run, moment) {
+            let outcome = match self.roll(12) {
+                0 => HookOutcome::Blocked { reason: reason.clone() },
+                1 => HookOutcome::Asked { reason: reason.clone() },
+                2 => HookOutcome::Failed { reason: reason.clone() },
+                3 if self.roll(4) == 0 => HookOutcome::Halted { reason: reason.clone() },
+                4 if self.roll(4) == 0 => continue,
+                _ => HookOutcome::Passed,
+            };
+            let words = (self.roll(4) == 0).then(|| "<longrein>words</longrein>".to_owned());
+            ran.push(HookRan { hook, outcome, words, took_ms: 1 });
+        }
+        ran
     }
 
     fn grows(&self, before: &Run) {
@@ -165,6 +215,7 @@ impl Table {
             | Duty::Check { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
+            Duty::Hooks { .. } => true,
             Duty::Summarise { .. } | Duty::AwaitSummary { .. } => false,
         });
         // What winds down gives its calls up: the driver then reports them.
@@ -218,7 +269,7 @@ impl Table {
             Duty::Start { action } => {
                 let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
                 let (readiness, key) = (self.readiness(reads), self.key());
-                self.ask(Command::Start { action, readiness, key });
+                self.start(action, readiness, key);
             }
             Duty::AwaitAction { action, attempt, .. } => {
                 let (outcome, brings) = (self.outcome(action), self.marks());
@@ -236,6 +287,12 @@ impl Table {
                 let (verdict, again) = (verdict(finding), verdict(finding));
                 self.ask(Command::GiveVerdict { check: check.clone(), round, verdict, brings });
                 assert!(!self.ask(Command::GiveVerdict { check, round, verdict: again, brings: Vec::new() }));
+            }
+            Duty::Hooks { moment } => {
+                let ran = self.said(&moment);
+                let again = Command::TakeHooks { moment: moment.clone(), ran: ran.clone() };
+                assert!(self.ask(Command::TakeHooks { moment, ran }), "what is owed is accepted");
+                assert!(!self.ask(again), "hooks are heard once");
             }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
@@ -285,7 +342,12 @@ impl Table {
                 let body = self.input(action);
                 self.inputs += 1;
                 let input = Input { id: InputId::new(format!("i{}", self.inputs)), at: self.now, body };
-                assert!(self.ask(Command::TakeInput(input)), "an input is always answered");
+                let moment = Moment::Message { input: input.id.clone() };
+                if !self.ask(Command::TakeInput(input.clone())) {
+                    assert!(matches!(input.body, InputBody::Message(_)) && !hook::told(&self.run, &moment).is_empty());
+                    let heard = Heard::Asked(self.said(&moment));
+                    assert!(self.ask(Command::TakeMessage(input, heard)), "an input is always answered");
+                }
             }
             7 => {
                 self.ask(Command::Park);
@@ -305,7 +367,7 @@ impl Table {
             11 => {
                 let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
                 let (readiness, key) = (self.readiness(reads), self.key());
-                self.ask(Command::Start { action, readiness, key });
+                self.ask(Command::Start { action, readiness, key, heard: Heard::NotAsked });
             }
             12 => {
                 let (attempt, probe) = (self.roll32(4), self.probe(action));
@@ -594,6 +656,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         answer: None,
         policy: PolicyRules::default(),
         permission_mode,
+        hooks: if limits >= 2 { hooks() } else { Vec::new() },
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
@@ -620,6 +683,26 @@ fn law_8_only_an_endorsement_lowers(before: &Taint, run: &Run, event: &Event) {
     let mut left = before.clone();
     left.sources.remove(&endorsed.source);
     assert_eq!(&left, after, "the others stay");
+}
+
+/// One hook on everything, and a few on calls.
+fn hooks() -> Vec<HookSpec> {
+    let on = |event, tools: &[&str]| HookSpec {
+        event,
+        tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        command: vec!["hook".to_owned()],
+        folder: "/w".to_owned(),
+        timeout: Duration::from_secs(5),
+        env: Vec::new(),
+        source: "test".to_owned(),
+    };
+    let some = [on(HookEvent::BeforeTool, &["pay", "edit"]), on(HookEvent::BeforeTool, &[]), on(HookEvent::Stop, &[])];
+    HookEvent::ALL
+        .into_iter()
+        .filter(|event| *event != HookEvent::BeforeTool)
+        .map(|event| on(event, &[]))
+        .chain(some)
+        .collect()
 }
 
 /// At least 400 cases; PROPTEST_CASES asks for more.

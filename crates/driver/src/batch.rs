@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longrein_core::event::{Event, EventKind};
+use longrein_core::hook::Moment;
 use longrein_core::ids::{ActionId, Digest, InputId, Seq};
 use longrein_core::input::LateOutcome;
 use longrein_core::outcome::{Outcome, ToolError};
@@ -158,6 +159,9 @@ impl Drive<'_> {
 
     /// Begins what the committed events have cleared: nothing runs before it is journaled.
     pub(crate) async fn act(&mut self, events: &[(Seq, NewEvent)]) -> Result<(), DriveError> {
+        for (_, new) in events {
+            self.tell_of(&new.event);
+        }
         let starts = |new: &NewEvent| {
             matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_) | Event::SummaryRequested(_))
         };
@@ -203,10 +207,15 @@ impl Drive<'_> {
                 Duty::Recover { action, attempt, probe, .. } => {
                     wanted.insert(Flight::Recover(*action, *attempt, *probe))
                 }
+                Duty::Hooks { moment } => wanted.insert(Flight::Hooks(moment.clone())),
+                Duty::Start { action } => {
+                    let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;
+                    wanted.insert(Flight::Hooks(Moment::Before { action: *action, attempt }))
+                }
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
                 Duty::AwaitSummary { generation, attempt } => wanted.insert(Flight::Summary(*generation, *attempt)),
-                Duty::Call { .. } | Duty::Start { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
+                Duty::Call { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
             };
         }
         let flights: Vec<_> = self.hangar.flights().cloned().collect();
@@ -215,6 +224,9 @@ impl Drive<'_> {
                 Flight::Inbox | Flight::Index => true,
                 Flight::Run(action, _) if self.stopping.is_some() => {
                     !stop_now && self.effect(*action) == EffectClass::External
+                }
+                Flight::Hooks(moment) => {
+                    self.hooks_are_wanted(moment) || (self.stopping.is_none() && wanted.contains(&flight))
                 }
                 // What runs past its time is heard out; it has a bound of its own.
                 Flight::Overtime(..) => !stop_now,

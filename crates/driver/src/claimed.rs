@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
 use longrein_core::context::meter::Meter;
-use longrein_core::decide::{Asks, Command, begin, claimed, decide};
+use longrein_core::decide::{Asks, Command, Refusal, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
+use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, ModelName, RunId, Seq};
+use longrein_core::input::InputBody;
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Purpose;
@@ -69,6 +71,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) inputs: BTreeMap<String, Payload>,
     /// Since when a call waits for another run's key.
     pub(crate) key_waits: BTreeMap<ActionId, Timestamp>,
+    /// What hooks said of starts and messages that are not taken yet.
+    pub(crate) heard: BTreeMap<Moment, Vec<HookRan>>,
     /// Something owed could not begin before the batch was committed.
     pub(crate) put_off: bool,
     /// Set once the process was told to stop: when external calls are given up.
@@ -156,6 +160,7 @@ impl<'a> Drive<'a> {
             summary: None,
             inputs,
             key_waits: BTreeMap::new(),
+            heard: BTreeMap::new(),
             put_off: false,
             stopping: None,
         };
@@ -226,7 +231,7 @@ impl<'a> Drive<'a> {
                 continue;
             }
             self.reconcile();
-            if let Some(standing) = self.standing() {
+            if let Some(standing) = self.standing().filter(|_| !self.hooks_are_due()) {
                 return Ok(standing);
             }
             if self.park_or_stop().await? {
@@ -240,12 +245,16 @@ impl<'a> Drive<'a> {
 
     /// Decides one command and folds what follows into the state and the next batch.
     pub(crate) fn command(&mut self, command: Command) -> bool {
+        self.try_command(command).is_ok()
+    }
+
+    /// The same, for whoever can do something about a refusal.
+    pub(crate) fn try_command(&mut self, command: Command) -> Result<(), Refusal> {
         let now = self.ports.clock.now().max(self.run.at);
-        let Ok(events) = decide(&self.run, command, now) else { return false };
-        for event in events {
+        for event in decide(&self.run, command, now)? {
             self.push(now, event);
         }
-        true
+        Ok(())
     }
 
     pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
@@ -256,14 +265,19 @@ impl<'a> Drive<'a> {
     }
 
     pub(crate) async fn take_inbox(&mut self) -> Result<(), DriveError> {
+        // Messages keep their order, whatever hooks have to say about them; nothing else waits for those.
+        let mut holds_messages = false;
         for input in self.ports.journal.inbox(&self.run.id).await? {
-            if self.draft.consumed.contains(&input.id) {
+            let is_message = matches!(input.body, InputBody::Message(_));
+            if self.draft.consumed.contains(&input.id) || (is_message && holds_messages) {
                 continue;
             }
             let id = input.id.clone();
             self.look_after_input(&input.body).await;
-            if self.command(Command::TakeInput(input)) {
+            if self.take_heard(input) {
                 self.draft.consumed.push(id);
+            } else {
+                holds_messages |= is_message;
             }
         }
         Ok(())
@@ -288,8 +302,16 @@ impl<'a> Drive<'a> {
         // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
         let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
-            Duty::Conclude => true,
-            Duty::Call { .. } | Duty::Start { .. } => self.stopping.is_none() && lease_is_good,
+            Duty::Conclude => !self.hooks_hold_the_end(),
+            Duty::Call { .. } => self.stopping.is_none() && lease_is_good && !self.hooks_hold_the_model(),
+            Duty::Start { action } => {
+                let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;
+                let asked = Flight::Hooks(Moment::Before { action: *action, attempt });
+                self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&asked)
+            }
+            Duty::Hooks { moment } => {
+                self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
+            }
             Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none()
@@ -336,6 +358,7 @@ impl<'a> Drive<'a> {
                 }
                 Ok(true)
             }
+            Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
             Duty::Conclude => Ok(self.command(Command::Conclude)),
             Duty::Suspend => {
                 let detail = match &self.run.stage {
@@ -387,7 +410,7 @@ impl<'a> Drive<'a> {
             }
         }
         self.key_waits.remove(&id);
-        Ok(self.command(Command::Start { action: id, readiness, key }))
+        Ok(self.start_heard(id, |heard| Command::Start { action: id, readiness, key, heard }))
     }
 
     /// Whether a call that has not returned when its time was up still holds what this one needs.

@@ -494,6 +494,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
         | Event::CheckFinished(_)
+        | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

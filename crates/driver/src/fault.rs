@@ -9,6 +9,7 @@ use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Judgement;
 use longrein_core::context::note::Note;
+use longrein_core::hook::HookRan;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, Seq, ToolName};
 use longrein_core::input::Input;
 use longrein_core::outcome::{ModelFailure, Reply, ToolError};
@@ -19,8 +20,8 @@ use longrein_core::target::Target;
 use longrein_core::task::{AnswerSpec, Guard, Task};
 use longrein_ports::{
     AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint,
-    Create, Encoded, Faults, GuardInput, Handed, Holder, Journal, JournalError, KeyId, KeyRow, Model, Posted, Probed,
-    Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
+    Create, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal, JournalError, KeyId, KeyRow, Model,
+    Posted, Probed, Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
 };
 
 pub struct FaultyJournal {
@@ -205,6 +206,22 @@ impl Checks for FaultyChecks {
             let checked = self.inner.check(task, check).await;
             self.faults.reached(CrashPoint::AfterCheck);
             checked
+        })
+    }
+}
+
+pub struct FaultyHooks {
+    pub inner: Arc<dyn Hooks>,
+    pub faults: Arc<dyn Faults>,
+}
+
+impl Hooks for FaultyHooks {
+    fn tell<'a>(&'a self, task: &'a Task, call: HookCall) -> BoxFuture<'a, HookRan> {
+        Box::pin(async move {
+            self.faults.reached(CrashPoint::BeforeHook);
+            let ran = self.inner.tell(task, call).await;
+            self.faults.reached(CrashPoint::AfterHook);
+            ran
         })
     }
 }

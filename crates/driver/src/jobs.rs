@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::{Finding, Verdict};
+use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, RunId, ToolName};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
@@ -30,6 +31,8 @@ pub(crate) enum Flight {
     Overtime(ActionId, u32, ToolName),
     Recover(ActionId, u32, u32),
     Check(CheckName, u32),
+    /// Tells hooks of something.
+    Hooks(Moment),
     /// Waits for the inbox to change.
     Inbox,
     /// Brings the archive's index up to what has left the window.
@@ -47,6 +50,8 @@ pub(crate) enum Landed {
     Ran(Outcome, Blobs, After),
     Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
     Checked(Verdict, Blobs, After),
+    /// What hooks said, in order.
+    Heard(Vec<HookRan>),
     InboxChanged,
     Indexed,
     /// What is to be sent for a summary, or why there is nothing.
@@ -103,6 +108,23 @@ impl Hangar {
             | Flight::Run(..)
             | Flight::Recover(..)
             | Flight::Check(..)
+            | Flight::Hooks(_)
+            | Flight::Inbox
+            | Flight::Index
+            | Flight::Gather(..)
+            | Flight::Summary(..) => None,
+        })
+    }
+
+    /// What hooks are being told of.
+    pub(crate) fn moments(&self) -> impl Iterator<Item = &Moment> {
+        self.flying.keys().filter_map(|flight| match flight {
+            Flight::Hooks(moment) => Some(moment),
+            Flight::Send(_)
+            | Flight::Run(..)
+            | Flight::Overtime(..)
+            | Flight::Recover(..)
+            | Flight::Check(..)
             | Flight::Inbox
             | Flight::Index
             | Flight::Gather(..)
@@ -113,7 +135,12 @@ impl Hangar {
     /// Anything in flight that touches the world, or that the run needs.
     pub(crate) fn is_busy(&self) -> bool {
         self.flying.keys().any(|flight| match flight {
-            Flight::Send(_) | Flight::Run(..) | Flight::Overtime(..) | Flight::Recover(..) | Flight::Check(..) => true,
+            Flight::Send(_)
+            | Flight::Run(..)
+            | Flight::Overtime(..)
+            | Flight::Recover(..)
+            | Flight::Check(..)
+            | Flight::Hooks(_) => true,
             // Nothing waits for a summary.
             Flight::Inbox | Flight::Index | Flight::Gather(..) | Flight::Summary(..) => false,
         })

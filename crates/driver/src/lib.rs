@@ -10,6 +10,7 @@ mod drive;
 mod edge;
 mod fault;
 mod fold;
+mod hooks;
 mod jobs;
 mod lease;
 mod origin;
@@ -20,7 +21,7 @@ mod waiting;
 
 pub use context::meter;
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_EVERY, Standing, Stop, WhenAsked};
-pub use fault::{FaultyChecks, FaultyJournal, FaultyModel, FaultyTools};
+pub use fault::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;
 pub use row::{run_row, suspension_in_words};

@@ -73,6 +73,7 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed => return,
         };
@@ -116,6 +117,7 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed
             | Landed::Gathered(_)) => Err(given_up(&landed)),

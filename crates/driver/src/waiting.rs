@@ -111,6 +111,7 @@ impl Drive<'_> {
             | Duty::Call { .. }
             | Duty::Start { .. }
             | Duty::Recover { .. }
+            | Duty::Hooks { .. }
             | Duty::Check { .. }
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
@@ -178,6 +179,7 @@ impl Drive<'_> {
                         | Landed::Ran(..)
                         | Landed::Recovered(..)
                         | Landed::Checked(..)
+                        | Landed::Heard(_)
                         | Landed::InboxChanged
                         | Landed::Indexed
                         | Landed::Gathered(_) => {
@@ -200,6 +202,7 @@ impl Drive<'_> {
                 self.command(Command::GiveVerdict { check, round, verdict, brings });
                 self.enter(None, written);
             }
+            (Flight::Hooks(moment), landed) => self.heard(moment, landed).await?,
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
             // Given up: still owed if it is.
@@ -249,6 +252,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
+        | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Indexed
         | Landed::Gathered(_) => "given up: the run is brought to rest".to_owned(),
@@ -260,6 +264,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
+        | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Indexed
         | Landed::Gathered(_) => ModelErrorClass::Lost,

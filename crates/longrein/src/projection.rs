@@ -3,6 +3,7 @@
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
 use longrein_core::event::{Event, How, SettledBy};
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
@@ -76,13 +77,20 @@ pub fn outcome_word(outcome: &Outcome) -> &'static str {
 /// The event's own fields.
 fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
     let value = match event {
-        Event::RunStarted(e) => json!({
-            "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
-            "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-            "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
-            "limits": e.task.limits, "permission_mode": e.task.permission_mode, "policy": e.task.policy,
-            "sources": e.task.sources, "binary": e.binary, "brings": e.brings,
-        }),
+        Event::RunStarted(e) => {
+            let mut map = object(json!({
+                "goal": e.task.goal, "model": e.task.model.name, "workspace": e.task.workspace,
+                "tools": e.task.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+                "acceptance": e.task.acceptance.iter().map(|check| &check.name).collect::<Vec<_>>(),
+                "limits": e.task.limits, "permission_mode": e.task.permission_mode, "policy": e.task.policy,
+                "sources": e.task.sources, "binary": e.binary, "brings": e.brings,
+            }));
+            let hook = |hook: &HookSpec| json!({ "event": hook.event, "command": hook.label(), "source": hook.source });
+            if !e.task.hooks.is_empty() {
+                map.insert("hooks".to_owned(), e.task.hooks.iter().map(hook).collect());
+            }
+            Value::Object(map)
+        }
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
@@ -189,6 +197,10 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::CheckFinished(e) => json!({
             "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
             "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
+        }),
+        Event::HookFinished(e) => json!({
+            "hook": e.hook, "event": e.event, "command": e.command, "outcome": e.outcome.as_str(),
+            "reason": e.outcome.reason(), "words": e.words, "took_ms": e.took_ms, "action": e.action, "input": e.input,
         }),
         Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),

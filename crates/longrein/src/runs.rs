@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longrein_core::decide::key_scope;
 use longrein_core::event::Event;
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Door, Endorse, Input, InputBody};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
@@ -17,14 +18,14 @@ use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, Mode, ModeChange, ModelSpec, PolicyRules, Task, ToolBody};
 use longrein_driver::{
-    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyJournal, FaultyModel, FaultyTools, FoldError, Observer,
-    Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
+    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FoldError,
+    Observer, Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
-    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent,
-    Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    Encoded, Endorsement, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model,
+    NewEvent, Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_sandbox::Tier;
@@ -70,6 +71,8 @@ pub struct Surroundings {
     pub mode: Option<Mode>,
     /// How commands are to be confined.
     pub sandbox: SandboxSettings,
+    /// Hooks given for a run that was started with others: it keeps its own, and it is said that these differ.
+    pub hooks: Option<Vec<HookSpec>>,
     /// Told of crash points; None in normal use.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -484,12 +487,27 @@ impl Runs {
                 if let Some(to) = mode.filter(|to| run.mode.change(*to) == ModeChange::Refused) {
                     return Err(RunsError::Mode { run: id, from: run.mode, to });
                 }
+                // More of them would not have been heard on what was done, and fewer would be looser: a run keeps its own.
+                if around.hooks.as_ref().is_some_and(|hooks| *hooks != run.task.hooks) {
+                    changed.push("hooks".to_owned());
+                }
                 let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
                 (id, Begin::Existing { changed, mode }, task)
             }
         };
-        let Surroundings { model, summariser, environment, asked, observer, stop, policy, mode: _, sandbox, faults } =
-            around;
+        let Surroundings {
+            model,
+            summariser,
+            environment,
+            asked,
+            observer,
+            stop,
+            policy,
+            hooks: _,
+            mode: _,
+            sandbox,
+            faults,
+        } = around;
         can_be_confined(&sandbox, &task, asked)?;
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
@@ -584,6 +602,7 @@ impl Runs {
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();
+        let hooks: Arc<dyn Hooks> = toolbox.clone();
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let origins: Arc<dyn Origins> = self.ledger.clone();
@@ -600,6 +619,7 @@ impl Runs {
                 checks,
                 clock,
                 origins,
+                hooks,
             });
         };
         Ok(Ports {
@@ -608,7 +628,8 @@ impl Runs {
             // Its call has points of its own around what is journaled of it; the model's are the run's.
             summariser,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
-            checks: Arc::new(FaultyChecks { inner: checks, faults }),
+            checks: Arc::new(FaultyChecks { inner: checks, faults: Arc::clone(&faults) }),
+            hooks: Arc::new(FaultyHooks { inner: hooks, faults }),
             cabinet,
             archive,
             definitions,

@@ -8,6 +8,7 @@
 
 mod context;
 mod error;
+mod hook;
 mod rules;
 mod schema;
 mod section;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::context::settings::ContextSpec;
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -33,6 +35,7 @@ use longrein_rules::{Answer, Schema};
 pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
+pub use hook::configured as configured_hooks;
 pub use longrein_policy::Fault as RuleFault;
 pub use rules::{WrittenRule, WrittenRules};
 
@@ -86,6 +89,8 @@ pub struct Defaults {
     pub models: BTreeMap<String, ModelSettings>,
     /// How the window is kept; later ones win, key by key.
     pub context: Vec<DefaultContext>,
+    /// Hooks of every run, before those of its task.
+    pub hooks: Vec<HookSpec>,
     /// The mode to take where nothing names one.
     pub permission_mode: Option<DefaultMode>,
     /// Rules beside the task's own, in each file its own; they add up. Checked already.
@@ -200,6 +205,7 @@ struct Draft {
     acceptance: Vec<CheckSpec>,
     answer: Option<AnswerSpec>,
     policy: WrittenRules,
+    hooks: Vec<(Place, HookSpec)>,
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
@@ -278,6 +284,10 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
             deny: rules::of_section(&mut table, "deny")?,
         };
         table.finish()?;
+    }
+    for table in top.sections("hooks")? {
+        let place = table.place("match");
+        draft.hooks.push((place, hook::read(table, folder, TASK_FILE)?));
     }
     if let Some(table) = top.section("context")? {
         (draft.context, draft.summary) = context::read(table)?;
@@ -431,6 +441,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let acceptance = checks(draft.acceptance, options, &mut sources)?;
     let answer = final_answer(draft.answer, options, &mut sources)?;
     let policy = policy(&draft.policy, draft.policy_place, options, &draft.tools, &mut sources)?;
+    let hooks = hooks(draft.hooks, options, &draft.tools, &mut sources)?;
     let context = final_context(draft.context, options, &mut sources);
     let mut blobs = Vec::new();
     let capture = |(name, payload): (String, Payload)| {
@@ -455,6 +466,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         answer,
         permission_mode,
         policy,
+        hooks,
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
         sources,
@@ -779,6 +791,23 @@ pub fn add(rules: &mut PolicyRules, more: &PolicyRules) {
     }
 }
 
+/// The configuration's hooks, then the task's: none takes another's place.
+fn hooks(
+    written: Vec<(Place, HookSpec)>,
+    options: &Options,
+    tools: &[ToolSpec],
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Vec<HookSpec>, TaskFileError> {
+    let mut all = options.defaults.hooks.clone();
+    let from: BTreeSet<String> = all.iter().map(|hook| hook.source.clone()).collect();
+    from.iter().for_each(|source| also(sources, "hooks", source));
+    for (place, spec) in written {
+        hook::names_tools(&spec, tools).map_err(|problem| TaskFileError::Task { place, problem })?;
+        all.push(spec);
+    }
+    Ok(all)
+}
+
 /// Configuration's word where the task has none.
 fn final_context(written: ContextSettings, options: &Options, sources: &mut BTreeMap<String, String>) -> ContextSpec {
     let mut spec = ContextSpec::default();
@@ -815,7 +844,7 @@ pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-const TOP_KEYS: [&str; 13] = [
+const TOP_KEYS: [&str; 14] = [
     "goal",
     "instructions",
     "constraints",
@@ -829,6 +858,7 @@ const TOP_KEYS: [&str; 13] = [
     "acceptance",
     "answer",
     "policy",
+    "hooks",
 ];
 const BUDGET_KEYS: [(&str, BudgetKind); 7] = [
     ("turns", BudgetKind::Turns),

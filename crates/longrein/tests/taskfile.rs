@@ -9,6 +9,7 @@ use longrein::taskfile::{
     DefaultMode, DefaultModel, DefaultRules, LimitFlag, Loaded, ModelSettings, Options, TaskFileError, load, plain,
 };
 use longrein_core::budget::{BudgetKind, Limit, Price};
+use longrein_core::hook::{HookEvent, HookSpec};
 use longrein_core::ids::ToolName;
 use longrein_core::payload::Content;
 use longrein_core::task::{Builtin, EffectClass, Holds, KeyScope, Mode, OnUnknown, Overlap, PolicyRules};
@@ -142,6 +143,17 @@ template = "{{ metrics.service }}: {{ '%.2f' | format(rate.per_10k / 100) }}"
 allow = ["pay(*)"]
 deny = ["pay"]
 
+[[hooks]]
+event = "PreToolUse"
+match = "pay | error_*"
+command = ["./guard.sh", "-v"]
+timeout = "10s"
+env = ["LANG", "${secret:TOKEN}"]
+
+[[hooks]]
+event = "end"
+command = ["./bell.sh"]
+
 [context]
 trigger = "economic"
 "#;
@@ -200,6 +212,13 @@ trigger = "economic"
     assert_eq!(answer.schema.unwrap().as_str(), r#"{"type":"object"}"#);
     assert_eq!(answer.evidence["rate"].field, "calculation_id");
     assert_eq!(task.policy.deny, ["pay"]);
+    let (guard, bell) = (&task.hooks[0], &task.hooks[1]);
+    assert_eq!((guard.event, bell.event), (HookEvent::BeforeTool, HookEvent::End));
+    assert_eq!((guard.tools.as_slice(), bell.tools.len()), (&["pay".to_owned(), "error_*".to_owned()][..], 0));
+    assert_eq!((guard.timeout, bell.timeout), (Duration::from_secs(10), HookSpec::TIMEOUT));
+    assert_eq!((&guard.folder, guard.source.as_str()), (&task.folder, "task file"));
+    assert_eq!(guard.env, ["LANG", "${secret:TOKEN}"]);
+    assert_eq!(task.sources["hooks"], "task file");
     assert_eq!(task.sources["budget.turns"], "task file");
     assert_eq!(task.sources["context.trigger"], "task file");
     assert!(!task.sources.contains_key("budget"));

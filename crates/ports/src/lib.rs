@@ -8,6 +8,7 @@ mod cabinet;
 mod checks;
 mod clock;
 mod gate;
+mod hooks;
 mod journal;
 mod model;
 mod origins;
@@ -19,6 +20,7 @@ pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
 pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
 pub use clock::Clock;
 pub use gate::{Answers, Effect, EffectKind, Gate, GateCall, Ruled, Ruling};
+pub use hooks::{About, HookCall, Hooks};
 pub use journal::{
     AppendError, Batch, BatchId, CONTENTS_MAX, Claim, ClaimError, Collected, Committed, Create, Durability,
     Endorsement, FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed,

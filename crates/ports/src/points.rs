@@ -30,6 +30,10 @@ pub enum CrashPoint {
     BeforeCheck,
     /// After an acceptance command.
     AfterCheck,
+    /// Before a hook.
+    BeforeHook,
+    /// A hook has ended; what it said is not journaled.
+    AfterHook,
 }
 
 impl CrashPoint {
@@ -51,6 +55,8 @@ impl CrashPoint {
             CrashPoint::AfterProbe,
             CrashPoint::BeforeCheck,
             CrashPoint::AfterCheck,
+            CrashPoint::BeforeHook,
+            CrashPoint::AfterHook,
         ]);
         points
     }
@@ -70,6 +76,8 @@ impl fmt::Display for CrashPoint {
             CrashPoint::AfterProbe => f.write_str("probe.after"),
             CrashPoint::BeforeCheck => f.write_str("check.before"),
             CrashPoint::AfterCheck => f.write_str("check.after"),
+            CrashPoint::BeforeHook => f.write_str("hook.before"),
+            CrashPoint::AfterHook => f.write_str("hook.after"),
         }
     }
 }

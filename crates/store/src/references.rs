@@ -45,6 +45,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ActionRequeued(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
+        | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

@@ -97,6 +97,17 @@ impl Sandbox {
         self.walls(task, reads, writes, network)
     }
 
+    /// The walls around a hook: as around the shell, and its own folder can be read, though it lie where what is Longrein's own
+    /// lies: the user's configuration.
+    pub(crate) fn of_hook(&self, task: &Task, folder: &Path) -> Confinement {
+        let mut confinement = self.of_workspace(task, &[]);
+        if let Confinement::Confined(confined) = &mut confinement {
+            confined.hidden.retain(|hidden| !folder.starts_with(hidden));
+            confined.reads.push(folder.to_owned());
+        }
+        confinement
+    }
+
     fn walls(&self, task: &Task, reads: Vec<PathBuf>, writes: Vec<PathBuf>, network: Network) -> Confinement {
         let Some(way) = self.way() else { return Confinement::None };
         let workspace = Path::new(&task.workspace);

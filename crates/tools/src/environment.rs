@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longrein_core::hook::HookSpec;
 use longrein_core::task::ToolSpec;
 
 use crate::error::ToolsError;
@@ -44,11 +45,41 @@ pub(crate) fn of_tool(
     operator: &BTreeMap<String, String>,
     secrets: &mut Secrets,
 ) -> Result<BTreeMap<String, String>, ToolsError> {
+    of(&spec.env, operator, secrets).map_err(|wrong| match wrong {
+        Wrong::Entry(entry) => ToolsError::Environment { tool: spec.name.clone(), entry },
+        Wrong::Missing(name) => ToolsError::MissingSecret { tool: spec.name.clone(), name },
+    })
+}
+
+/// The same of a hook.
+pub(crate) fn of_hook(
+    spec: &HookSpec,
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<BTreeMap<String, String>, ToolsError> {
+    of(&spec.env, operator, secrets).map_err(|wrong| match wrong {
+        Wrong::Entry(entry) => ToolsError::HookEnvironment { hook: spec.label(), entry },
+        Wrong::Missing(name) => ToolsError::HookSecret { hook: spec.label(), name },
+    })
+}
+
+/// What is wrong with an entry.
+enum Wrong {
+    Entry(String),
+    /// The secret of this name is not set.
+    Missing(String),
+}
+
+fn of(
+    entries: &[String],
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<BTreeMap<String, String>, Wrong> {
     let mut env = base(operator);
-    for entry in &spec.env {
-        let malformed = || ToolsError::Environment { tool: spec.name.clone(), entry: entry.clone() };
+    for entry in entries {
+        let malformed = || Wrong::Entry(entry.clone());
         if entry.starts_with("${") {
-            let (value, names) = expand(entry, spec, operator, secrets)?.ok_or_else(malformed)?;
+            let (value, names) = expand(entry, operator, secrets)?.ok_or_else(malformed)?;
             match names.as_slice() {
                 [name] if entry.len() == name.len() + OPEN.len() + 1 => env.insert(name.clone(), value),
                 _ => return Err(malformed()),
@@ -57,7 +88,7 @@ pub(crate) fn of_tool(
             if !is_name(name) {
                 return Err(malformed());
             }
-            let (value, _) = expand(text, spec, operator, secrets)?.ok_or_else(malformed)?;
+            let (value, _) = expand(text, operator, secrets)?.ok_or_else(malformed)?;
             env.insert(name.to_owned(), value);
         } else if is_name(entry) {
             // a plain name that is not set stays unset, as it would in the operator's own shell
@@ -76,10 +107,9 @@ const OPEN: &str = "${secret:";
 /// `text` with each `${secret:X}` replaced, and the names of them. None: a reference that is not closed or names nothing.
 fn expand(
     text: &str,
-    spec: &ToolSpec,
     operator: &BTreeMap<String, String>,
     secrets: &mut Secrets,
-) -> Result<Option<(String, Vec<String>)>, ToolsError> {
+) -> Result<Option<(String, Vec<String>)>, Wrong> {
     let mut out = String::new();
     let mut names = Vec::new();
     let mut rest = text;
@@ -89,10 +119,8 @@ fn expand(
         if !is_name(name) {
             return Ok(None);
         }
-        let value = operator
-            .get(name)
-            .filter(|value| !value.is_empty())
-            .ok_or_else(|| ToolsError::MissingSecret { tool: spec.name.clone(), name: name.to_owned() })?;
+        let value =
+            operator.get(name).filter(|value| !value.is_empty()).ok_or_else(|| Wrong::Missing(name.to_owned()))?;
         secrets.know(name, value);
         out.push_str(value);
         names.push(name.to_owned());

@@ -32,6 +32,10 @@ pub enum ToolsError {
     MissingSecret { tool: ToolName, name: String },
     #[error("network of tool {tool}: {problem}")]
     Network { tool: ToolName, problem: String },
+    #[error("the hook `{hook}` needs the secret {name}, which is not set in the environment: export {name} first")]
+    HookSecret { hook: String, name: String },
+    #[error("env of the hook `{hook}` has \"{entry}\"; write NAME, NAME=value or ${{secret:NAME}}")]
+    HookEnvironment { hook: String, entry: String },
     #[error("env of tool {tool} has \"{entry}\"; write NAME, NAME=value or ${{secret:NAME}}")]
     Environment { tool: ToolName, entry: String },
 }

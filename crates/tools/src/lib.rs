@@ -20,6 +20,7 @@ mod ending;
 mod environment;
 mod error;
 mod excerpt;
+mod hook;
 mod host;
 mod near;
 mod output;

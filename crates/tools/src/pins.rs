@@ -7,16 +7,20 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 
-/// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands.
-/// A word counts if it names a file under the task's folder or the workspace; keys are absolute paths.
+/// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands,
+/// hooks. A word counts if it names a file under the task's folder, the workspace or the folder of the file that declares
+/// a hook; keys are absolute paths.
 pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
     let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool));
     let of_checks = task.acceptance.iter().flat_map(|check| of_check(task, check));
+    let of_hooks = task.hooks.iter().flat_map(|hook| of_hook(task, hook));
     of_tools
         .chain(of_checks)
+        .chain(of_hooks)
         .filter_map(|path| Some((path.to_str()?.to_owned(), Digest::of(&fs::read(&path).ok()?))))
         .collect()
 }
@@ -36,8 +40,13 @@ pub(crate) fn of_check(task: &Task, check: &CheckSpec) -> Vec<PathBuf> {
     named(task, &task.workspace, &check.command)
 }
 
+pub(crate) fn of_hook(task: &Task, hook: &HookSpec) -> Vec<PathBuf> {
+    named(task, &hook.folder, &hook.command)
+}
+
+/// `base`: what a word is relative to.
 fn named<'a>(task: &Task, base: &str, words: impl IntoIterator<Item = &'a String>) -> Vec<PathBuf> {
-    let roots = [normal(Path::new(&task.folder)), normal(Path::new(&task.workspace))];
+    let roots = [base, &task.folder, &task.workspace].map(|root| normal(Path::new(root)));
     words
         .into_iter()
         .filter(|word| !word.is_empty() && !word.contains('\0'))

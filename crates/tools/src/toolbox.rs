@@ -46,6 +46,8 @@ pub struct Toolbox {
     /// In the order of the task, which is the order the model sees.
     order: Vec<ToolName>,
     checks: BTreeMap<CheckName, Vec<Pinned>>,
+    /// In the order of the task.
+    hooks: Vec<Prepared>,
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
@@ -73,6 +75,12 @@ impl fmt::Debug for Toolbox {
     }
 }
 
+/// A hook that can be run.
+struct Prepared {
+    env: BTreeMap<String, String>,
+    pinned: Vec<Pinned>,
+}
+
 /// A file as it was when the run started.
 #[derive(Debug)]
 struct Pinned {
@@ -98,11 +106,17 @@ impl Toolbox {
             .iter()
             .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
             .collect();
+        let mut hooks = Vec::new();
+        for hook in &task.hooks {
+            let env = environment::of_hook(hook, operator, &mut secrets)?;
+            hooks.push(Prepared { env, pinned: pinned(task, pins::of_hook(task, hook)) });
+        }
         let base_env = environment::base(operator);
         let toolbox = Self {
             tools,
             order,
             checks,
+            hooks,
             base_env,
             secrets,
             hashes: Hashes::default(),
@@ -169,6 +183,16 @@ impl Toolbox {
     /// As [`Tools::changed`], for an acceptance command.
     pub fn check_changed(&self, check: &CheckName) -> Option<String> {
         self.first_changed(self.checks.get(check)?).map(|changed| changed.file)
+    }
+
+    /// As [`Tools::changed`], for a hook.
+    pub(crate) fn hook_changed(&self, hook: u32) -> Option<String> {
+        self.first_changed(&self.hooks.get(hook as usize)?.pinned).map(|changed| changed.file)
+    }
+
+    /// What a hook finds in its environment.
+    pub(crate) fn hook_env(&self, hook: u32) -> Vec<(String, String)> {
+        self.hooks.get(hook as usize).map(|hook| hook.env.clone().into_iter().collect()).unwrap_or_default()
     }
 
     pub(crate) fn secrets(&self) -> &Secrets {

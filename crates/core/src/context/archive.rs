@@ -173,6 +173,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ActionProbed(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
+        | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

@@ -60,6 +60,11 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
         Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
         Failure::NoProgress => detail(run).to_owned(),
         Failure::Shadow => shadow_reason(run),
+        Failure::Hook if run.hooks.goal_blocked => format!("a hook did not let the goal through: {}", run.hooks.last),
+        Failure::Hook if run.winding.is_some() => format!("a hook stops the run: {}", run.hooks.last),
+        Failure::Hook => {
+            format!("hooks refused the answer {} times in a row: {}", run.hooks.stop_blocks, run.hooks.last)
+        }
         Failure::Script => format!("the script does not fit the run: {}", detail(run)),
     }
 }

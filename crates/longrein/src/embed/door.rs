@@ -319,6 +319,7 @@ impl Longrein {
             policy: None,
             mode,
             sandbox: SandboxSettings::default(),
+            hooks: None,
             faults: None,
         };
         let prepared = self.inner.runs.prepare(target, around, own).await?;

@@ -367,6 +367,7 @@ impl Task {
             acceptance: self.checks()?,
             answer: self.answer_spec(),
             permission_mode: self.permission_mode,
+            hooks: Vec::new(),
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),

@@ -265,7 +265,7 @@ fn max_calls(table: &mut Section) -> Result<Option<u32>, TaskFileError> {
 }
 
 /// `NAME`, `${secret:NAME}`, or `NAME=${secret:OTHER}`. Never a value: values would be journaled.
-fn env(table: &mut Section) -> Result<Vec<String>, TaskFileError> {
+pub(super) fn env(table: &mut Section) -> Result<Vec<String>, TaskFileError> {
     let place = table.place("env");
     let entries = table.texts("env")?.unwrap_or_default();
     let name = |text: &str| {

@@ -121,6 +121,7 @@ fn task(goal: &str) -> Task {
         answer: None,
         policy: PolicyRules::default(),
         permission_mode: longrein_core::task::Mode::Ask,
+        hooks: Vec::new(),
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
