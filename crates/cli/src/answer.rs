@@ -254,7 +254,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
     }
     for (run, action, what, kind, reason, (_, held), answered) in lines {
         say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
-        for effect in held.iter().flat_map(|held| words::effects(&held.effects)) {
+        for effect in held.iter().flat_map(|held| words::effects(action.tool.as_str(), &held.effects)) {
             say!("    {effect}");
         }
         say!("    {}", words::short(&reason, 200));

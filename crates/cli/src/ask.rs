@@ -85,7 +85,9 @@ impl Question {
                 let mut lines = vec![format!("{} wants to run {}", action.id, words::safe(action.tool.as_str()))];
                 lines.extend(words::arguments(&action.args).into_iter().map(|line| format!("  {line}")));
                 lines.extend(circumstances(run, action).into_iter().map(|line| format!("  {line}")));
-                lines.extend(words::effects(&question.effects).into_iter().map(|line| format!("  {line}")));
+                lines.extend(
+                    words::effects(action.tool.as_str(), &question.effects).into_iter().map(|line| format!("  {line}")),
+                );
                 lines.push(format!(
                     "asked because {} ({})",
                     words::safe(&question.reason),

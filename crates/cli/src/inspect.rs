@@ -384,7 +384,9 @@ fn question(run: &Run, action: &Action) -> Vec<String> {
         Wants::Words => vec![format!("{} asks: {}", action.id, words::short(&held.reason, 200))],
         Wants::Yes => {
             let mut lines = vec![format!("{} {}", action.id, words::call(run, action).replace('\n', "\n           "))];
-            lines.extend(words::effects(&held.effects).into_iter().map(|line| format!("  {line}")));
+            lines.extend(
+                words::effects(action.tool.as_str(), &held.effects).into_iter().map(|line| format!("  {line}")),
+            );
             lines.push(format!(
                 "  asked because {} ({})",
                 words::short(&held.reason, 200),

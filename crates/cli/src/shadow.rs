@@ -48,7 +48,7 @@ impl Report {
                 Ruling::Ask { .. } => format!("  would have been asked about, because {reason} ({rule})"),
                 Ruling::Deny { .. } => format!("  would have been denied, because {reason} ({rule})"),
             });
-            lines.extend(words::effects(&would.effects).into_iter().map(|effect| format!("  {effect}")));
+            lines.extend(words::effects(&tool, &would.effects).into_iter().map(|effect| format!("  {effect}")));
         }
         lines
     }

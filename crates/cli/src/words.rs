@@ -114,9 +114,12 @@ fn visible(text: &str) -> String {
     safe(text).replace('\t', "\\t").replace('\n', "\\n")
 }
 
-/// What a call would do, for a person: what it reaches and changes. That it runs a command is plain from the call.
-pub(crate) fn effects(effects: &[Effect]) -> Vec<String> {
+/// What a call of a tool would do, for a person: what it reaches and changes. That it runs a command, or the tool itself, is
+/// plain from the call.
+pub(crate) fn effects(tool: &str, effects: &[Effect]) -> Vec<String> {
     let mut lines = Vec::new();
+    let effects = effects.iter().filter(|effect| effect.what != tool);
+    let effects: Vec<_> = effects.collect();
     for (kind, word) in [
         (EffectKind::Network, "would reach"),
         (EffectKind::Write, "would write"),

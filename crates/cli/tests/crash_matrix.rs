@@ -221,7 +221,7 @@ fn window(death: &str) -> bool {
             "look",
             "read",
             "cat > /dev/null; echo '{\"page\":\"read\"}'",
-            "[tools.parameters]\ntype = \"object\"\n[tools.parameters.properties.page]\ntype = \"integer\"\n",
+            "untrusted = true\n[tools.parameters]\ntype = \"object\"\n[tools.parameters.properties.page]\ntype = \"integer\"\n",
         ),
         tool("flood", "read", "cat > /dev/null; seq -f 'line %g of much' 2000", ""),
         tool("deploy", "external", "echo deployed", ""),
@@ -249,6 +249,7 @@ fn window(death: &str) -> bool {
         3 => {
             if !std::mem::replace(&mut sent, true) {
                 world.run(&format!("send r '{}'", "Keep all of this in mind. ".repeat(1_600))).is(0);
+                world.run("endorse look").is(0);
                 world.run("approve r a12").is(0);
             } else {
                 // A death between its start and its end: nobody else can know.

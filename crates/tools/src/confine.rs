@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use longrein_core::ruling::{Effect, EffectKind};
-use longrein_core::task::{EffectClass, Task, ToolSpec};
+use longrein_core::task::{Task, ToolSpec};
 use longrein_sandbox::{Confined, Confinement, Network, Way, probe_blocking};
 use tempfile::TempDir;
 
@@ -14,6 +14,8 @@ use tempfile::TempDir;
 #[derive(Debug, Default)]
 pub struct Sandbox {
     pub walls: Walls,
+    /// What commands of the shell may do in it.
+    pub workspace: Workspace,
     /// What the operator grants beside what tasks name.
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
@@ -21,6 +23,14 @@ pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
     /// Temporary files of the run's commands: made for the first, removed with this.
     scratch: OnceLock<Option<TempDir>>,
+}
+
+/// What commands of the shell may do in the workspace: a plan and a shadow only look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Workspace {
+    #[default]
+    Writable,
+    ReadOnly,
 }
 
 /// What is put around commands.
@@ -40,8 +50,14 @@ const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".longrein"];
 const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
 
 impl Sandbox {
-    pub fn new(walls: Walls, read: Vec<PathBuf>, write: Vec<PathBuf>, hidden: Vec<PathBuf>) -> Self {
-        Self { walls, read, write, hidden, scratch: OnceLock::new() }
+    pub fn new(walls: Walls, workspace: Workspace, hidden: Vec<PathBuf>) -> Self {
+        Self { walls, workspace, hidden, ..Self::default() }
+    }
+
+    /// With what the operator grants.
+    #[must_use]
+    pub fn granting(self, read: Vec<PathBuf>, write: Vec<PathBuf>) -> Self {
+        Self { read, write, ..self }
     }
 
     fn way(&self) -> Option<Way> {
@@ -64,13 +80,11 @@ impl Sandbox {
     /// The walls around a declared tool.
     /// `proxy`: the socket of a proxy to the hosts it names.
     pub(crate) fn of_tool(&self, task: &Task, spec: &ToolSpec, proxy: Option<&Path>) -> Confinement {
-        let writes = match (spec.effect, &spec.writes) {
-            (EffectClass::Read, _) => Vec::new(),
-            (EffectClass::Workspace | EffectClass::External, Some(declared)) => below(task, declared),
-            // undeclared is everything the task is about, and the folder its programs lie and keep their things in
-            (EffectClass::Workspace | EffectClass::External, None) => {
-                vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)]
-            }
+        let writes = match &spec.writes {
+            Some(declared) => below(task, declared),
+            // undeclared is everything the task is about, and the folder its programs lie and keep their things in: a program
+            // that reads for the task may well note down that it did
+            None => vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)],
         };
         let reads = match &spec.reads {
             Some(declared) => below(task, declared),
@@ -80,11 +94,18 @@ impl Sandbox {
         self.walls(task, reads, writes, network)
     }
 
-    /// The walls around what works in the whole workspace: the shell, and acceptance checks. `beyond`: what a person or a
-    /// rule allowed a command of the shell although it lies elsewhere.
-    pub(crate) fn of_workspace(&self, task: &Task, beyond: &[Effect]) -> Confinement {
-        let mut writes = vec![PathBuf::from(&task.workspace)];
-        let mut reads = Vec::new();
+    /// The walls around what works in the whole workspace: acceptance checks and hooks.
+    pub(crate) fn of_workspace(&self, task: &Task) -> Confinement {
+        self.walls(task, Vec::new(), vec![PathBuf::from(&task.workspace)], Network::Off)
+    }
+
+    /// The walls around a command of the shell. `beyond`: what a person or a rule allowed it although it lies elsewhere.
+    pub(crate) fn of_shell(&self, task: &Task, beyond: &[Effect]) -> Confinement {
+        let mut writes = match self.workspace {
+            Workspace::Writable => vec![PathBuf::from(&task.workspace)],
+            Workspace::ReadOnly => Vec::new(),
+        };
+        let mut reads = vec![PathBuf::from(&task.workspace)];
         let mut network = Network::Off;
         for Effect { kind, what } in beyond {
             match kind {
@@ -100,7 +121,7 @@ impl Sandbox {
     /// The walls around a hook: as around the shell, and its own folder can be read, though it lie where what is Longrein's own
     /// lies: the user's configuration.
     pub(crate) fn of_hook(&self, task: &Task, folder: &Path) -> Confinement {
-        let mut confinement = self.of_workspace(task, &[]);
+        let mut confinement = self.of_workspace(task);
         if let Confinement::Confined(confined) = &mut confinement {
             confined.hidden.retain(|hidden| !folder.starts_with(hidden));
             confined.reads.push(folder.to_owned());

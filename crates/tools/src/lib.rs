@@ -38,7 +38,7 @@ mod tests;
 pub use builtin::builtin;
 pub use canonical::canonical;
 pub use check::Checked;
-pub use confine::{Sandbox, Walls};
+pub use confine::{Sandbox, Walls, Workspace};
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;

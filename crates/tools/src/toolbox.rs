@@ -290,7 +290,7 @@ impl Toolbox {
                 }
                 Builtin::Shell => {
                     let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                    let walls = self.sandbox.of_workspace(task, &attempt.beyond);
+                    let walls = self.sandbox.of_shell(task, &attempt.beyond);
                     let place = shell::Place { workspace, env: &tool.env, marker, walls };
                     shell::run(&tool.spec, &attempt.args, place, &self.secrets).await
                 }
