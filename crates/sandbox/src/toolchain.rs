@@ -159,7 +159,7 @@ mod tests {
         check("/home/me/.nvm/versions/node/v22/bin", &["/home/me/.nvm"]);
         check("/home/me/miniconda3/bin", &["/home/me/miniconda3"]);
         check("/home/me/bin", &["/home/me/bin"]);
-        check("/home/me/work/tools", &["/home/me/work/tools"]);
+        check("/home/me/proj/tools", &["/home/me/proj/tools"]);
         check("/home/me", &[]);
         check("bin:.:", &[]);
         check("/srv/go/bin:/bin", &["/srv/go", "/bin"]);

@@ -315,13 +315,13 @@ mod tests {
     fn a_view_of_a_workspace() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for path in ["home/.cargo/bin", "home/.ssh", "home/work/.git/hooks", "home/work/a/b", "other"] {
+        for path in ["home/.cargo/bin", "home/.ssh", "home/proj/.git/hooks", "home/proj/a/b", "other"] {
             std::fs::create_dir_all(root.join(path)).unwrap();
         }
-        for path in ["home/.cargo/credentials.toml", "home/work/.git/config", "home/work/a/b/.env"] {
+        for path in ["home/.cargo/credentials.toml", "home/proj/.git/config", "home/proj/a/b/.env"] {
             std::fs::write(root.join(path), "x").unwrap();
         }
-        std::os::unix::fs::symlink(root.join("home/work"), root.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.join("home/proj"), root.join("link")).unwrap();
         let at = |path: &str| root.join(path);
         let env = [
             ("HOME".to_owned(), at("home").to_str().unwrap().to_owned()),
@@ -329,25 +329,25 @@ mod tests {
         ];
         let mut confined = Confined::new(Way::UserNamespace);
         confined.writes = vec![at("link")];
-        confined.read_only = vec![at("home/work/.git/hooks"), at("home/work/.git/config"), at("home/work/.none")];
-        confined.hidden = vec![at("home/work/a/b/.env"), at("other")];
+        confined.read_only = vec![at("home/proj/.git/hooks"), at("home/proj/.git/config"), at("home/proj/.none")];
+        confined.hidden = vec![at("home/proj/a/b/.env"), at("other")];
         let view = View::of(&confined, &env).unwrap();
         let kind = |path: &str| view.places.get(&at(path));
         let write = |path: &str| Kind::Write { source: at(path), shape: Shape::Folder };
         let pin = |path: &str| Kind::Pin { source: at(path) };
         assert_eq!(kind("home"), Some(&Kind::Memory));
-        assert_eq!(kind("link"), Some(&Kind::Link { to: at("home/work") }));
-        assert_eq!(kind("home/work"), Some(&write("home/work")));
-        assert_eq!(kind("home/work/.git"), Some(&pin("home/work/.git")));
-        let hooks = Kind::Protect { source: at("home/work/.git/hooks"), shape: Shape::Folder };
-        assert_eq!(kind("home/work/.git/hooks"), Some(&hooks));
-        assert_eq!(kind("home/work/a"), Some(&pin("home/work/a")));
-        assert_eq!(kind("home/work/a/b"), Some(&pin("home/work/a/b")));
-        assert_eq!(kind("home/work/a/b/.env"), Some(&Kind::Hide { shape: Shape::File }));
+        assert_eq!(kind("link"), Some(&Kind::Link { to: at("home/proj") }));
+        assert_eq!(kind("home/proj"), Some(&write("home/proj")));
+        assert_eq!(kind("home/proj/.git"), Some(&pin("home/proj/.git")));
+        let hooks = Kind::Protect { source: at("home/proj/.git/hooks"), shape: Shape::Folder };
+        assert_eq!(kind("home/proj/.git/hooks"), Some(&hooks));
+        assert_eq!(kind("home/proj/a"), Some(&pin("home/proj/a")));
+        assert_eq!(kind("home/proj/a/b"), Some(&pin("home/proj/a/b")));
+        assert_eq!(kind("home/proj/a/b/.env"), Some(&Kind::Hide { shape: Shape::File }));
         assert_eq!(kind("home/.cargo"), Some(&Kind::Read { source: at("home/.cargo"), shape: Shape::Folder }));
         assert_eq!(kind("home/.cargo/credentials.toml"), Some(&Kind::Hide { shape: Shape::File }));
         // not in the view at all: nothing to lay anything over
-        for path in ["home/.ssh", "other", "home/work/.none"] {
+        for path in ["home/.ssh", "other", "home/proj/.none"] {
             assert_eq!(kind(path), None, "{path}");
         }
     }

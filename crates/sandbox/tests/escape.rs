@@ -164,7 +164,7 @@ const OUT: &[(&[Way], &str)] = &[
     (&BOTH, "head -c 1 /proc/1/mem"),
     (&BOTH, "cat /proc/$VICTIM/maps | grep -q ."),
     (&BOTH, "readlink /proc/$VICTIM/fd/0"),
-    (&BOTH, "cat /proc/$US/root/$W/outside/secret"),
+    (&BOTH, "cat /proc/$US/ro*t/$W/outside/secret"),
     (&BOTH, "cat /proc/$US/cwd/Cargo.toml"),
     (&BOTH, "cat /proc/1/root$W/outside/secret"),
     (&BOTH, ": >> /proc/sys/kernel/core_pattern"),
