@@ -86,25 +86,23 @@ fn fold(events: &[(Seq, Timestamp, Event)]) -> anyhow::Result<Times> {
     let mut times = Times::default();
     for (seq, at, event) in events.iter().skip(1) {
         let began = Instant::now();
-        match event {
-            Event::ModelRequested(requested) => {
-                meter.measure(&run);
-                let planned = plan(&run, &meter, requested.purpose, *at);
-                let prompt = render(&run, requested.purpose, Arc::clone(&tools), requested.reserved.output);
-                times.requests.push(began.elapsed());
-                drop((planned, prompt));
-                run.apply(*seq, *at, event);
-            }
+        if let Event::ModelRequested(requested) = event {
+            meter.measure(&run);
+            let planned = plan(&run, &meter, requested.purpose, *at);
+            let prompt = render(&run, requested.purpose, Arc::clone(&tools), requested.reserved.output);
+            times.requests.push(began.elapsed());
+            drop((planned, prompt));
+            run.apply(*seq, *at, event);
+        } else if let Event::GenerationStarted(_) = event {
             // As it is decided on, and as it is carried out.
-            Event::GenerationStarted(_) => {
-                meter.measure(&run);
-                let planned = plan(&run, &meter, longrein::core::owed::purpose(&run), *at);
-                run.apply(*seq, *at, event);
-                meter.measure(&run);
-                times.rebuilds.push(began.elapsed());
-                drop(planned);
-            }
-            _ => run.apply(*seq, *at, event),
+            meter.measure(&run);
+            let planned = plan(&run, &meter, longrein::core::owed::purpose(&run), *at);
+            run.apply(*seq, *at, event);
+            meter.measure(&run);
+            times.rebuilds.push(began.elapsed());
+            drop(planned);
+        } else {
+            run.apply(*seq, *at, event);
         }
     }
     if times.requests.is_empty() {

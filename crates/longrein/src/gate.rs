@@ -2,6 +2,7 @@
 //! has.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,10 +121,8 @@ impl World for FileSystem {
                 std::fs::read(path).map_or(File::Unreadable, File::Content)
             }
             Ok(_) => File::Unreadable,
-            Err(error) => match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => File::Missing,
-                _ => File::Unreadable,
-            },
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => File::Missing,
+            Err(_) => File::Unreadable,
         }
     }
 }

@@ -252,6 +252,7 @@ pub struct Recorded {
     pub body: RecordedBody,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is an event but for a handful of records in a thousand")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedBody {
     Known(Event),
