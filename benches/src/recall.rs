@@ -221,6 +221,7 @@ impl Past<'_> {
                     target: None,
                     brings: Vec::new(),
                     beyond: Vec::new(),
+                    sandbox: None,
                 }),
                 Event::ActionFinished(ActionFinished {
                     action,

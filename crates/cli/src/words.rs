@@ -350,7 +350,12 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         }
         Event::ActionStarted(e) => {
             let again = if e.attempt > 1 { format!(", attempt {}", e.attempt) } else { String::new() };
-            format!("{} started (by {}{again})", named(e.action), short(&e.rule, 60))
+            // Where all is well there is nothing to say.
+            let walls = match e.sandbox.as_deref() {
+                None | Some("full") => String::new(),
+                Some(tier) => format!(", sandbox {}", safe(tier)),
+            };
+            format!("{} started (by {}{again}{walls})", named(e.action), short(&e.rule, 60))
         }
         Event::ActionRequeued(e) => {
             let why = match e.why {

@@ -195,6 +195,8 @@ pub enum Readiness {
         effects: Vec<Effect>,
         /// Whether it only looks.
         bearing: Bearing,
+        /// The tier of the sandbox it would run in; None: it starts no process.
+        sandbox: Option<String>,
     },
     /// The kernel keeps it and tells its id; nothing is run.
     Note(Note),
@@ -644,7 +646,7 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             // It is kept when it would start, in call order.
             Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _, effects, bearing } => {
+            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _, effects, bearing, sandbox: _ } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else if let Some(shadowed) = shadowed(run, spec, &ruling, bearing, &effects) {
@@ -824,7 +826,7 @@ fn start(
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings, effects) = match readiness {
+    let (ruling, question, exact, asks, target, brings, effects, sandbox) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -855,8 +857,8 @@ fn start(
             });
             return Ok(events);
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing: _ } => {
-            (ruling, question, exact, asks, target, brings, effects)
+        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing: _, sandbox } => {
+            (ruling, question, exact, asks, target, brings, effects, sandbox)
         }
     };
     match key {
@@ -947,6 +949,7 @@ fn start(
         target,
         brings,
         beyond: spec.beyond(&run.task.workspace, effects),
+        sandbox,
     }));
     Ok(events)
 }

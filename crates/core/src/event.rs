@@ -633,6 +633,9 @@ pub struct ActionStarted {
     /// What of it was allowed although it lies beyond the workspace: the sandbox lets a command do this, and no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beyond: Vec<Effect>,
+    /// The tier of the sandbox its processes run in (`gate.md` §4). None: it starts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.

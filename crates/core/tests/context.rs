@@ -588,6 +588,7 @@ fn allowed() -> Readiness {
         brings: Vec::new(),
         effects: Vec::new(),
         bearing: Bearing::Acts,
+        sandbox: None,
     }
 }
 

@@ -232,7 +232,8 @@ pub(crate) async fn readiness(
                 Answers::Remembered => Some(exact),
                 Answers::Fresh => None,
             };
-            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing }
+            let sandbox = ports.tools.sandbox(&spec.name).map(str::to_owned);
+            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox }
         }
     };
     Ok((readiness, evidence))

@@ -133,6 +133,10 @@ impl Tools for FaultyTools {
     ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
         self.inner.target(task, tool, args, seen)
     }
+    fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
+        self.inner.sandbox(tool)
+    }
+
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
         self.inner.changed(tool)
     }

@@ -151,7 +151,8 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }
         Event::ActionStarted(e) => json!({
             "action": e.action, "attempt": e.attempt, "fence": e.fence, "effect": e.effect, "rule": e.rule,
-            "idempotency_key": e.idempotency_key, "brings": e.brings.as_slice(),
+            "idempotency_key": e.idempotency_key, "brings": e.brings.as_slice(), "sandbox": e.sandbox,
+            "beyond": e.beyond,
         }),
         Event::ActionRequeued(e) => json!({ "action": e.action, "why": e.why }),
         Event::ActionProbed(e) => json!({

@@ -87,6 +87,11 @@ pub trait Tools: Send + Sync {
     /// What the tool runs that is no longer what was pinned at the start, if anything.
     fn changed(&self, tool: &ToolName) -> Option<Changed>;
 
+    /// The tier of the sandbox in which the processes of this tool run, as records name it. None: it starts none.
+    fn sandbox(&self, _tool: &ToolName) -> Option<&'static str> {
+        None
+    }
+
     /// Runs one cleared attempt. Dropping the future ends its processes. The outcome fits the tool's class.
     fn run<'a>(&'a self, task: &'a Task, call: Cleared, handed: Handed) -> BoxFuture<'a, Ran>;
 

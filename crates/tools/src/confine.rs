@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use longrein_core::ruling::{Effect, EffectKind};
 use longrein_core::task::{Task, ToolSpec};
-use longrein_sandbox::{Confined, Confinement, Network, Way, probe_blocking};
+use longrein_sandbox::{Confined, Confinement, Network, Tier, Way, probe_blocking};
 use tempfile::TempDir;
 
 /// How the commands of a run are confined; made once per run, by whoever made the [`Toolbox`](crate::Toolbox).
@@ -64,6 +64,14 @@ impl Sandbox {
         match self.walls {
             Walls::None => None,
             Walls::Strongest => probe_blocking().way,
+        }
+    }
+
+    /// As records name it.
+    pub(crate) fn tier(&self) -> Tier {
+        match self.walls {
+            Walls::None => Tier::External,
+            Walls::Strongest => probe_blocking().tier(),
         }
     }
 

@@ -446,6 +446,13 @@ pub fn definitions(task: &Task) -> Vec<ToolDef> {
 }
 
 impl Tools for Toolbox {
+    fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
+        match &self.tools.get(tool)?.spec.body {
+            ToolBody::Command(_) | ToolBody::Builtin(Builtin::Shell) => Some(self.sandbox.tier().as_str()),
+            ToolBody::Builtin(_) | ToolBody::Host(_) => None,
+        }
+    }
+
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
         let mut args = Value::Object(arguments::parse(arguments)?);
