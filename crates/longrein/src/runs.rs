@@ -21,7 +21,7 @@ use longrein_driver::{
     Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
-use longrein_policy::Containment;
+use longrein_policy::{Containment, Fence};
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
     Encoded, Endorsement, Faults, Finding, Gate, GateCall, Journal, JournalError, KeyId, Listed, Model, NewEvent,
@@ -48,6 +48,7 @@ pub struct Runs {
     store: String,
     binary: String,
     ledger: Arc<Ledger>,
+    fence: Arc<dyn Fence>,
 }
 
 /// What a drive needs beside the store.
@@ -216,7 +217,14 @@ impl Runs {
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
         let ledger = Arc::new(Ledger::new(Arc::clone(&journal)));
-        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned(), ledger })
+        let fence: Arc<dyn Fence> = Arc::new(Containment::Nothing);
+        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned(), ledger, fence })
+    }
+
+    /// The same, where commands are held so far by somebody else than us.
+    #[must_use]
+    pub fn fenced(self, containment: Containment) -> Self {
+        Self { fence: Arc::new(containment), ..self }
     }
 
     pub(crate) fn cabinet(&self) -> &dyn Cabinet {
@@ -533,7 +541,7 @@ impl Runs {
         environment: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn Gate>, RunsError> {
         let ledger: Arc<dyn longrein_policy::Ledger> = self.ledger.clone();
-        let known = gate::Known { ledger, fence: Arc::new(Containment::Nothing) };
+        let known = gate::Known { ledger, fence: Arc::clone(&self.fence) };
         let policy = gate::policy(task, rules, &self.store, environment, known);
         Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }

@@ -14,6 +14,7 @@ use longrein_core::run::{Run as Folded, Stage};
 use longrein_core::task::Mode;
 use longrein_driver::{Observer, Stop, WhenAsked};
 use longrein_models::ModelConfig;
+use longrein_policy::Containment;
 use longrein_ports::{NewEvent, Posted};
 use longrein_tools::{Host, HostTool, Secrets};
 use serde_json::Value;
@@ -89,6 +90,7 @@ impl Longrein {
             environment: BTreeMap::new(),
             secrets: Secrets::new(),
             asked: WhenAsked::Park,
+            containment: Containment::default(),
             hands: Hands::default(),
         }
     }
@@ -367,6 +369,7 @@ pub struct Builder {
     environment: BTreeMap<String, String>,
     secrets: Secrets,
     asked: WhenAsked,
+    containment: Containment,
     hands: Hands,
 }
 
@@ -401,6 +404,14 @@ impl Builder {
         self
     }
 
+    /// How far the surroundings hold whatever a command does; nothing if not said, and then every command is asked about
+    /// (`docs/policy.md`). Say only what you have seen to it yourself: nothing is confined by it.
+    #[must_use]
+    pub fn containment(mut self, containment: Containment) -> Self {
+        self.containment = containment;
+        self
+    }
+
     /// Functions for runs that an earlier process started; a run of this one has its task's own.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
@@ -418,8 +429,8 @@ impl Builder {
 
     /// Opens the store.
     pub fn open(self) -> Result<Longrein, Error> {
-        let Self { store, program, environment, secrets, asked, hands } = self;
-        let runs = Runs::open(&store, &program)?;
+        let Self { store, program, environment, secrets, asked, containment, hands } = self;
+        let runs = Runs::open(&store, &program)?.fenced(containment);
         let (known, leaving) = Default::default();
         Ok(Longrein { inner: Arc::new(Inner { runs, environment, secrets, asked, hands, known, leaving }) })
     }
