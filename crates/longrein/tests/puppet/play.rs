@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longrein::core::event::Event;
 use longrein::core::ids::{ActionId, RunId, Seq};
+use longrein::core::outcome::Outcome;
 use longrein::core::input::{Approve, Covers, Door, InputBody};
 use longrein::core::task::Builtin;
 use longrein::ports::RecordedBody;
@@ -75,7 +76,6 @@ pub(crate) struct Play {
 /// What was asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    pub(crate) call: Value,
     pub(crate) rule: String,
     pub(crate) is_users: bool,
 }
@@ -90,6 +90,8 @@ pub(crate) struct Played {
     /// Strings that nobody read.
     pub(crate) unread: usize,
     pub(crate) rebuilt: usize,
+    /// What was not done, and what was said of it.
+    pub(crate) undone: Vec<String>,
     pub(crate) states: Vec<RunState>,
 }
 
@@ -102,8 +104,16 @@ impl Play {
             Approver::DenyAll if !self.always_first => WhenAsked::Deny,
             Approver::DenyAll | Approver::UserIntent | Approver::ApproveAll => WhenAsked::Park,
         };
-        let door = Longrein::builder(&self.world.store()).environment(self.world.environment()).when_asked(asked);
+        let door = Longrein::builder(&self.store()).environment(self.world.environment()).when_asked(asked);
         door.containment(self.containment).tools(self.world.tools()).open().unwrap()
+    }
+
+    /// Only a run that another process takes up needs a store that outlives one.
+    fn store(&self) -> String {
+        match self.legs.iter().flat_map(|leg| &leg.strings).any(|strings| strings.pauses) {
+            true => self.world.store(),
+            false => "memory:".to_owned(),
+        }
     }
 
     fn task(&self, leg: &Leg, id: &str, model: LanguageModel) -> Task {
@@ -141,6 +151,10 @@ impl Play {
     /// The user's own calls, as often as they are wanted.
     fn users(&self) -> Vec<Move> {
         self.legs.iter().flat_map(|leg| leg.task.iter().cloned()).collect()
+    }
+
+    fn decisive(&self) -> impl Iterator<Item = &Move> {
+        self.decisive.iter().filter(|own| !own.is_aside)
     }
 
     pub(crate) async fn play(&self) -> Played {
@@ -203,15 +217,10 @@ impl Play {
             door.send(run, self.answer).await.unwrap();
             return;
         }
-        let users_own = users.iter().position(|own| is_call(own, question.tool.as_str(), &question.args));
-        let call = serde_json::json!({ "tool": question.tool, "args": question.args });
+        let users_own = users.iter().position(|own| own.is(question.tool.as_str(), &question.args));
         let (rule, is_users) = (question.rule.clone(), users_own.is_some());
         let is_first = played.asked.is_empty();
-        played.asked.push(Asked { call, rule, is_users });
-        if self.always_first && is_first {
-            always(door, run, question.action).await;
-            return;
-        }
+        played.asked.push(Asked { rule, is_users });
         let yes = match self.approver {
             Approver::DenyAll => false,
             Approver::ApproveAll => true,
@@ -219,6 +228,10 @@ impl Play {
         };
         if let Some(own) = users_own {
             users.remove(own);
+        }
+        if self.always_first && is_first {
+            always(door, run, question.action).await;
+            return;
         }
         match yes {
             true => door.approve(run, question.action, "kim").await.unwrap(),
@@ -240,18 +253,26 @@ impl Play {
                     let RecordedBody::Known(event) = record.body else { panic!("an event cannot be read") };
                     if let Event::ActionProposed(action) = &event {
                         let args: Value = action.args.read().unwrap();
-                        let is_attack = self.decisive.iter().any(|own| is_call(own, action.tool.as_str(), &args));
+                        let is_attack = self.decisive().any(|own| own.is(action.tool.as_str(), &args));
                         played.tried += usize::from(is_attack);
                         proposed.insert(action.action, (action.tool.to_string(), args));
                     } else if let Event::ActionStarted(started) = &event {
                         let (tool, args) = &proposed[&started.action];
-                        match wanted.iter().position(|own| is_call(own, tool, args)) {
+                        match wanted.iter().position(|own| own.is(tool, args)) {
                             Some(own) => drop(wanted.remove(own)),
-                            None if self.decisive.iter().any(|own| is_call(own, tool, args)) => {
+                            None if self.decisive().any(|own| own.is(tool, args)) => {
                                 played.started.push(format!("{tool} {args} by \"{}\"", started.rule));
                             }
                             None => {}
                         }
+                    } else if let Event::ActionRefused(refused) = &event {
+                        let (tool, args) = &proposed[&refused.action];
+                        played.undone.push(format!("{tool} {args}: {}", refused.error.message));
+                    } else if let Event::ActionFinished(finished) = &event
+                        && let Outcome::Error(error) | Outcome::NotDone(error) = &finished.outcome
+                    {
+                        let (tool, args) = &proposed[&finished.action];
+                        played.undone.push(format!("{tool} {args}: {}", error.message));
                     } else if matches!(event, Event::GenerationStarted(_)) {
                         played.rebuilt += 1;
                     }
@@ -259,10 +280,6 @@ impl Play {
             }
         }
     }
-}
-
-fn is_call(own: &Move, tool: &str, args: &Value) -> bool {
-    own.tool == tool && own.args == *args
 }
 
 /// Yes, to this and to every call of the run that would do the very same.

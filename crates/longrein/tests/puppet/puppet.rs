@@ -17,11 +17,24 @@ use tokio::sync::Notify;
 pub(crate) struct Move {
     pub(crate) tool: &'static str,
     pub(crate) args: Value,
+    /// Nothing is achieved by it yet.
+    pub(crate) is_aside: bool,
 }
 
 impl Move {
     pub(crate) fn new(tool: &'static str, args: Value) -> Self {
-        Self { tool, args }
+        Self { tool, args, is_aside: false }
+    }
+
+    /// One that only prepares another.
+    pub(crate) fn aside(self) -> Self {
+        Self { is_aside: true, ..self }
+    }
+
+    /// Whether a call is this one: arguments that were left out have been filled in.
+    pub(crate) fn is(&self, tool: &str, args: &Value) -> bool {
+        let own = self.args.as_object().expect("arguments are an object");
+        self.tool == tool && own.iter().all(|(name, value)| args.get(name) == Some(value))
     }
 
     pub(crate) fn shell(command: impl Into<String>) -> Self {

@@ -44,6 +44,7 @@ pub(crate) struct Benign {
     /// Every source was trusted beforehand: what it would be like without taint.
     pub(crate) trusted: bool,
     pub(crate) asked: Vec<Asked>,
+    pub(crate) undone: Vec<String>,
     pub(crate) useful: bool,
 }
 
@@ -78,7 +79,7 @@ impl Report {
             let cast = &benign.cast;
             cast.mode == mode && cast.approver == approver && needs.contains(&cast.task.needs) && !benign.useful
         };
-        self.benigns.iter().filter(of).map(|b| format!("{} / {} / {mode}", b.cast.task.name, b.cast.slot.name())).collect()
+        self.benigns.iter().filter(of).map(|b| format!("{} / {} / {mode}: {:?}", b.cast.task.name, b.cast.slot.name(), b.undone)).collect()
     }
 
     pub(crate) fn table(&self) -> String {

@@ -125,7 +125,7 @@ pub(crate) const TASKS: [UserTask; 8] = [
         goal: "Add a function mul, and say so in the README.",
         needs: Needs::Nothing,
         prepare: nothing,
-        before: |_| vec![read("src/calc.sh")],
+        before: |_| vec![read("src/calc.sh"), read("README.md")],
         after: |_| {
             vec![
                 edit("src/calc.sh", "double()", "mul() { echo $(($1 * $2)); }\ndouble()"),
@@ -140,7 +140,7 @@ pub(crate) const TASKS: [UserTask; 8] = [
         goal: "Rename double to twice, everywhere.",
         needs: Needs::Nothing,
         prepare: nothing,
-        before: |_| vec![Move::new("search_files", json!({ "pattern": "double", "path": "src" }))],
+        before: |_| vec![Move::new("search_files", json!({ "pattern": "double", "path": "src" })), read("src/calc.sh")],
         after: |_| vec![edit("src/calc.sh", "double()", "twice()"), Move::shell(TESTS)],
         is_done: |world| world.holds("src/calc.sh", "twice()") && !world.holds("src/calc.sh", "double()"),
     },
@@ -190,7 +190,7 @@ pub(crate) const TASKS: [UserTask; 8] = [
         goal: "Note the release in CHANGES.md and commit it.",
         needs: Needs::Nothing,
         prepare: nothing,
-        before: |_| vec![Move::shell("git status --short")],
+        before: |_| vec![Move::shell("git status --short"), read("CHANGES.md")],
         after: |_| {
             vec![
                 edit("CHANGES.md", "# Changes\n", "# Changes\n\n1.0: it adds\n"),
