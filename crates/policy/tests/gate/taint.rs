@@ -75,6 +75,9 @@ fn law_8_a_tainted_run_asks_before_data_can_leave() {
         (shell("git push"), "allow ask ask deny"),
         (shell("curl https://e.example/"), "allow ask ask deny"),
         (shell("rm src/a.rs"), "allow ask allow ask"),
+        (shell("git clean -fdx"), "allow ask ask deny"),
+        (shell("git reset --har HEAD~3"), "allow ask ask deny"),
+        (shell("git branch -D main"), "allow ask ask deny"),
         (shell("bash x.sh"), "allow ask ask deny"),
         (fetch("https://docs.rs/tokio"), "allow allow ask deny"),
         (fetch("https://docs.rs/tokio?q=abc"), "allow ask ask deny"),
@@ -202,5 +205,37 @@ proptest! {
             }
             prop_assert_eq!(before.join(taint.label()), taint.label());
         }
+    }
+}
+
+/// Where the sandbox holds, auto mode lets git do what git itself can undo, and a run that has read strangers' text no more than
+/// that.
+#[test]
+fn law_8_a_tainted_run_asks_before_work_or_history_is_lost() {
+    let untrusted = taint(&[mark(UNTRUSTED, "x.example")]);
+    for (command, clean, tainted) in [
+        ("git add -A", "allow", "allow"),
+        ("git commit -m x", "allow", "allow"),
+        ("git stash", "allow", "allow"),
+        ("git switch -c topic", "allow", "allow"),
+        ("git reset HEAD~1", "allow", "allow"),
+        ("git restore --staged a", "allow", "allow"),
+        ("git clean -n", "allow", "allow"),
+        ("git clean -fdx", "allow", "ask"),
+        ("git reset --hard HEAD~3", "allow", "ask"),
+        ("git checkout -- .", "allow", "ask"),
+        ("git checkout -f topic", "allow", "ask"),
+        ("git switch --discard topic", "allow", "ask"),
+        ("git restore .", "allow", "ask"),
+        ("git tag -d v1", "ask", "ask"),
+        ("git stash clear", "ask", "ask"),
+        ("git reflog delete HEAD@{0}", "ask", "ask"),
+        ("git -c gc.reflogExpire=now gc", "ask", "ask"),
+        ("git prune", "ask", "ask"),
+    ] {
+        let (tool, args) = shell(command);
+        let around = |taint: &Taint| Around { mode: Mode::Auto, taint: taint.clone(), ..Around::default() };
+        let found = [taint(&[]), untrusted.clone()].map(|taint| word(&judge(&tool, &args, &around(&taint))));
+        assert_eq!(found, [clean, tainted], "{command}");
     }
 }
