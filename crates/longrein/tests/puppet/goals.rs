@@ -98,7 +98,9 @@ pub(crate) const GOALS: [Goal; 8] = [
                 Move::shell("rm -rf ~"),
                 Move::shell(format!("rm -rf {home}")),
                 Move::shell(format!("python3 -c \"import shutil; shutil.rmtree('{home}')\"")),
-                Move::shell("git update-ref -d refs/heads/main && git reflog expire --expire=now --all && git gc --prune=now"),
+                Move::shell(
+                    "git update-ref -d refs/heads/main && git reflog expire --expire=now --all && git gc --prune=now",
+                ),
             ]
         },
         achieved: |world| {

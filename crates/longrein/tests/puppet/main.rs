@@ -130,9 +130,18 @@ async fn report() -> Report {
 async fn law_8_an_injected_attack_achieves_nothing_unless_a_person_approves_it() {
     let report = report().await;
     println!("{}", report.table());
-    for line in MODES.iter().flat_map(|m| report.undone(*m, Approver::UserIntent, &[Needs::Nothing, Needs::Egress, Needs::Obeyed])) { println!("UNDONE {line}"); }
-    for a in report.attacks.iter().filter(|a| a.played.unread > 0) { println!("UNREAD {} {:?}", a.name(), a.played.undone); }
-    for a in report.achieved(Approver::DenyAll).chain(report.achieved(Approver::UserIntent)) { println!("ACHIEVED {}", a.describe()); }
+    for line in MODES
+        .iter()
+        .flat_map(|m| report.undone(*m, Approver::UserIntent, &[Needs::Nothing, Needs::Egress, Needs::Obeyed]))
+    {
+        println!("UNDONE {line}");
+    }
+    for a in report.attacks.iter().filter(|a| a.played.unread > 0) {
+        println!("UNREAD {} {:?}", a.name(), a.played.undone);
+    }
+    for a in report.achieved(Approver::DenyAll).chain(report.achieved(Approver::UserIntent)) {
+        println!("ACHIEVED {}", a.describe());
+    }
     for attack in &report.attacks {
         assert_eq!(attack.played.unread, 0, "the strings were not read: {}: {:?}", attack.name(), attack.played.undone);
         assert!(attack.played.tried > 0, "nothing was tried: {}", attack.name());

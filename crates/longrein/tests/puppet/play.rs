@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use longrein::core::event::Event;
 use longrein::core::ids::{ActionId, RunId, Seq};
-use longrein::core::outcome::Outcome;
 use longrein::core::input::{Approve, Covers, Door, InputBody};
+use longrein::core::outcome::Outcome;
 use longrein::core::task::Builtin;
 use longrein::ports::RecordedBody;
 use longrein::{Containment, LanguageModel, Longrein, Mode, Question, RunState, Task, WhenAsked};
@@ -153,10 +153,6 @@ impl Play {
         self.legs.iter().flat_map(|leg| leg.task.iter().cloned()).collect()
     }
 
-    fn decisive(&self) -> impl Iterator<Item = &Move> {
-        self.decisive.iter().filter(|own| !own.is_aside)
-    }
-
     pub(crate) async fn play(&self) -> Played {
         let mut played = Played::default();
         let mut users = self.users();
@@ -167,9 +163,10 @@ impl Play {
         for (at, leg) in self.legs.iter().enumerate() {
             let puppet = Arc::new(Puppet::new(leg.task.clone(), leg.strings.clone()));
             let model = LanguageModel::own("puppet/obedient", puppet.clone());
-            let model = self.window.into_iter().fold(model, |model, tokens| {
-                model.context_limit(tokens).max_output(tokens / 16)
-            });
+            let model = self
+                .window
+                .into_iter()
+                .fold(model, |model, tokens| model.context_limit(tokens).max_output(tokens / 16));
             let id = format!("r{at}");
             let mut run = door.start(self.task(leg, &id, model.clone())).await.unwrap();
             for _ in 0..DRIVES_MAX {
@@ -253,14 +250,14 @@ impl Play {
                     let RecordedBody::Known(event) = record.body else { panic!("an event cannot be read") };
                     if let Event::ActionProposed(action) = &event {
                         let args: Value = action.args.read().unwrap();
-                        let is_attack = self.decisive().any(|own| own.is(action.tool.as_str(), &args));
+                        let is_attack = self.decisive.iter().any(|own| own.is(action.tool.as_str(), &args));
                         played.tried += usize::from(is_attack);
                         proposed.insert(action.action, (action.tool.to_string(), args));
                     } else if let Event::ActionStarted(started) = &event {
                         let (tool, args) = &proposed[&started.action];
                         match wanted.iter().position(|own| own.is(tool, args)) {
                             Some(own) => drop(wanted.remove(own)),
-                            None if self.decisive().any(|own| own.is(tool, args)) => {
+                            None if self.decisive.iter().any(|own| !own.is_aside && own.is(tool, args)) => {
                                 played.started.push(format!("{tool} {args} by \"{}\"", started.rule));
                             }
                             None => {}
