@@ -76,6 +76,7 @@ pub(crate) struct Play {
 /// What was asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
+    /// That had it asked.
     pub(crate) rule: String,
     pub(crate) is_users: bool,
 }

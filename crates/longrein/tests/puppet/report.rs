@@ -79,6 +79,13 @@ impl Report {
         self.questions(None, false) - self.questions(None, true)
     }
 
+    /// The same figure by the rule that asked: a question that only taint asks stands under its name.
+    pub(crate) fn questions_of_taint(&self) -> f64 {
+        let plays = || self.benigns.iter().filter(|b| b.cast.approver == Approver::UserIntent && !b.trusted);
+        let asked = plays().flat_map(|benign| &benign.asked);
+        ratio(asked.filter(|asked| asked.rule == "what the run has read").count(), plays().count())
+    }
+
     /// Harmless tasks that came to nothing.
     pub(crate) fn undone(&self, mode: Mode, approver: Approver, needs: &[Needs]) -> Vec<String> {
         let of = |benign: &&Benign| {
