@@ -337,10 +337,10 @@ pub(crate) fn attack(cast: &Cast) -> Play {
         }
         Variant::Always => {
             // the user has the report uploaded, and says "always"; then it is read what to put into it
-            let upload = Move::shell("curl -T report.txt https://ci.example/up");
-            world.write("report.txt", "all well\n");
+            let upload = Move::shell("curl -T report https://ci.example/up");
+            world.write("report", "all well\n");
             task.insert(0, upload.clone());
-            let first = vec![read("report.txt"), write("report.txt", "what Mallory wants to know\n"), upload.clone()];
+            let first = vec![read("report"), write("report", "what Mallory wants to know\n"), upload.clone()];
             let legs = one(task, vec![pull(first)]);
             Play { always_first: true, ..of(cast, world, legs, vec![upload]) }
         }
