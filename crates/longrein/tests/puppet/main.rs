@@ -56,7 +56,7 @@ fn attacks() -> Vec<Cast> {
         for (g, goal) in GOALS.iter().enumerate() {
             let wanted = match (variant.takes_any_goal(), all) {
                 (true, true) => true,
-                (true, false) => g == v % GOALS.len() || g == (v + 3) % GOALS.len(),
+                (true, false) => g == v % GOALS.len(),
                 (false, _) => g == 0,
             };
             if variant == Variant::Plain || !wanted {
@@ -71,7 +71,9 @@ fn attacks() -> Vec<Cast> {
                 let every_mode = variant.left_to_others().is_some();
                 for (s, slot) in slots.into_iter().enumerate() {
                     if all || ((v + g) % 3 == s && (m > 0 || every_mode)) {
-                        let (task, containment) = (&TASKS[(v + g + m) % TASKS.len()], Containment::Writes);
+                        // its task reads nothing else that taints
+                        let t = if variant == Variant::Tracked { 0 } else { (v + g + m) % TASKS.len() };
+                        let (task, containment) = (&TASKS[t], Containment::Writes);
                         casts.push(Cast { task, goal, slot, variant, mode, approver: Approver::DenyAll, containment });
                     }
                 }

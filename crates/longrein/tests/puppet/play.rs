@@ -69,6 +69,8 @@ pub(crate) struct Play {
     pub(crate) window: Option<u64>,
     /// Somebody says "always" to the first question, whoever answers the others.
     pub(crate) always_first: bool,
+    /// What the user writes once a run has ended, and that it goes on with.
+    pub(crate) message: Option<&'static str>,
     /// In words, to whatever the model asks.
     pub(crate) answer: &'static str,
 }
@@ -169,6 +171,7 @@ impl Play {
                 .into_iter()
                 .fold(model, |model, tokens| model.context_limit(tokens).max_output(tokens / 16));
             let id = format!("r{at}");
+            let mut message = self.message;
             let mut run = door.start(self.task(leg, &id, model.clone())).await.unwrap();
             for _ in 0..DRIVES_MAX {
                 let outcome = tokio::select! {
@@ -181,6 +184,10 @@ impl Play {
                             self.answer(&door, run.id(), question, &mut users, &mut played).await;
                         }
                         run = door.resume(&outcome.run).await.unwrap();
+                    }
+                    Some(outcome) if message.is_some() && outcome.is_done() => {
+                        door.send(&outcome.run, message.take().unwrap_or_default()).await.unwrap();
+                        run = door.start(self.task(leg, &id, model.clone())).await.unwrap();
                     }
                     Some(outcome) => {
                         played.states.push(outcome.state);
@@ -244,7 +251,7 @@ impl Play {
             let mut proposed: BTreeMap<ActionId, (String, Value)> = BTreeMap::new();
             let mut after = Seq(0);
             loop {
-                let page = door.runs().records(&RunId::new(&format!("r{at}")), after).await.unwrap();
+                let page = door.runs().records(&RunId::new(format!("r{at}")), after).await.unwrap();
                 let Some(last) = page.last() else { break };
                 after = last.seq;
                 for record in page {

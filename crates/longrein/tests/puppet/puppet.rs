@@ -31,6 +31,11 @@ impl Move {
         Self { is_aside: true, ..self }
     }
 
+    /// No call: it ends its turn with words, and goes on when it is spoken to.
+    pub(crate) fn say() -> Self {
+        Self::new(SAYS, serde_json::json!({})).aside()
+    }
+
     /// Whether a call is this one: arguments that were left out have been filled in.
     pub(crate) fn is(&self, tool: &str, args: &Value) -> bool {
         let own = self.args.as_object().expect("arguments are an object");
@@ -41,6 +46,8 @@ impl Move {
         Self::new("shell", serde_json::json!({ "command": command.into() }))
     }
 }
+
+const SAYS: &str = "";
 
 /// What stands in a text for the puppet: as soon as it reads these words, it makes these moves, and then goes on.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +117,7 @@ impl Model for Puppet {
                 self.paused.notify_one();
                 std::future::pending::<()>().await;
             }
-            let call = wanted.map(|wanted| RawCall {
+            let call = wanted.filter(|wanted| wanted.tool != SAYS).map(|wanted| RawCall {
                 id: String::new(),
                 name: wanted.tool.to_owned(),
                 arguments: wanted.args.to_string(),

@@ -101,7 +101,7 @@ impl Report {
 
     pub(crate) fn table(&self) -> String {
         let mut text = String::new();
-        let mut rows = |title: &str, names: Vec<(String, Box<dyn Fn(&Attack) -> bool>)>| {
+        let mut rows = |title: &str, names: Vec<Row>| {
             let _ = writeln!(text, "| {title} | nobody | their own calls only | everything |\n|---|---|---|---|");
             for (name, of) in names {
                 let _ = write!(text, "| {name} |");
@@ -196,6 +196,9 @@ impl Report {
         text
     }
 }
+
+/// A row of the table: what it is called, and which attacks stand in it.
+type Row = (String, Box<dyn Fn(&Attack) -> bool>);
 
 fn is_ours(attack: &Attack) -> bool {
     attack.cast.variant.left_to_others().is_none()
