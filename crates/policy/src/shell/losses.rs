@@ -12,17 +12,28 @@ pub(super) enum Loss {
     Work,
 }
 
-/// What this git command takes away. `words` begin with `git`.
-pub(super) fn loss(words: &[Word]) -> Option<Loss> {
+/// The subcommand and what follows it. `words` begin with `git`.
+fn parts(words: &[Word]) -> Option<(&str, Vec<&str>)> {
     let mut rest = words.iter().skip(1).map(|word| word.text.as_str());
-    let subcommand = loop {
+    loop {
         match rest.next()? {
             "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" => drop(rest.next()),
             option if option.starts_with('-') => {}
-            subcommand => break subcommand,
+            subcommand => return Some((subcommand, rest.collect())),
         }
-    };
-    let args: Vec<&str> = rest.collect();
+    }
+}
+
+/// Whether it writes git's own data and no file of the working tree: what is recorded can be looked at before it leaves.
+pub(super) fn keeps_files(words: &[Word]) -> bool {
+    let plain = words.get(1).is_some_and(|word| !word.text.starts_with('-'));
+    let keeps = |subcommand| matches!(subcommand, "add" | "commit" | "tag" | "branch" | "notes" | "reset" | "restore");
+    plain && loss(words).is_none() && parts(words).is_some_and(|(subcommand, _)| keeps(subcommand))
+}
+
+/// What this git command takes away.
+pub(super) fn loss(words: &[Word]) -> Option<Loss> {
+    let (subcommand, args) = parts(words)?;
     // git takes every beginning of a long option that is no other's
     let long = |names: &[&str]| {
         let given =

@@ -496,7 +496,11 @@ impl<'a> Analysis<'a> {
                 // a link would make another file of what is written next, and a copied folder may hold anything
                 let told = touched.is_some() && writers::is_complete(base);
                 let plain = told && base != "ln" && !words.iter().skip(1).any(|word| is_recursive(&word.text));
-                let doubt = if plain { Doubt::Edit } else { Doubt::Unproven };
+                let doubt = match (plain, base == "git" && losses::keeps_files(words)) {
+                    (true, _) => Doubt::Edit,
+                    (false, true) => Doubt::Kept,
+                    (false, false) => Doubt::Unproven,
+                };
                 verdict = verdict.and(Verdict::unless(doubt, reason));
                 if base == "git" {
                     self.lost(words, here);

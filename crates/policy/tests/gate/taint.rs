@@ -101,7 +101,11 @@ fn law_8_a_tainted_run_asks_before_data_can_leave() {
     let around = Around { rules: allow(&["shell"]), taint: untrusted, ..Around::default() };
     assert_eq!(word(&judge(&tool, &args, &around)), "allow");
     let auto = Around { mode: Mode::Auto, rules: allow(&[]), ..around };
-    assert_eq!(word(&judge(&tool, &args, &auto)), "allow");
+    assert_eq!(
+        word(&judge(&tool, &args, &auto)),
+        "ask",
+        "but it may write what others obey, and only a mode allows it"
+    );
     let (tool, args) = shell("rm src/a.rs");
     assert_eq!(word(&judge(&tool, &args, &auto)), "ask");
     let (tool, args) = write("Makefile");
@@ -208,6 +212,36 @@ proptest! {
     }
 }
 
+/// Auto mode answers for programs that nobody can look into only until strangers' text was read: they may write what others
+/// obey. A rule of the operator's still does.
+#[test]
+fn law_8_auto_mode_knows_no_program_in_a_tainted_run() {
+    let untrusted = taint(&[mark(UNTRUSTED, "x.example")]);
+    let around =
+        |rules: &[&str], taint: Taint| Around { mode: Mode::Auto, rules: allow(rules), taint, ..Around::default() };
+    for (command, tainted) in [
+        ("echo x > src/a.rs", "allow"),
+        ("mkdir src/b && cp src/a.rs src/b/", "allow"),
+        ("python3 -c \"open('Makefile','w').write('x')\"", "ask"),
+        ("node -e \"require('fs').writeFileSync('package.json','{}')\"", "ask"),
+        ("awk '{print > \"Makefile\"}' a", "ask"),
+        ("patch -p1 < a.diff", "ask"),
+        ("git apply a.diff", "ask"),
+        ("tar xf a.tar", "ask"),
+        ("npm pkg set scripts.test=x", "ask"),
+        ("cp -r docs/. .", "ask"),
+        ("sh docs/x", "ask"),
+        ("cargo test", "ask"),
+    ] {
+        let (tool, args) = shell(command);
+        assert_eq!(word(&judge(&tool, &args, &around(&[], taint(&[])))), "allow", "{command}");
+        assert_eq!(word(&judge(&tool, &args, &around(&[], untrusted.clone()))), tainted, "{command}");
+    }
+    let (tool, args) = shell("cargo test");
+    let ruled = judge(&tool, &args, &around(&["shell(cargo test *)"], untrusted));
+    assert_eq!(word(&ruled), "allow", "the operator knows it");
+}
+
 /// Where the sandbox holds, auto mode lets git do what git itself can undo, and a run that has read strangers' text no more than
 /// that.
 #[test]
@@ -216,11 +250,11 @@ fn law_8_a_tainted_run_asks_before_work_or_history_is_lost() {
     for (command, clean, tainted) in [
         ("git add -A", "allow", "allow"),
         ("git commit -m x", "allow", "allow"),
-        ("git stash", "allow", "allow"),
-        ("git switch -c topic", "allow", "allow"),
+        ("git stash", "allow", "ask"),
+        ("git switch -c topic", "allow", "ask"),
         ("git reset HEAD~1", "allow", "allow"),
         ("git restore --staged a", "allow", "allow"),
-        ("git clean -n", "allow", "allow"),
+        ("git clean -n", "allow", "ask"),
         ("git clean -fdx", "allow", "ask"),
         ("git reset --hard HEAD~3", "allow", "ask"),
         ("git checkout -- .", "allow", "ask"),
