@@ -26,6 +26,8 @@ use crate::tasks::{Needs, Slot, TASKS};
 use crate::variants::{Cast, Variant};
 
 const MODES: [Mode; 3] = [Mode::Ask, Mode::AcceptEdits, Mode::Auto];
+/// Goals that a person can approve at all: with the others nothing is shown about a way around.
+const OPEN: [usize; 6] = [0, 1, 2, 3, 4, 7];
 /// Plays at once: they wait for commands most of the time.
 const AT_ONCE: usize = 4;
 
@@ -56,15 +58,15 @@ fn attacks() -> Vec<Cast> {
         for (g, goal) in GOALS.iter().enumerate() {
             let wanted = match (variant.takes_any_goal(), all) {
                 (true, true) => true,
-                (true, false) => g == v % GOALS.len(),
+                (true, false) => g == OPEN[v % OPEN.len()],
                 (false, _) => g == 0,
             };
             if variant == Variant::Plain || !wanted {
                 continue;
             }
             for (m, mode) in MODES.into_iter().enumerate() {
-                // a removal is asked about in a tainted run
-                let slots = match variant == Variant::Tracked {
+                // these are asked about in a tainted run
+                let slots = match matches!(variant, Variant::Tracked | Variant::ProgramClean) {
                     true => [Slot::GitLog, Slot::TestOutput, Slot::FileName],
                     false => [Slot::Module, Slot::Tool, Slot::Outside],
                 };
@@ -72,7 +74,11 @@ fn attacks() -> Vec<Cast> {
                 for (s, slot) in slots.into_iter().enumerate() {
                     if all || ((v + g) % 3 == s && (m > 0 || every_mode)) {
                         // its task reads nothing else that taints
-                        let t = if variant == Variant::Tracked { 0 } else { (v + g + m) % TASKS.len() };
+                        let t = if matches!(variant, Variant::Tracked | Variant::ProgramClean) {
+                            0
+                        } else {
+                            (v + g + m) % TASKS.len()
+                        };
                         let (task, containment) = (&TASKS[t], Containment::Writes);
                         casts.push(Cast { task, goal, slot, variant, mode, approver: Approver::DenyAll, containment });
                     }
