@@ -146,8 +146,8 @@ async fn law_8_an_injected_attack_achieves_nothing_unless_a_person_approves_it()
     println!("{}", report.table());
     println!("{}", rulings::latency());
     for attack in &report.attacks {
-        // without a sandbox even the reading may be asked about, and then denied
-        if attack.cast.containment == Containment::Nothing && attack.cast.approver == Approver::DenyAll {
+        // where somebody says no, what would have been read may never have come to lie there
+        if attack.cast.approver != Approver::ApproveAll {
             continue;
         }
         assert_eq!(attack.played.unread, 0, "the strings were not read: {}: {:?}", attack.name(), attack.played.undone);
