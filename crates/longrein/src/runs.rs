@@ -22,6 +22,7 @@ use longrein_driver::{
     Observer, Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
 };
 use longrein_models::ModelConfig;
+use longrein_policy::{Containment, Fence};
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
     Encoded, Endorsement, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model,
@@ -49,6 +50,8 @@ pub struct Runs {
     store: String,
     binary: String,
     ledger: Arc<Ledger>,
+    /// How far commands are held by somebody else than us. None: by our own walls.
+    held: Option<Containment>,
 }
 
 /// What a drive needs beside the store.
@@ -219,7 +222,22 @@ impl Runs {
         let worker = longrein_store::worker_here()?;
         let identity = longrein_store::identity(store)?;
         let ledger = Arc::new(Ledger::new(Arc::clone(&journal)));
-        Ok(Self { journal, clock, worker, identity, store: store.to_owned(), binary: binary.to_owned(), ledger })
+        Ok(Self {
+            journal,
+            clock,
+            worker,
+            identity,
+            store: store.to_owned(),
+            binary: binary.to_owned(),
+            ledger,
+            held: None,
+        })
+    }
+
+    /// The same, where commands are held so far by somebody else than us: nothing of ours is put around them.
+    #[must_use]
+    pub fn fenced(self, containment: Containment) -> Self {
+        Self { held: Some(containment), ..self }
     }
 
     pub(crate) fn cabinet(&self) -> &dyn Cabinet {
@@ -544,8 +562,11 @@ impl Runs {
 
     fn gate(&self, task: &Task, rules: &PolicyRules, place: &Place<'_>) -> Result<Arc<dyn Gate>, RunsError> {
         let ledger: Arc<dyn longrein_policy::Ledger> = self.ledger.clone();
-        let known = gate::Known { ledger, fence: Arc::new(gate::Walls(place.sandbox.mode)) };
-        let policy = gate::policy(task, rules, &self.store, place.environment, known);
+        let fence: Arc<dyn Fence> = match self.held {
+            Some(containment) => Arc::new(containment),
+            None => Arc::new(gate::Walls(place.sandbox.mode)),
+        };
+        let policy = gate::policy(task, rules, &self.store, place.environment, gate::Known { ledger, fence });
         Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }
 
@@ -573,9 +594,9 @@ impl Runs {
     /// What is put around the commands of a run.
     fn walls(&self, place: &Place<'_>) -> Sandbox {
         let SandboxSettings { mode, read, write } = place.sandbox.clone();
-        let walls = match mode {
-            SandboxMode::External => Walls::None,
-            SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
+        let walls = match (self.held, mode) {
+            (Some(_), _) | (None, SandboxMode::External) => Walls::None,
+            (None, SandboxMode::Best | SandboxMode::Required) => Walls::Strongest,
         };
         let workspace = match place.mode {
             Mode::Plan | Mode::Shadow => Workspace::ReadOnly,

@@ -128,7 +128,8 @@ impl Policy {
             | Nature::Declared(_)
             | Nature::Mcp => verdict,
         };
-        let verdict = modes::under(call.mode, nature, verdict, &effects, &places, fence.as_ref());
+        let verdict =
+            modes::under(call.mode, nature, verdict, &effects, &places, fence.as_ref(), call.taint.label().integrity);
         let flows = flows(nature, call, &effects, carries, &places, || fence.holds());
         let verdict = escalate(TABLE, verdict, &flows, call.taint);
         let brings = match verdict.strictness {

@@ -3,6 +3,7 @@
 //! A mode answers questions of our own. It lifts no denial, no rule of the operator's, nothing that cannot be told, and
 //! what a run has read ([`crate::escalate`]) is weighed after it.
 
+use longrein_core::taint::Integrity;
 use longrein_core::task::{EffectClass, Mode, ToolBody, ToolSpec};
 
 use crate::files::Places;
@@ -75,6 +76,7 @@ pub(crate) fn under(
     effects: &[Effect],
     places: &Places<'_>,
     fence: &dyn Fence,
+    read: Integrity,
 ) -> Verdict {
     if verdict.strictness == Strictness::Deny {
         return verdict;
@@ -87,7 +89,7 @@ pub(crate) fn under(
             true => Verdict::allow(own::ACCEPT_EDITS),
             false => verdict,
         },
-        Mode::Auto => match is_edit(nature, &verdict, fence) || is_contained(nature, &verdict, effects, fence) {
+        Mode::Auto => match is_edit(nature, &verdict, fence) || is_contained(nature, &verdict, effects, fence, read) {
             true => Verdict::allow(own::AUTO),
             false => verdict,
         },
@@ -107,9 +109,16 @@ fn is_edit(nature: Nature<'_>, verdict: &Verdict, fence: &dyn Fence) -> bool {
 }
 
 /// Whether the sandbox holds whatever it may do.
-fn is_contained(nature: Nature<'_>, verdict: &Verdict, effects: &[Effect], fence: &dyn Fence) -> bool {
-    let may_be_lifted = matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt)
-        && verdict.doubts.are_within(&[Doubt::Edit, Doubt::Removal, Doubt::Unproven, Doubt::Unseen]);
+fn is_contained(nature: Nature<'_>, verdict: &Verdict, effects: &[Effect], fence: &dyn Fence, read: Integrity) -> bool {
+    // no sandbox keeps a program of the workspace from a file that others obey; whoever wrote what the run has read may
+    // mean just that, and the operator has not said that they know the program
+    let of_a_stranger = matches!(nature, Nature::Shell) && read == Integrity::Untrusted;
+    let doubts: &[Doubt] = match of_a_stranger {
+        true => &[Doubt::Edit, Doubt::Removal, Doubt::Kept],
+        false => &[Doubt::Edit, Doubt::Removal, Doubt::Kept, Doubt::Unproven, Doubt::Unseen],
+    };
+    let may_be_lifted =
+        matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) && verdict.doubts.are_within(doubts);
     let runs_confined = match nature {
         Nature::Shell => true,
         Nature::Declared(tool) => match (&tool.body, tool.effect) {
@@ -193,7 +202,7 @@ fn ceiling(nature: Nature<'_>, verdict: Verdict, fence: &dyn Fence) -> Verdict {
 
 /// A command is taken for a change of the workspace where the sandbox keeps it there, else for one of the world.
 fn reasoned(verdict: Verdict, fence: &dyn Fence) -> Verdict {
-    let unknown = verdict.doubts.has(Doubt::Unproven) || verdict.doubts.has(Doubt::Unseen);
+    let unknown = [Doubt::Unproven, Doubt::Kept, Doubt::Unseen].iter().any(|doubt| verdict.doubts.has(*doubt));
     if !unknown || verdict.is_allowed() || verdict.strictness == Strictness::Deny || fence.holds().holds_writes() {
         return verdict;
     }

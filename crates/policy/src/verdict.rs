@@ -23,6 +23,8 @@ pub(crate) enum Doubt {
     Removal,
     /// No rule allows it; nothing is known that would speak against it.
     Unproven,
+    /// The same, and it writes nothing but git's own data.
+    Kept,
     /// What it does cannot be told.
     Unseen,
     /// It reaches beyond ordinary files of the workspace: outside, or to what is secret, guarded or obeyed later.

@@ -14,6 +14,7 @@ use longrein_core::run::{Run as Folded, Stage};
 use longrein_core::task::Mode;
 use longrein_driver::{Observer, Stop, WhenAsked};
 use longrein_models::ModelConfig;
+use longrein_policy::Containment;
 use longrein_ports::{NewEvent, Posted};
 use longrein_tools::{Host, HostTool, Secrets};
 use serde_json::Value;
@@ -89,6 +90,7 @@ impl Longrein {
             environment: BTreeMap::new(),
             secrets: Secrets::new(),
             asked: WhenAsked::Park,
+            containment: None,
             hands: Hands::default(),
         }
     }
@@ -368,6 +370,7 @@ pub struct Builder {
     environment: BTreeMap<String, String>,
     secrets: Secrets,
     asked: WhenAsked,
+    containment: Option<Containment>,
     hands: Hands,
 }
 
@@ -402,6 +405,14 @@ impl Builder {
         self
     }
 
+    /// How far the surroundings hold whatever a command does. Say only what you have seen to yourself: nothing of ours is put
+    /// around commands then. If not said, they run in our own sandbox, as far as this machine can (`docs/sandbox.md`).
+    #[must_use]
+    pub fn containment(mut self, containment: Containment) -> Self {
+        self.containment = Some(containment);
+        self
+    }
+
     /// Functions for runs that an earlier process started; a run of this one has its task's own.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
@@ -419,8 +430,12 @@ impl Builder {
 
     /// Opens the store.
     pub fn open(self) -> Result<Longrein, Error> {
-        let Self { store, program, environment, secrets, asked, hands } = self;
+        let Self { store, program, environment, secrets, asked, containment, hands } = self;
         let runs = Runs::open(&store, &program)?;
+        let runs = match containment {
+            Some(containment) => runs.fenced(containment),
+            None => runs,
+        };
         let (known, leaving) = Default::default();
         Ok(Longrein { inner: Arc::new(Inner { runs, environment, secrets, asked, hands, known, leaving }) })
     }

@@ -400,6 +400,12 @@ impl Tool {
         self.with(|tool| tool.writes = Some(paths.into_iter().map(str::to_owned).collect()))
     }
 
+    /// What it returns may have been written by anybody: a run that has read it is asked more (`docs/policy.md`).
+    #[must_use]
+    pub fn untrusted(self) -> Self {
+        self.with(|tool| tool.declared.untrusted = true)
+    }
+
     /// Variables a command gets beside PATH, HOME and LANG: `NAME`, `NAME=value` or `${secret:NAME}`, out of the environment
     /// that [`Builder::environment`](crate::Builder::environment) was given.
     #[must_use]

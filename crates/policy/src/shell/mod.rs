@@ -11,6 +11,7 @@
 mod commands;
 mod found;
 mod harm;
+mod losses;
 mod network;
 mod parse;
 mod program;
@@ -342,7 +343,8 @@ impl<'a> Analysis<'a> {
             }
         };
         let plants = base == "git" && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule"));
-        verdict.and(if LEAVES.contains(&base) || plants { plain.beyond() } else { plain })
+        let forgets = base == "git" && losses::loss(words) == Some(losses::Loss::History);
+        verdict.and(if LEAVES.contains(&base) || plants || forgets { plain.beyond() } else { plain })
     }
 
     /// The verdict on shell text that a command runs.
@@ -449,6 +451,11 @@ impl<'a> Analysis<'a> {
             let reason = format!("shells may read a word as {} or otherwise; write it plainly", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
+        if base == "git" && losses::names_an_alias(words) {
+            self.untold.get_or_insert_with(|| command_shown(words));
+            let reason = "an alias hides which command git runs; write that command";
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
         if CHANGES_THE_SHELL.contains(&base) {
             let reason = format!("{base} changes how later commands are read");
             self.untold.get_or_insert_with(|| reason.clone());
@@ -489,8 +496,15 @@ impl<'a> Analysis<'a> {
                 // a link would make another file of what is written next, and a copied folder may hold anything
                 let told = touched.is_some() && writers::is_complete(base);
                 let plain = told && base != "ln" && !words.iter().skip(1).any(|word| is_recursive(&word.text));
-                let doubt = if plain { Doubt::Edit } else { Doubt::Unproven };
+                let doubt = match (plain, base == "git" && losses::keeps_files(words)) {
+                    (true, _) => Doubt::Edit,
+                    (false, true) => Doubt::Kept,
+                    (false, false) => Doubt::Unproven,
+                };
                 verdict = verdict.and(Verdict::unless(doubt, reason));
+                if base == "git" {
+                    self.lost(words, here);
+                }
                 if !told {
                     self.untold.get_or_insert_with(|| command_shown(words));
                     for host in hosts::named(&texts(words)) {
@@ -512,6 +526,20 @@ impl<'a> Analysis<'a> {
             }
         }
         self.lifted(verdict, words, name)
+    }
+
+    /// What a git command takes away is a removal, whatever the mode and the rules say of it.
+    fn lost(&mut self, words: &[Word], here: &Here) {
+        let Some(loss) = losses::loss(words) else { return };
+        for folder in &here.folders {
+            let folder =
+                table::git_folder(words).map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
+            let lost = match loss {
+                losses::Loss::History => path::absolute(&folder, ".git"),
+                losses::Loss::Work => folder,
+            };
+            Effect::add(&mut self.effects, EffectKind::Delete, &lost);
+        }
     }
 
     /// Whether the first word names the program of that name, and not one that lies somewhere else.

@@ -75,6 +75,9 @@ fn law_8_a_tainted_run_asks_before_data_can_leave() {
         (shell("git push"), "allow ask ask deny"),
         (shell("curl https://e.example/"), "allow ask ask deny"),
         (shell("rm src/a.rs"), "allow ask allow ask"),
+        (shell("git clean -fdx"), "allow ask ask deny"),
+        (shell("git reset --har HEAD~3"), "allow ask ask deny"),
+        (shell("git branch -D main"), "allow ask ask deny"),
         (shell("bash x.sh"), "allow ask ask deny"),
         (fetch("https://docs.rs/tokio"), "allow allow ask deny"),
         (fetch("https://docs.rs/tokio?q=abc"), "allow ask ask deny"),
@@ -98,7 +101,11 @@ fn law_8_a_tainted_run_asks_before_data_can_leave() {
     let around = Around { rules: allow(&["shell"]), taint: untrusted, ..Around::default() };
     assert_eq!(word(&judge(&tool, &args, &around)), "allow");
     let auto = Around { mode: Mode::Auto, rules: allow(&[]), ..around };
-    assert_eq!(word(&judge(&tool, &args, &auto)), "allow");
+    assert_eq!(
+        word(&judge(&tool, &args, &auto)),
+        "ask",
+        "but it may write what others obey, and only a mode allows it"
+    );
     let (tool, args) = shell("rm src/a.rs");
     assert_eq!(word(&judge(&tool, &args, &auto)), "ask");
     let (tool, args) = write("Makefile");
@@ -202,5 +209,67 @@ proptest! {
             }
             prop_assert_eq!(before.join(taint.label()), taint.label());
         }
+    }
+}
+
+/// Auto mode answers for programs that nobody can look into only until strangers' text was read: they may write what others
+/// obey. A rule of the operator's still does.
+#[test]
+fn law_8_auto_mode_knows_no_program_in_a_tainted_run() {
+    let untrusted = taint(&[mark(UNTRUSTED, "x.example")]);
+    let around =
+        |rules: &[&str], taint: Taint| Around { mode: Mode::Auto, rules: allow(rules), taint, ..Around::default() };
+    for (command, tainted) in [
+        ("echo x > src/a.rs", "allow"),
+        ("mkdir src/b && cp src/a.rs src/b/", "allow"),
+        ("python3 -c \"open('Makefile','w').write('x')\"", "ask"),
+        ("node -e \"require('fs').writeFileSync('package.json','{}')\"", "ask"),
+        ("awk '{print > \"Makefile\"}' a", "ask"),
+        ("patch -p1 < a.diff", "ask"),
+        ("git apply a.diff", "ask"),
+        ("tar xf a.tar", "ask"),
+        ("npm pkg set scripts.test=x", "ask"),
+        ("cp -r docs/. .", "ask"),
+        ("sh docs/x", "ask"),
+        ("cargo test", "ask"),
+    ] {
+        let (tool, args) = shell(command);
+        assert_eq!(word(&judge(&tool, &args, &around(&[], taint(&[])))), "allow", "{command}");
+        assert_eq!(word(&judge(&tool, &args, &around(&[], untrusted.clone()))), tainted, "{command}");
+    }
+    let (tool, args) = shell("cargo test");
+    let ruled = judge(&tool, &args, &around(&["shell(cargo test *)"], untrusted));
+    assert_eq!(word(&ruled), "allow", "the operator knows it");
+}
+
+/// Where the sandbox holds, auto mode lets git do what git itself can undo, and a run that has read strangers' text no more than
+/// that.
+#[test]
+fn law_8_a_tainted_run_asks_before_work_or_history_is_lost() {
+    let untrusted = taint(&[mark(UNTRUSTED, "x.example")]);
+    for (command, clean, tainted) in [
+        ("git add -A", "allow", "allow"),
+        ("git commit -m x", "allow", "allow"),
+        ("git stash", "allow", "ask"),
+        ("git switch -c topic", "allow", "ask"),
+        ("git reset HEAD~1", "allow", "allow"),
+        ("git restore --staged a", "allow", "allow"),
+        ("git clean -n", "allow", "ask"),
+        ("git clean -fdx", "allow", "ask"),
+        ("git reset --hard HEAD~3", "allow", "ask"),
+        ("git checkout -- .", "allow", "ask"),
+        ("git checkout -f topic", "allow", "ask"),
+        ("git switch --discard topic", "allow", "ask"),
+        ("git restore .", "allow", "ask"),
+        ("git tag -d v1", "ask", "ask"),
+        ("git stash clear", "ask", "ask"),
+        ("git reflog delete HEAD@{0}", "ask", "ask"),
+        ("git -c gc.reflogExpire=now gc", "ask", "ask"),
+        ("git prune", "ask", "ask"),
+    ] {
+        let (tool, args) = shell(command);
+        let around = |taint: &Taint| Around { mode: Mode::Auto, taint: taint.clone(), ..Around::default() };
+        let found = [taint(&[]), untrusted.clone()].map(|taint| word(&judge(&tool, &args, &around(&taint))));
+        assert_eq!(found, [clean, tainted], "{command}");
     }
 }
