@@ -234,19 +234,14 @@ impl View {
     fn cover(&mut self, path: &Path, kind: fn(PathBuf, Shape) -> Kind) -> io::Result<()> {
         let Ok(there) = path.canonicalize() else { return Ok(()) };
         let Some(shape) = shape(&there) else { return Ok(()) };
-        let own = self.places.get(&there).cloned();
-        let (above, around) = match (&own, self.around(&there)) {
-            (_, Some((above, around))) => (above.to_owned(), around.clone()),
-            (Some(_), None) => {
+        // Only what a folder around it shows anyway is fixed on the way: another folder of that name must not come in by it.
+        let around = self.around(&there).map(|(above, around)| (above.to_owned(), around.clone()));
+        let Some((above, around)) = around.filter(|_| self.shows(&there, &there)) else {
+            if self.places.contains_key(&there) {
                 self.put(there.clone(), kind(there, shape));
-                return Ok(());
             }
-            (None, None) => return Ok(()),
-        };
-        let is_visible = own.is_some() || self.shows(&there, &there);
-        if !is_visible {
             return Ok(());
-        }
+        };
         if matches!(around, Kind::Write { .. } | Kind::Pin { .. }) {
             for between in there.ancestors().skip(1).take_while(|between| *between != above) {
                 self.put(between.to_owned(), Kind::Pin { source: between.to_owned() });
@@ -349,6 +344,52 @@ mod tests {
         // not in the view at all: nothing to lay anything over
         for path in ["home/.ssh", "other", "home/proj/.none"] {
             assert_eq!(kind(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_comes_into_view_that_was_not_granted() {
+        let folder = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["proj/.git/hooks", "proj/out", "proj/sub", "neighbour", "scratch", "home"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        for path in ["proj/.env", "proj/sub/.env", "proj/out/.env", "neighbour/secret", "proj/.git/config"] {
+            std::fs::write(root.join(path), "x").unwrap();
+        }
+        let at = |path: &str| root.join(path);
+        let grants = ["proj", "proj/.env", "proj/sub", "proj/sub/.env", "proj/out"];
+        let env = [("HOME".to_owned(), at("home").display().to_string())];
+        for chosen in 0..1_u32 << (2 * grants.len() + 2) {
+            let has = |bit: usize| chosen >> bit & 1 == 1;
+            let pick =
+                |from: usize| (0..grants.len()).filter(|bit| has(from + bit)).map(|bit| at(grants[bit])).collect();
+            let mut confined = Confined::new(Way::UserNamespace);
+            confined.reads = pick(0);
+            confined.writes = pick(grants.len());
+            confined.scratch = has(2 * grants.len()).then(|| at("scratch"));
+            if has(2 * grants.len() + 1) {
+                confined.hidden = ["proj/.env", "proj/sub/.env", "proj/out/.env", "neighbour"].map(at).into();
+                confined.read_only = ["proj/.git/hooks", "proj/.git/config", "proj/out"].map(at).into();
+            }
+            let view = View::of(&confined, &env).unwrap();
+            let granted = confined.reads.iter().chain(&confined.writes).chain(&confined.scratch);
+            let granted: Vec<_> = granted.collect();
+            for (place, kind) in &view.places {
+                let (Kind::Read { source, .. }
+                | Kind::Write { source, .. }
+                | Kind::Pin { source }
+                | Kind::Protect { source, .. }) = kind
+                else {
+                    continue;
+                };
+                let is_granted = granted.iter().any(|granted| source.starts_with(granted));
+                assert!(is_granted || !source.starts_with(&root), "{}: {kind:?} by {confined:?}", place.display());
+                let written = confined.writes.iter().chain(&confined.scratch).any(|write| source.starts_with(write));
+                assert!(
+                    written || !matches!(kind, Kind::Write { .. } | Kind::Pin { .. }) || !source.starts_with(&root)
+                );
+            }
         }
     }
 
