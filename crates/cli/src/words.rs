@@ -264,8 +264,9 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
 
 /// A hook in one line, with where it was declared.
 pub(crate) fn hook(hook: &HookSpec) -> String {
-    let tools = if hook.tools.is_empty() { String::new() } else { format!(" {}", hook.tools.join("|")) };
-    format!("{}{} `{}`, from {}", hook.event.as_str(), short(&tools, 80), short(&hook.label(), 80), safe(&hook.source))
+    let tools = hook.tools.join("|");
+    let tools = if tools.is_empty() { tools } else { format!(" {}", short(&tools, 80)) };
+    format!("{}{tools} `{}`, from {}", hook.event.as_str(), short(&hook.label(), 80), safe(&hook.source))
 }
 
 /// An event in one line. `run`: the state around it, where there is one, for names.

@@ -66,6 +66,25 @@ pub(crate) fn own_files(store: &str, environment: &BTreeMap<String, String>) -> 
     around.own.into_iter().map(PathBuf::from).collect()
 }
 
+/// Where the tool chains of this user keep what they fetched, and the locks they take for it.
+pub(crate) fn caches(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("HOME");
+    let of_home = |path: &str| home.as_ref().map(|home| home.join(path));
+    let cargo = set("CARGO_HOME").or_else(|| of_home(".cargo"));
+    let go = set("GOPATH").or_else(|| of_home("go"));
+    let below = |root: Option<PathBuf>, names: &[&str]| -> Vec<PathBuf> {
+        root.iter().flat_map(|root| names.iter().map(|name| root.join(name))).collect()
+    };
+    let of_cargo = ["registry", "git", ".package-cache", ".package-cache-mutate", ".global-cache"];
+    [
+        below(cargo, &of_cargo),
+        below(go, &["pkg"]),
+        below(home.clone(), &[".npm", ".cache/pip", ".cache/uv", ".cache/yarn"]),
+    ]
+    .concat()
+}
+
 /// What holds commands on this machine, under an operator's setting.
 pub(crate) struct Walls(pub(crate) SandboxMode);
 

@@ -602,7 +602,8 @@ impl Runs {
             Mode::Plan | Mode::Shadow => Workspace::ReadOnly,
             Mode::Ask | Mode::AcceptEdits | Mode::Auto => Workspace::Writable,
         };
-        Sandbox::new(walls, workspace, gate::own_files(&self.store, place.environment)).granting(read, write)
+        let sandbox = Sandbox::new(walls, workspace, gate::own_files(&self.store, place.environment));
+        sandbox.granting(read, write).with_caches(gate::caches(place.environment))
     }
 
     fn ports_around(

@@ -174,6 +174,16 @@ fn path_pattern(tool: &str, pattern: &str) -> Result<PathPattern, Fault> {
     PathPattern::parse(pattern).ok_or(Fault::Path { tool: tool.to_owned() })
 }
 
+/// Whether the colon may be one of the names a runner of scripts has: `npm run test:*`.
+fn names_scripts(words: &str) -> bool {
+    let runner = words.split_whitespace().next().unwrap_or_default();
+    words.contains(' ') && SCRIPT_RUNNERS.contains(&runner)
+}
+
+/// Programs whose arguments are names of scripts or targets, in which colons are usual.
+const SCRIPT_RUNNERS: [&str; 14] =
+    ["npm", "pnpm", "yarn", "bun", "deno", "nx", "turbo", "make", "just", "task", "rake", "mix", "gradle", "composer"];
+
 /// The words of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandPattern {
@@ -234,7 +244,7 @@ impl CommandPattern {
         }
         if let Some(PatternWord::Word(texts)) = words.last()
             && texts.len() == 2
-            && let Some(meant) = text.strip_suffix(":*").filter(|meant| !meant.contains(' ') && !meant.contains('*'))
+            && let Some(meant) = text.strip_suffix(":*").filter(|meant| !meant.contains('*') && !names_scripts(meant))
         {
             return Err(Fault::Colon { meant: meant.to_owned() });
         }

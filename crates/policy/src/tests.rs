@@ -93,6 +93,7 @@ fn a_rule_that_cannot_be_obeyed_stops_the_run() {
         ),
         ("deny write_file(a?)", "? [ ] { } \\ are not taken"),
         ("allow shell(git:*)", "would match no command; write shell(git *)"),
+        ("allow shell(cargo test:*)", "would match no command; write shell(cargo test *)"),
         ("allow shell(ls | wc)", "joins several commands"),
         ("allow shell(ls && pwd)", "joins several commands"),
         ("allow shell(echo $HOME)", "joins several commands"),

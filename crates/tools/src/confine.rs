@@ -21,6 +21,8 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// Longrein's own files and other secrets, wherever they lie.
     pub hidden: Vec<PathBuf>,
+    /// Where tool chains keep what they fetched: to be written by a command that was allowed to reach out.
+    pub caches: Vec<PathBuf>,
     /// Temporary files of the run's commands: made for the first, removed with this.
     scratch: OnceLock<Option<TempDir>>,
 }
@@ -52,6 +54,12 @@ const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
 impl Sandbox {
     pub fn new(walls: Walls, workspace: Workspace, hidden: Vec<PathBuf>) -> Self {
         Self { walls, workspace, hidden, ..Self::default() }
+    }
+
+    /// With what tool chains keep.
+    #[must_use]
+    pub fn with_caches(self, caches: Vec<PathBuf>) -> Self {
+        Self { caches, ..self }
     }
 
     /// With what the operator grants.
@@ -89,7 +97,7 @@ impl Sandbox {
     /// `proxy`: the socket of a proxy to the hosts it names.
     pub(crate) fn of_tool(&self, task: &Task, spec: &ToolSpec, proxy: Option<&Path>) -> Confinement {
         let writes = match &spec.writes {
-            Some(declared) => below(task, declared),
+            Some(declared) => below(task, declared).iter().map(|path| made_there(task, path)).collect(),
             // undeclared is everything the task is about, and the folder its programs lie and keep their things in: a program
             // that reads for the task may well note down that it did
             None => vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)],
@@ -117,7 +125,10 @@ impl Sandbox {
         let mut network = Network::Off;
         for Effect { kind, what } in beyond {
             match kind {
-                EffectKind::Network => network = Network::Open,
+                EffectKind::Network => {
+                    network = Network::Open;
+                    writes.extend(self.caches.iter().filter(|cache| cache.exists()).cloned());
+                }
                 EffectKind::Read => reads.push(PathBuf::from(what)),
                 EffectKind::Write | EffectKind::Delete => writes.push(there(Path::new(what))),
                 EffectKind::Run | EffectKind::Unknown => {}
@@ -163,6 +174,15 @@ fn there(path: &Path) -> PathBuf {
         Ok(found) if found.is_dir() => path.to_owned(),
         Ok(_) | Err(_) => path.ancestors().skip(1).find(is_there).unwrap_or(path).to_owned(),
     }
+}
+
+/// A declared path, or the folder of the task it is to be made in; no folder above those. What can be made nowhere stays as it
+/// is, and is granted to nobody.
+fn made_there(task: &Task, path: &Path) -> PathBuf {
+    let roots = [Path::new(&task.workspace), Path::new(&task.folder)];
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    let nearest = path.ancestors().find(is_there).filter(|found| roots.iter().any(|root| found.starts_with(root)));
+    nearest.unwrap_or(path).to_owned()
 }
 
 /// Declared paths count from the workspace.

@@ -105,7 +105,10 @@ around; to change files use the file tools. A status other than 0 is a result, n
 terminal and nothing to read on stdin: programs that would ask, page or open an editor fail, so pass what they need as \
 arguments (git commit -m). Every call starts afresh: cd and variables do not last, use cwd. What still runs in the \
 background when the command ends is ended too; background_ended says how many processes that were. Of long output the start, \
-the end and lines that look like errors are shown: ask for less with grep, head, tail or sed -n.";
+the end and lines that look like errors are shown: ask for less with grep, head, tail or sed -n. Commands run in a sandbox: \
+they see the workspace, the system and the tool chains, can write the workspace and /tmp, and have no network. What a command \
+itself names beyond that (curl https://host/…, cargo fetch, git push, a path elsewhere) it gets once that is allowed; a script \
+or build that reaches out by itself does not, so fetch first, in a command of its own.";
 
 /// What a call asks for.
 #[derive(Debug, PartialEq)]
