@@ -11,7 +11,7 @@ use longrein::core::hook::HookSpec;
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
-use longrein::core::task::{Mode, ModeChange, PolicyRules, Task};
+use longrein::core::task::{Mode, ModeChange, PIPED, PolicyRules, Task};
 use longrein::ports::{CrashAt, CrashPoint, Faults};
 use longrein::taskfile::{self, LimitFlag, Loaded};
 use longrein::{
@@ -629,7 +629,7 @@ fn prompt(given: Option<&str>) -> Result<Option<String>, Failure> {
     }
     let context = if is_piped { piped()? } else { None };
     Ok(Some(match context {
-        Some(context) if !context.trim().is_empty() => format!("{given}\n\nContext:\n{context}"),
+        Some(context) if !context.trim().is_empty() => format!("{given}{PIPED}{context}"),
         Some(_) | None => given.to_owned(),
     }))
 }
