@@ -220,3 +220,19 @@ fn law_8_what_is_asked_says_what_it_would_do() {
     assert!(!listed.contains('\u{202e}') && listed.contains("\\u{202e}curl"), "{listed}");
     assert!(!world.path("out").exists());
 }
+
+#[test]
+fn law_8_a_yes_to_a_command_is_one_to_the_script_it_runs() {
+    let world = World::new();
+    world.write("run.sh", "echo one >> ran");
+    let replies = calls("shell", "{ command = \"sh run.sh\" }") + &says("done");
+    task(&world, "builtins = [\"shell\"]\n", &replies);
+    world.run("run --task task.toml --id s --on-ask wait").is(3);
+    world.run("approve s a1").is(0);
+    world.write("run.sh", "echo other >> ran");
+    world.run("resume s --on-ask wait").is(3);
+    assert!(!world.path("ran").exists(), "it is not what was said yes to");
+    world.run("approve s a1").is(0);
+    world.run("resume s --on-ask wait").is(0);
+    assert_eq!(world.read("ran"), "other\n");
+}

@@ -12,7 +12,7 @@ use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
-use longrein_core::ruling::{Bearing, EffectKind, Ruling};
+use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Evidence, Run};
 use longrein_core::taint::Mark;
 use longrein_core::target::Target;
@@ -221,7 +221,15 @@ pub(crate) async fn readiness(
         },
         None => ruled,
     };
-    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), changed.as_ref());
+    let runs = |effect: &&Effect| matches!(effect.kind, EffectKind::Run | EffectKind::Unknown);
+    let commands = effects.iter().filter(runs).map(|effect| effect.what.as_str());
+    // Only where somebody is asked does it matter what the files are that a command runs.
+    let mut programs = match &ruling {
+        Ruling::Ask { .. } => ports.tools.scripts(&run.task, &commands.collect::<Vec<_>>()),
+        Ruling::Allow { .. } | Ruling::Deny { .. } => Vec::new(),
+    };
+    programs.extend(changed);
+    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), &programs);
     let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
         // To be asked whether one may ask is asking twice.
         (true, Ruling::Allow { rule } | Ruling::Ask { rule, .. }) => {
@@ -286,7 +294,7 @@ fn digests(
     valid: &ValidArgs,
     evidence: &BTreeMap<String, Payload>,
     target: Option<&Target>,
-    changed: Option<&Changed>,
+    programs: &[Changed],
 ) -> Digests {
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
     let id = action.to_string();
@@ -299,7 +307,7 @@ fn digests(
     let target = target.map(|target| Payload::of(target).expect("a target has only string keys"));
     parts.extend(target.iter().map(|target| target.as_str().as_bytes()));
     // A yes to the program as it was is none to what it has become.
-    if let Some(Changed { file, content }) = changed {
+    for Changed { file, content } in programs {
         parts.push(file.as_bytes());
         parts.push(content.as_ref().map_or(b"gone".as_slice(), |content| content.as_str().as_bytes()));
     }

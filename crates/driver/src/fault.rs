@@ -133,6 +133,10 @@ impl Tools for FaultyTools {
     ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
         self.inner.target(task, tool, args, seen)
     }
+    fn scripts(&self, task: &Task, commands: &[&str]) -> Vec<Changed> {
+        self.inner.scripts(task, commands)
+    }
+
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
         self.inner.sandbox(tool)
     }

@@ -87,6 +87,12 @@ pub trait Tools: Send + Sync {
     /// What the tool runs that is no longer what was pinned at the start, if anything.
     fn changed(&self, tool: &ToolName) -> Option<Changed>;
 
+    /// The scripts of the workspace that commands would have an interpreter run, each with its content: a yes to a command is
+    /// one to what it runs as it is.
+    fn scripts(&self, _task: &Task, _commands: &[&str]) -> Vec<Changed> {
+        Vec::new()
+    }
+
     /// The tier of the sandbox in which the processes of this tool run, as records name it. None: it starts none.
     fn sandbox(&self, _tool: &ToolName) -> Option<&'static str> {
         None

@@ -35,6 +35,8 @@ use crate::{arguments, ending, environment, pins, preview, request};
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
 
 /// No private key has more lines: one of RSA with 16,384 bits has 200.
+/// A script that is larger is held to be unreadable.
+const SCRIPT_MAX_BYTES: u64 = 4 << 20;
 const KEY_MAX_LINES: u64 = 256;
 
 /// Head and tail of the complaints.
@@ -446,6 +448,18 @@ pub fn definitions(task: &Task) -> Vec<ToolDef> {
 }
 
 impl Tools for Toolbox {
+    fn scripts(&self, task: &Task, commands: &[&str]) -> Vec<Changed> {
+        let named = commands.iter().filter_map(|command| shell::script(command));
+        named
+            .map(|name| {
+                let path = Path::new(&task.workspace).join(&name);
+                let is_file = path.metadata().is_ok_and(|found| found.is_file() && found.len() <= SCRIPT_MAX_BYTES);
+                let content = is_file.then(|| std::fs::read(&path).ok()).flatten();
+                Changed { file: name, content: content.map(|content| Digest::of(&content)) }
+            })
+            .collect()
+    }
+
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
         match &self.tools.get(tool)?.spec.body {
             ToolBody::Command(_) | ToolBody::Builtin(Builtin::Shell) => Some(self.sandbox.tier().as_str()),
