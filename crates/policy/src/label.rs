@@ -96,6 +96,8 @@ impl Policy {
                 }
                 // the observation of an edit shows what stood around it
                 EffectKind::Write if matches!(nature, Nature::WritesFiles) => marks.extend(ledger.file(what)),
+                // what a tainted run committed comes back out of the history, under no file's name
+                EffectKind::Run if is_shell && runs_git(what) => marks.extend(ledger.below(call.workspace)),
                 EffectKind::Write | EffectKind::Delete | EffectKind::Run | EffectKind::Unknown => {}
             }
         }
@@ -106,6 +108,11 @@ impl Policy {
         }
         joined(marks.into_iter().filter(|mark| mark.label.is_tainted()))
     }
+}
+
+fn runs_git(command: &str) -> bool {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    program.rsplit('/').next() == Some("git")
 }
 
 /// The folder of strangers a file lies in. None: it belongs to the workspace or the system.

@@ -445,7 +445,7 @@ pub(super) const GIT: &[(&str, &str, GitOperands)] = &[
         "n i w v l L c h H o E G F P e: A: B: C: W p q a I r line-number ignore-case word-regexp invert-match \
               files-with-matches name-only files-without-match count only-matching extended-regexp basic-regexp \
               fixed-strings perl-regexp after-context: before-context: context: function-context show-function quiet \
-              text all-match cached untracked max-depth: color= no-color break heading column full-name threads: and or not",
+              text all-match cached untracked no-index no-exclude-standard exclude-standard max-depth: color= no-color break heading column full-name threads: and or not",
         GitOperands::Revisions,
     ),
     ("check-ignore", "q v n z quiet verbose non-matching no-index", GitOperands::Revisions),

@@ -514,6 +514,7 @@ impl<'a> Analysis<'a> {
                 for operand in touched.iter().flatten() {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
+                verdict = verdict.and(self.options_lead(&expanded, here));
                 if !told {
                     let effects = std::mem::take(&mut self.effects);
                     verdict = verdict.and(self.mentions(&expanded, base, here));
@@ -731,6 +732,7 @@ impl<'a> Analysis<'a> {
         let skipped = usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"));
         let mut operands = 0;
         let mut looked_at = BTreeSet::new();
+        let mut glued = BTreeSet::new();
         for word in words.iter().skip(1) {
             let is_operand = !word.text.starts_with('-');
             operands += usize::from(is_operand);
@@ -749,18 +751,78 @@ impl<'a> Analysis<'a> {
                 if !looked_at.insert(path) {
                     continue;
                 }
-                let word = Word { text: path.to_owned(), kind: word.kind };
-                let found = self.operand(&Operand { word, purpose: Purpose::Read }, here);
+                let found = self.read_verdict(path, word.kind, here);
                 let outside = found.strictness == Strictness::UnlessSpelt && looks_like_path(path);
                 let rule = found.strictness == Strictness::Ask;
                 if found.strictness == Strictness::Deny || outside || rule {
                     verdict = verdict.and(found);
                 }
-                verdict = verdict.and(self.may_write(path, here));
+                if !writers::leaves_out(&word.text) {
+                    verdict = verdict.and(self.may_write(path, here));
+                }
+            }
+            for path in writers::in_word(&word.text) {
+                if glued.len() >= GLUED_MAX {
+                    verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
+                    break;
+                }
+                if !glued.insert(path) {
+                    continue;
+                }
+                // most values of options are no paths: only what is forbidden counts
+                let found = self.read_verdict(path, word.kind, here);
+                let by_rule = found.strictness == Strictness::Ask && !here.folders.is_empty();
+                if (found.strictness == Strictness::Deny || by_rule) && !self.is_by_chance(path, &found, here) {
+                    verdict = verdict.and(found);
+                }
+                // `-Isrc/lib` does not mean `/lib`
+                let is_cut = path.starts_with(['/', '~']) && path::within(self.workspace, path).is_none();
+                if path.contains(['/', '.']) && !is_cut {
+                    verdict = verdict.and(self.may_write(path, here));
+                }
             }
         }
         if looked_at.len() >= MENTIONS_MAX {
-            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "it has too many words to look at"));
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
+        }
+        verdict
+    }
+
+    /// What reading this path deserves.
+    fn read_verdict(&mut self, path: &str, kind: Kind, here: &Here) -> Verdict {
+        let word = Word { text: path.to_owned(), kind };
+        self.operand(&Operand { word, purpose: Purpose::Read }, here)
+    }
+
+    /// `-Wshadow` names no secret: a mere word in the workspace does not, glued to an option.
+    fn is_by_chance(&self, value: &str, found: &Verdict, here: &Here) -> bool {
+        let inside = |folder: &String| path::within(self.workspace, folder).is_some();
+        found.rule == own::SECRET
+            && value.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && !here.folders.is_empty()
+            && here.folders.iter().all(inside)
+    }
+
+    /// Where the options of a command that writes may lead: what must not be written unasked, and outside.
+    fn options_lead(&mut self, words: &[Word], here: &Here) -> Verdict {
+        let mut verdict = Verdict::allow(own::DEFAULT);
+        for (at, operand) in writers::in_options(words).iter().enumerate() {
+            if at >= GLUED_MAX {
+                verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
+                break;
+            }
+            let before = std::mem::take(&mut self.effects);
+            let found = self.operand(operand, here);
+            let effects = std::mem::replace(&mut self.effects, before);
+            let counts = match found.strictness {
+                Strictness::Deny | Strictness::DenyUnlessSpelt | Strictness::UnlessSpelt => true,
+                Strictness::Ask => !here.folders.is_empty(),
+                Strictness::Unless | Strictness::Allow => false,
+            };
+            if counts && !self.is_by_chance(&operand.word.text, &found, here) {
+                effects.iter().for_each(|Effect { kind, what }| Effect::add(&mut self.effects, *kind, what));
+                verdict = verdict.and(found);
+            }
         }
         verdict
     }
@@ -1067,6 +1129,9 @@ const SEARCH_MAX: usize = 4 * 1024 * 1024;
 const NAMES_MAX: usize = 1024;
 /// Different words of one command that are looked at as paths.
 const MENTIONS_MAX: usize = 4096;
+/// Different parts of the option words of one command that are looked at as paths.
+const GLUED_MAX: usize = 4 * MENTIONS_MAX;
+const MANY_WORDS: &str = "it has too many words to look at";
 const SHOWN_WORDS_MAX: usize = 12;
 /// Turns of all loops of a call that are looked at one by one.
 const TURNS_MAX: usize = 128;

@@ -6,7 +6,7 @@
 use super::commands::{COMMANDS, FIND_TABLE, GIT, Role, VERSIONS};
 use super::program;
 use super::word::{Kind, Word};
-use crate::path::{SECRET_EXAMPLES, glob_matches};
+use crate::path::{SECRET_EXAMPLES, glob_matches, may_be_secret};
 
 /// A path that a command is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -403,13 +403,22 @@ fn git(words: &[Word]) -> Result<Vec<Operand>, String> {
             }
         }
         GitOperands::Revisions => {
-            for word in parsed.operands {
-                // `REVISION:PATH` names a file of another time
-                let path = match word.text.rsplit_once(':') {
-                    Some((_, path)) => Word { text: path.to_owned(), kind: word.kind },
-                    None => word,
-                };
-                paths.push(Operand { word: path, purpose: Purpose::Read });
+            let greps = name == "grep";
+            // what is not tracked is read too: hidden files, ignored ones
+            let untracked = ["untracked", "no-index", "no-exclude-standard"];
+            let below = greps && untracked.iter().any(|option| parsed.options.contains(*option));
+            let purpose = if below { Purpose::ReadBelow } else { Purpose::Read };
+            let pattern = usize::from(greps && !parsed.options.contains("e"));
+            for word in parsed.operands.into_iter().skip(pattern) {
+                let text = tracked_path(&word.text);
+                let last = text.rsplit('/').next().unwrap_or_default();
+                if last.starts_with('.') && last.contains(['*', '?', '[']) && may_be_secret(last) {
+                    return Err(format!("{} may stand for a file that holds secrets", shown(text)));
+                }
+                paths.push(Operand { word: Word { text: text.to_owned(), kind: word.kind }, purpose });
+            }
+            if below && paths.is_empty() {
+                paths.push(Operand { word: Word { text: ".".to_owned(), kind: Kind::Literal }, purpose });
             }
         }
     }
@@ -425,6 +434,15 @@ fn git(words: &[Word]) -> Result<Vec<Operand>, String> {
         paths.push(Operand { word: folder, purpose: Purpose::List });
     }
     Ok(paths)
+}
+
+/// The path in `REVISION:PATH`, a file of another time, and in `:(magic)PATH`.
+fn tracked_path(word: &str) -> &str {
+    let path = word.rsplit_once(':').map_or(word, |(_, path)| path);
+    match path.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        Some((magic, path)) if !magic.contains("exclude") => path,
+        Some(_) | None => path,
+    }
 }
 
 /// The folders that `-C` names, as one path.

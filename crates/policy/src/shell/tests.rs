@@ -12,6 +12,8 @@ use proptest::prelude::*;
 
 use crate::{Blank, Containment, EffectKind, Policy, Surroundings, World};
 
+mod options;
+
 /// A workspace with a few files and links in it.
 struct Stub {
     links: BTreeMap<&'static str, &'static str>,

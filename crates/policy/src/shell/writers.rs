@@ -55,8 +55,13 @@ pub(crate) fn touched(words: &[Word]) -> Option<Vec<Operand>> {
             found
         }
         "git" => git(rest)?,
-        "sort" | "shuf" | "tree" | "curl" | "gcc" | "cc" | "clang" => valued(rest, &["-o", "--output"]),
-        "wget" => valued(rest, &["-O", "--output-document", "-P", "--directory-prefix"]),
+        "sort" | "shuf" | "tree" | "gcc" | "cc" | "clang" => valued(rest, &["-o", "--output"]),
+        "curl" => valued(rest, &["-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar"]),
+        "wget" => valued(
+            rest,
+            &["-O", "--output-document", "-P", "--directory-prefix", "-o", "--output-file", "-a", "--append-output"],
+        ),
+        "patch" => valued(rest, &["-o", "--output", "-r", "--reject-file", "-d", "--directory"]),
         "tar" => tar(rest),
         "unzip" => valued(rest, &["-d"]),
         _ => return None,
@@ -88,6 +93,66 @@ pub(crate) fn is_complete(base: &str) -> bool {
     COMPLETE.contains(&base)
 }
 
+/// What may be a path within the options of a command that writes: `-rtDIR`, `--target=DIR`. Which letter takes a value is
+/// looked up only where a mere name might be cut to an absolute path (`-czfout/x` to `/x`); it counts only where it leads to
+/// something that must not be written unasked.
+pub(crate) fn in_options(words: &[Word]) -> Vec<Operand> {
+    let name = words.first().and_then(Word::known).unwrap_or_default();
+    let (purpose, valued) = match name.rsplit('/').next().unwrap_or_default() {
+        "cp" | "mv" | "ln" | "install" => (Purpose::Write, "t"),
+        "rsync" | "scp" => (Purpose::Write, "T"),
+        "patch" => (Purpose::Write, "odr"),
+        "curl" => (Purpose::Write, "oDc"),
+        "wget" => (Purpose::Write, "OoaP"),
+        "tar" => (Purpose::Write, "fC"),
+        "unzip" => (Purpose::Write, "d"),
+        "sort" | "shuf" | "tree" | "gcc" | "cc" | "clang" => (Purpose::Write, "o"),
+        // where it works, not what it writes
+        "make" | "gmake" => (Purpose::Read, "CfI"),
+        _ => return Vec::new(),
+    };
+    let mut found = Vec::new();
+    for word in words.iter().skip(1).take_while(|word| word.text != "--").filter(|word| word.known().is_some()) {
+        let value = word.text.strip_prefix("--").and_then(|long| long.split_once('='));
+        let value = value.map(|(_, value)| value).filter(|value| !value.is_empty() && !leaves_out(&word.text));
+        let leads = |value: &&str| {
+            let letters = word.text.get(1..word.text.len() - value.len()).unwrap_or_default();
+            !value.starts_with(['/', '~'])
+                || letters.find(|letter| valued.contains(letter)).map(|at| at + 1) == Some(letters.len())
+        };
+        let texts = glued(&word.text).filter(leads).chain(value);
+        found.extend(texts.map(|text| Operand { word: Word { text: text.to_owned(), kind: word.kind }, purpose }));
+    }
+    found
+}
+
+/// Whether it is a long option that names what is not to be touched, or a pattern.
+pub(crate) fn leaves_out(option: &str) -> bool {
+    const LEAVES_OUT: [&str; 7] = ["exclude", "include", "filter", "ignore", "reject", "accept", "suffix"];
+    option.strip_prefix("--").is_some_and(|name| LEAVES_OUT.iter().any(|start| name.starts_with(start)))
+}
+
+/// What may be a path in a word of option letters: `-Tfile`, `-vFOLDER:PLACE`.
+pub(crate) fn in_word(word: &str) -> impl Iterator<Item = &str> {
+    glued(word).flat_map(|value| {
+        let before = value.split_once(':').map(|(path, _)| path).filter(|path| !path.is_empty());
+        [Some(value), before].into_iter().flatten()
+    })
+}
+
+/// What may be the value within `-abcVALUE`: whatever follows the first letters. No letter of an option begins a path.
+fn glued(word: &str) -> impl Iterator<Item = &str> {
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    letters
+        .char_indices()
+        .take(LETTERS_MAX)
+        .take_while(|(_, letter)| !matches!(letter, '.' | '/' | '~'))
+        .filter_map(|(at, letter)| letters.get(at + letter.len_utf8()..))
+        .filter(|rest| !rest.is_empty())
+}
+
+/// `curl -fsSLko` has six.
+const LETTERS_MAX: usize = 10;
 fn all(words: Vec<Word>, purpose: Purpose) -> Vec<Operand> {
     words.into_iter().map(|word| Operand { word, purpose }).collect()
 }
