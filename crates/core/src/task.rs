@@ -473,7 +473,12 @@ impl ToolSpec {
             EffectKind::Read => !inside(&effect.what),
             EffectKind::Run | EffectKind::Unknown => false,
         };
-        effects.into_iter().filter(lies_beyond).collect()
+        // a name is removed by writing the folder around it: what else runs there decides whether that can be granted
+        let removes = effects.iter().any(|effect| effect.kind == EffectKind::Delete && lies_beyond(effect));
+        let matters = |effect: &Effect| {
+            lies_beyond(effect) || removes && matches!(effect.kind, EffectKind::Run | EffectKind::Unknown)
+        };
+        effects.into_iter().filter(matters).collect()
     }
 
     /// How long a call may take unless its tool says otherwise.
@@ -651,5 +656,19 @@ mod tests {
         assert_eq!(beyond(&shell, &["curl https://h.example/", "./head"]), "/srv/b");
         let tool = ToolSpec::new(ToolName::new("get"), ToolBody::Command(Vec::new()), EffectClass::External);
         assert_eq!(beyond(&tool, &["get"]), "");
+    }
+
+    /// Whether the folder around a name can be granted depends on all that runs beside the removal.
+    #[test]
+    fn a_removal_beyond_comes_with_all_that_runs() {
+        let shell = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::Workspace);
+        let effect = |kind, what: &str| Effect { kind, what: what.to_owned() };
+        let runs = [effect(EffectKind::Run, "rm x"), effect(EffectKind::Unknown, "a script")];
+        let inside = effect(EffectKind::Delete, "/w/x");
+        let beyond = |more: Effect| shell.beyond("/w", [&runs[..], &[inside.clone(), more]].concat());
+        let removed = effect(EffectKind::Delete, "/elsewhere/x");
+        assert_eq!(beyond(removed.clone()), [&runs[..], &[removed]].concat());
+        let written = effect(EffectKind::Write, "/elsewhere/x");
+        assert_eq!(beyond(written.clone()), [written]);
     }
 }

@@ -137,7 +137,8 @@ pub struct ResourceLimits {
     pub file_bytes: u64,
     /// Open files of one process. Programs that keep a table of all possible ones stay quick.
     pub open_files: u64,
-    /// The memory that files in its private `/tmp` and home may take, each.
+    /// The memory that files in its private home may take, and in `/tmp` where that is memory: a `scratch` folder has no bound
+    /// but `file_bytes`.
     pub private_bytes: u64,
 }
 

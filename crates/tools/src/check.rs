@@ -6,7 +6,7 @@ use longrein_core::payload::Payload;
 use longrein_core::task::{CheckSpec, Task};
 use longrein_core::time::millis;
 use longrein_ports::CheckRun;
-use longrein_sandbox::{Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, run};
+use longrein_sandbox::{Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked};
 
 use crate::ending::Blobs;
 use crate::output::readable;
@@ -30,18 +30,23 @@ impl Toolbox {
         // checks have no fence: a run checks one thing at a time, so whatever carries this mark is of a dead worker
         let marker = Marker { run: self.mark(run_id), action: format!("check-{}", spec.name), fence: 0 };
         reap_marked(&marker.run, &marker.action, u64::MAX).await;
-        let ended = run(Spec {
-            argv: spec.command.clone(),
-            cwd: task.workspace.clone().into(),
-            env: self.base_env(),
-            stdin: Vec::new(),
-            stdout: Keep::Ends { max_bytes: EVIDENCE_MAX_BYTES, flood_bytes: NO_FLOOD },
-            stderr: Stderr::WithStdout,
-            timeout: spec.timeout,
-            marker,
-            confinement: self.sandbox().of_workspace(task),
-        })
-        .await;
+        let ended = self
+            .sandbox()
+            .run(
+                task,
+                Spec {
+                    argv: spec.command.clone(),
+                    cwd: task.workspace.clone().into(),
+                    env: self.base_env(),
+                    stdin: Vec::new(),
+                    stdout: Keep::Ends { max_bytes: EVIDENCE_MAX_BYTES, flood_bytes: NO_FLOOD },
+                    stderr: Stderr::WithStdout,
+                    timeout: spec.timeout,
+                    marker,
+                    confinement: self.sandbox().of_workspace(task),
+                },
+            )
+            .await;
         let mut blobs = Blobs::default();
         let (finding, text, exit_status, took_ms) = match ended {
             Err(error) => (Finding::Failed, not_started(spec, &error), None, 0),

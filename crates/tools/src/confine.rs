@@ -7,8 +7,12 @@ use std::sync::OnceLock;
 
 use longrein_core::ruling::{Effect, EffectKind};
 use longrein_core::task::{Task, ToolSpec};
-use longrein_sandbox::{Confined, Confinement, Network, Tier, Way, probe_blocking};
+use longrein_sandbox::{Confined, Confinement, Ended, Network, Spec, StartError, Stderr, Tier, Way, probe_blocking};
 use tempfile::TempDir;
+
+use crate::beyond::{self, Made};
+use crate::planted::Watch;
+use crate::terrain::{OBEYED, Terrain};
 
 /// How the commands of a run are confined; made once per run, by whoever made the [`Toolbox`](crate::Toolbox).
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ pub struct Sandbox {
     pub caches: Vec<PathBuf>,
     /// Temporary files of the run's commands: made for the first, removed with this.
     scratch: OnceLock<Option<TempDir>>,
+    /// What lay in the workspace before the first command; what commands add is theirs.
+    terrain: OnceLock<Terrain>,
 }
 
 /// What commands of the shell may do in the workspace: a plan and a shadow only look.
@@ -48,7 +54,7 @@ pub enum Walls {
 /// Of a workspace, what runs by itself or says what runs: read-only for its commands.
 const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".longrein"];
 
-/// Of a workspace, what usually holds secrets.
+/// Of a workspace, what usually holds secrets, even if it comes later.
 const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
 
 impl Sandbox {
@@ -93,6 +99,29 @@ impl Sandbox {
         made.as_ref().map(|folder| folder.path().to_owned())
     }
 
+    fn terrain(&self, task: &Task) -> &Terrain {
+        self.terrain.get_or_init(|| Terrain::of(Path::new(&task.workspace)))
+    }
+
+    /// Runs a command in its walls, and takes away what it planted for the operator's git. Every command of a run goes
+    /// through here.
+    pub(crate) async fn run(&self, task: &Task, spec: Spec) -> Result<Ended, StartError> {
+        let mut watch = match spec.confinement {
+            Confinement::None => None,
+            Confinement::Confined(_) => {
+                Some(Watch::over(Path::new(&task.workspace), &self.terrain(task).repositories, self.scratch()))
+            }
+        };
+        let is_together = matches!(spec.stderr, Stderr::WithStdout);
+        let mut ended = longrein_sandbox::run(spec).await?;
+        let told = watch.as_mut().map(Watch::clear).unwrap_or_default();
+        let output = if is_together { &mut ended.stdout } else { &mut ended.stderr };
+        for line in told {
+            output.append(format!("\n{line}\n").as_bytes());
+        }
+        Ok(ended)
+    }
+
     /// The walls around a declared tool.
     /// `proxy`: the socket of a proxy to the hosts it names.
     pub(crate) fn of_tool(&self, task: &Task, spec: &ToolSpec, proxy: Option<&Path>) -> Confinement {
@@ -116,7 +145,12 @@ impl Sandbox {
     }
 
     /// The walls around a command of the shell. `beyond`: what a person or a rule allowed it although it lies elsewhere.
-    pub(crate) fn of_shell(&self, task: &Task, beyond: &[Effect]) -> Confinement {
+    /// With what was made for it, to be kept until it has ended.
+    pub(crate) fn of_shell(&self, task: &Task, beyond: &[Effect]) -> (Confinement, Vec<Made>) {
+        let mut made = Vec::new();
+        if self.way().is_none() {
+            return (Confinement::None, made);
+        }
         let mut writes = match self.workspace {
             Workspace::Writable => vec![PathBuf::from(&task.workspace)],
             Workspace::ReadOnly => Vec::new(),
@@ -130,11 +164,12 @@ impl Sandbox {
                     writes.extend(self.caches.iter().filter(|cache| cache.exists()).cloned());
                 }
                 EffectKind::Read => reads.push(PathBuf::from(what)),
-                EffectKind::Write | EffectKind::Delete => writes.push(there(Path::new(what))),
+                EffectKind::Write => writes.extend(beyond::written(Path::new(what), &mut made)),
+                EffectKind::Delete => writes.extend(beyond::emptied(Path::new(what), beyond)),
                 EffectKind::Run | EffectKind::Unknown => {}
             }
         }
-        self.walls(task, reads, writes, network)
+        (self.walls(task, reads, writes, network), made)
     }
 
     /// The walls around a hook: as around the shell, and its own folder can be read, though it lie where what is Longrein's own
@@ -152,27 +187,22 @@ impl Sandbox {
         let Some(way) = self.way() else { return Confinement::None };
         let workspace = Path::new(&task.workspace);
         let within = |names: [&str; 3]| names.map(|name| workspace.join(name));
+        let terrain = self.terrain(task);
+        let obeyed = terrain.repositories.iter().flat_map(|folder| OBEYED.map(|name| folder.join(name)));
         let mut confined = Confined::new(way);
         confined.reads = reads;
         // the program of a tool lies in the folder of its task
         confined.reads.push(PathBuf::from(&task.folder));
         confined.reads.extend(self.read.iter().cloned());
         confined.writes = writes.into_iter().chain(self.write.iter().cloned()).filter(|path| path.exists()).collect();
-        confined.read_only = within(PROTECTED).into();
-        confined.hidden = self.hidden.iter().cloned().chain(within(SECRETS)).collect();
+        confined.read_only =
+            within(PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
+        // a folder of such a name is an environment of Python
+        let secrets = within(SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
+        confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();
         confined.scratch = self.scratch();
         confined.network = network;
         Confinement::Confined(Box::new(confined))
-    }
-}
-
-/// A path, or where it would be made: what is not there cannot be granted. A name in a folder is made or removed by writing
-/// the folder.
-fn there(path: &Path) -> PathBuf {
-    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
-    match path.symlink_metadata() {
-        Ok(found) if found.is_dir() => path.to_owned(),
-        Ok(_) | Err(_) => path.ancestors().skip(1).find(is_there).unwrap_or(path).to_owned(),
     }
 }
 

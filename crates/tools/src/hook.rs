@@ -10,7 +10,7 @@ use longrein_core::payload::{Payload, excerpt};
 use longrein_core::task::Task;
 use longrein_core::time::millis;
 use longrein_ports::{About, BoxFuture, HookCall, Hooks};
-use longrein_sandbox::{Captured, Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked, run};
+use longrein_sandbox::{Captured, Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -133,18 +133,23 @@ impl Hooks for Toolbox {
             reap_marked(&marker.run, &marker.action, call.fence.0).await;
             let mut env = self.hook_env(call.hook);
             env.push(("CLAUDE_PROJECT_DIR".to_owned(), task.workspace.clone()));
-            let ended = run(Spec {
-                argv: spec.command.clone(),
-                cwd: spec.folder.clone().into(),
-                env,
-                stdin: encode(task, &call, self.secrets()),
-                stdout: Keep::Whole { max_bytes: ANSWER_MAX_BYTES },
-                stderr: Stderr::Apart(Keep::Ends { max_bytes: COMPLAINT_MAX_BYTES, flood_bytes: NO_FLOOD }),
-                timeout: spec.timeout,
-                marker,
-                confinement: self.sandbox().of_hook(task, Path::new(&spec.folder)),
-            })
-            .await;
+            let ended = self
+                .sandbox()
+                .run(
+                    task,
+                    Spec {
+                        argv: spec.command.clone(),
+                        cwd: spec.folder.clone().into(),
+                        env,
+                        stdin: encode(task, &call, self.secrets()),
+                        stdout: Keep::Whole { max_bytes: ANSWER_MAX_BYTES },
+                        stderr: Stderr::Apart(Keep::Ends { max_bytes: COMPLAINT_MAX_BYTES, flood_bytes: NO_FLOOD }),
+                        timeout: spec.timeout,
+                        marker,
+                        confinement: self.sandbox().of_hook(task, Path::new(&spec.folder)),
+                    },
+                )
+                .await;
             match ended {
                 Err(error) => failed(not_started(&error)),
                 Ok(ended) => {

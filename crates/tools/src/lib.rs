@@ -12,6 +12,7 @@
 //! [`Cleared`]: longrein_core::action::Cleared
 
 mod arguments;
+mod beyond;
 mod builtin;
 mod canonical;
 mod check;
@@ -25,10 +26,12 @@ mod host;
 mod near;
 mod output;
 mod pins;
+mod planted;
 mod preview;
 mod request;
 mod schema;
 mod secrets;
+mod terrain;
 mod text;
 mod toolbox;
 

@@ -6,6 +6,7 @@ mod files;
 mod memory;
 mod shell;
 mod tasks;
+mod walls;
 mod web;
 
 use std::collections::BTreeMap;

@@ -292,9 +292,12 @@ impl Toolbox {
                 }
                 Builtin::Shell => {
                     let (workspace, marker) = (Path::new(&task.workspace), self.marker(attempt));
-                    let walls = self.sandbox.of_shell(task, &attempt.beyond);
+                    let (walls, made) = self.sandbox.of_shell(task, &attempt.beyond);
                     let place = shell::Place { workspace, env: &tool.env, marker, walls };
-                    shell::run(&tool.spec, &attempt.args, place, &self.secrets).await
+                    let start = |spec| self.sandbox.run(task, spec);
+                    let ran = shell::run(&tool.spec, &attempt.args, place, start, &self.secrets).await;
+                    drop(made);
+                    ran
                 }
                 Builtin::Recall => self.recall(&tool.spec, attempt).await,
                 Builtin::WebFetch => self.fetch(&tool.spec, attempt).await,
@@ -406,18 +409,23 @@ impl Toolbox {
             false => None,
         };
         let socket = proxy.as_ref().map(|(proxy, _)| proxy.socket());
-        let mut ended = longrein_sandbox::run(Spec {
-            argv: command.to_vec(),
-            cwd: task.folder.clone().into(),
-            env: tool.env.clone().into_iter().collect(),
-            stdin: request::encode(attempt, handed, &task.principal),
-            stdout: Keep::Whole { max_bytes: RESULT_MAX_BYTES },
-            stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
-            timeout: tool.spec.timeout,
-            marker: self.marker(attempt),
-            confinement: self.sandbox.of_tool(task, &tool.spec, socket),
-        })
-        .await?;
+        let mut ended = self
+            .sandbox
+            .run(
+                task,
+                Spec {
+                    argv: command.to_vec(),
+                    cwd: task.folder.clone().into(),
+                    env: tool.env.clone().into_iter().collect(),
+                    stdin: request::encode(attempt, handed, &task.principal),
+                    stdout: Keep::Whole { max_bytes: RESULT_MAX_BYTES },
+                    stderr: Stderr::Apart(Keep::Ends { max_bytes: STDERR_MAX_BYTES, flood_bytes: NO_FLOOD }),
+                    timeout: tool.spec.timeout,
+                    marker: self.marker(attempt),
+                    confinement: self.sandbox.of_tool(task, &tool.spec, socket),
+                },
+            )
+            .await?;
         // where it failed, this may be why
         if let Some(told) = proxy.and_then(|(proxy, allowed)| longrein_web::told(&proxy.asked(), &allowed)) {
             ended.stderr.append(format!("\n[network] {told}\n").as_bytes());

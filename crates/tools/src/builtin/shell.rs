@@ -207,8 +207,14 @@ pub(crate) struct Place<'a> {
     pub(crate) walls: Confinement,
 }
 
-/// Runs a call. `args` passed [`check`].
-pub(crate) async fn run(spec: &ToolSpec, args: &Payload, place: Place<'_>, secrets: &Secrets) -> Ran {
+/// Runs a call. `args` passed [`check`]; `start` runs a command in its walls.
+pub(crate) async fn run<Started: Future<Output = Result<Ended, StartError>>>(
+    spec: &ToolSpec,
+    args: &Payload,
+    place: Place<'_>,
+    start: impl FnOnce(Spec) -> Started,
+    secrets: &Secrets,
+) -> Ran {
     let Place { workspace, env, marker, walls } = place;
     let call = match args.read().map_err(|error| invalid(error.to_string())).and_then(Call::of) {
         Ok(call) => call,
@@ -219,7 +225,7 @@ pub(crate) async fn run(spec: &ToolSpec, args: &Payload, place: Place<'_>, secre
         Err(error) => return refused(error),
     };
     let timeout = call.timeout.min(spec.timeout);
-    let ended = longrein_sandbox::run(Spec {
+    let ended = start(Spec {
         // after "--" a command may begin with a hyphen
         argv: [interpreter(env), "-c".to_owned(), "--".to_owned(), call.command].to_vec(),
         cwd,

@@ -1,0 +1,175 @@
+//! What lies in a workspace that its commands must leave alone: repositories, and files that usually hold secrets. Found by
+//! one walk with a bound, breadth first, so that what is near the top is always seen.
+
+use std::collections::VecDeque;
+use std::fs::FileType;
+use std::path::{Path, PathBuf};
+
+/// A walk this long takes some tens of milliseconds.
+const ENTRIES_MAX: usize = 20_000;
+
+/// Each is a mount of its own around every command.
+const SECRETS_MAX: usize = 64;
+const REPOSITORIES_MAX: usize = 128;
+
+/// What was fetched or built: large, and nobody keeps a repository or a secret of their own in it.
+const SKIPPED: [&str; 2] = ["node_modules", "target"];
+
+/// Of a folder of git, what says what git runs or where it reads that.
+pub(crate) const OBEYED: [&str; 6] =
+    ["config", "config.worktree", "hooks", "commondir", "info/attributes", "objects/info/alternates"];
+
+#[derive(Debug, Default)]
+pub(crate) struct Terrain {
+    /// Folders of git: of repositories, their submodules and their other worktrees.
+    pub(crate) repositories: Vec<PathBuf>,
+    /// Files named `.git`: each says where the repository of its folder lies.
+    pub(crate) pointers: Vec<PathBuf>,
+    pub(crate) secrets: Vec<PathBuf>,
+}
+
+impl Terrain {
+    pub(crate) fn of(workspace: &Path) -> Self {
+        let mut terrain = Self::default();
+        let mut left = ENTRIES_MAX;
+        let mut open = VecDeque::from([workspace.to_owned()]);
+        while let Some(folder) = open.pop_front() {
+            for (name, kind) in entries(&folder, &mut left) {
+                let path = folder.join(&name);
+                let is_folder = kind.is_dir() || kind.is_symlink() && path.is_dir();
+                if name == ".git" {
+                    if is_folder {
+                        terrain.repository(path, &mut left);
+                    } else {
+                        terrain.pointers.push(path);
+                    }
+                } else if is_secret(&name, is_folder) {
+                    if terrain.secrets.len() < SECRETS_MAX {
+                        terrain.secrets.push(path);
+                    }
+                } else if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+                    open.push_back(path);
+                }
+            }
+        }
+        terrain
+    }
+
+    /// A folder of git, and those it keeps for submodules and worktrees. A submodule's name may have several parts.
+    fn repository(&mut self, folder: PathBuf, left: &mut usize) {
+        let mut open = VecDeque::from([(folder, true)]);
+        while let Some((folder, is_repository)) = open.pop_front() {
+            let kept_in = if is_repository {
+                if self.repositories.len() == REPOSITORIES_MAX {
+                    return;
+                }
+                let kept_in = ["modules", "worktrees"].map(|name| folder.join(name)).to_vec();
+                self.repositories.push(folder);
+                kept_in
+            } else {
+                vec![folder]
+            };
+            for (inside, name, _) in kept_in.iter().flat_map(|inside| {
+                let found = entries(inside, left).into_iter().filter(|(_, kind)| kind.is_dir());
+                found.map(move |(name, kind)| (inside, name, kind)).collect::<Vec<_>>()
+            }) {
+                let path = inside.join(name);
+                let is_repository = path.join("HEAD").symlink_metadata().is_ok();
+                open.push_back((path, is_repository));
+            }
+        }
+    }
+}
+
+/// Sorted, so that a bound cuts the same place every time. A name that is no text is nobody's secret.
+fn entries(folder: &Path, left: &mut usize) -> Vec<(String, FileType)> {
+    let found = folder.read_dir().into_iter().flatten().flatten().take(*left);
+    let read = found.map(|entry| (entry.file_name().into_string(), entry.file_type())).collect::<Vec<_>>();
+    *left -= read.len();
+    let mut entries: Vec<_> = read.into_iter().filter_map(|(name, kind)| Some((name.ok()?, kind.ok()?))).collect();
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    entries
+}
+
+/// By its name: what people and tools keep passwords, tokens and private keys in. Not `*.pem` and `*.key`: fixtures of tests
+/// are called that.
+fn is_secret(name: &str, is_folder: bool) -> bool {
+    if is_folder {
+        return matches!(name, ".ssh" | ".aws" | ".gnupg" | ".azure" | ".kube");
+    }
+    let is_pattern =
+        || ["example", "sample", "template", "dist", "defaults"].iter().any(|end| name.ends_with(&format!(".{end}")));
+    match name {
+        ".env" | ".envrc" | ".netrc" | ".git-credentials" | ".pgpass" => true,
+        "id_rsa" | "id_ed25519" | "id_ecdsa" | "id_dsa" => true,
+        _ => name.starts_with(".env.") && !is_pattern(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let file = |path: &str| {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), "x").unwrap();
+        };
+        let repositories = [
+            ".git",
+            ".git/modules/a",
+            ".git/modules/libs/b",
+            ".git/modules/a/modules/c",
+            ".git/worktrees/w",
+            "x/y/.git",
+        ];
+        repositories.iter().for_each(|repository| file(&format!("{repository}/HEAD")));
+        let secrets = [".env", "a/.env.local", "a/b/.envrc", "c/id_ed25519", "c/.netrc", "target-of/.env.prod"];
+        secrets.iter().for_each(|secret| file(secret));
+        for other in [
+            ".env.example",
+            "a/.env.local.sample",
+            "a/cert.pem",
+            "a/id_rsa.pub",
+            "node_modules/p/.env",
+            "target/.git/HEAD",
+            "venv/.env/bin",
+            ".git/.env",
+        ] {
+            file(other);
+        }
+        file("c/.aws/credentials");
+        file("sub/.git");
+        let terrain = Terrain::of(folder.path());
+        let sorted = |found: &[PathBuf]| {
+            let names = found.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned());
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            names
+        };
+        let expected = |names: &[&str]| {
+            let mut names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(sorted(&terrain.repositories), expected(&repositories));
+        assert_eq!(sorted(&terrain.pointers), ["sub/.git"]);
+        assert_eq!(sorted(&terrain.secrets), expected(&[&secrets[..], &["c/.aws"]].concat()));
+    }
+
+    #[test]
+    fn a_walk_has_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..SECRETS_MAX + 10 {
+            let inside = folder.path().join(number.to_string());
+            std::fs::create_dir(&inside).unwrap();
+            std::fs::write(inside.join(".env"), "x").unwrap();
+        }
+        assert_eq!(Terrain::of(folder.path()).secrets.len(), SECRETS_MAX);
+        let mut left = 5;
+        assert_eq!((entries(folder.path(), &mut left).len(), left), (5, 0));
+    }
+}
