@@ -39,7 +39,15 @@ fn check(event: HookEvent, ended: Ended, word: &str, says: &str) {
 #[test]
 fn only_status_0_with_nothing_against_it_passes() {
     use HookEvent::BeforeTool;
-    for text in ["", "looks fine", "  \n", "2 files (a, b) are fine\n  so are others: ${x} {y}", "{}", r#"{"continue":true}"#, "\u{feff}{}"] {
+    for text in [
+        "",
+        "looks fine",
+        "  \n",
+        "2 files (a, b) are fine\n  so are others: ${x} {y}",
+        "{}",
+        r#"{"continue":true}"#,
+        "\u{feff}{}",
+    ] {
         check(BeforeTool, ended(How::Exited(0), text, "chatter"), "passed", "");
     }
     check(BeforeTool, ended(How::Exited(2), "", "not on a friday\n"), "blocked", "not on a friday");
