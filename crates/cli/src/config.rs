@@ -5,6 +5,8 @@
 //! looked up each time.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -17,13 +19,14 @@ use longrein::taskfile::{
     WrittenRules, configured_hooks, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
+use rustix::fs::{Mode as FileMode, OFlags};
 use serde::Deserialize;
 
 use crate::failure::{Failure, Status};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Written {
     model: Option<String>,
     #[serde(default)]
     models: BTreeMap<String, ModelTable>,
@@ -106,15 +109,11 @@ impl Config {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), Failure> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(wrong(path, &error)),
-        };
+        let Some(text) = read(path).map_err(|problem| wrong(path, &problem))? else { return Ok(()) };
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let table: toml::Table = toml::from_str(text).map_err(|error| wrong(path, &error))?;
         known_keys(&table).map_err(|problem| wrong(path, &problem))?;
-        let file: File = toml::from_str(text).map_err(|error| wrong(path, &error))?;
+        let file: Written = toml::from_str(text).map_err(|error| wrong(path, &error))?;
         if let Some(model) = file.model {
             self.model = Some((model, path.display().to_string()));
         }
@@ -300,6 +299,31 @@ impl PriceTable {
             output: micros(self.output)?,
         })
     }
+}
+
+/// The text of a file; None: there is none. What is there and cannot be read is not none: a limit it sets would be lifted
+/// without a word. Never waits, whatever it is.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::open(path, flags, FileMode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return dangling(path).map_or(Ok(None), Err),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(Some(text))
+}
+
+/// Why a path that leads nowhere is not simply missing: a link on the way to it was meant to lead somewhere.
+fn dangling(path: &Path) -> Option<String> {
+    // What is there of the way; below it there is nothing.
+    let (there, data) = path.ancestors().find_map(|part| Some((part, part.symlink_metadata().ok()?)))?;
+    let what = if there == path { "it".to_owned() } else { there.display().to_string() };
+    data.is_symlink().then(|| format!("{what} is a link that leads nowhere"))
 }
 
 fn wrong(path: &Path, problem: &impl std::fmt::Display) -> Failure {

@@ -27,6 +27,7 @@ mod stats;
 mod taint;
 mod tools;
 mod trust;
+mod unasked;
 mod words;
 
 use std::process::ExitCode;

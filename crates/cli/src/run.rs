@@ -26,6 +26,7 @@ use crate::out::{say, tell};
 use crate::progress::{Progress, Style, print_line};
 use crate::shadow::Report;
 use crate::trust::{self, Tightening};
+use crate::unasked::Unasked;
 use crate::{ask, words};
 
 /// The most context taken from a pipe beside a prompt.
@@ -213,6 +214,7 @@ impl Session {
             print_line(&projection::line(run, Some(run.head), run.at, &event));
         }
         self.report_shadow(run).await;
+        self.report_unasked(run).await;
         self.finish(run, &Standing::Rested(ended.clone()), args)
     }
 
@@ -272,6 +274,7 @@ impl Session {
         let Driven { run, standing } = driven.map_err(|error| self.explain(error, id))?;
         if matches!(standing, Standing::Rested(_)) {
             self.report_shadow(&run).await;
+            self.report_unasked(&run).await;
         }
         self.finish(&run, &standing, args)
     }
@@ -385,6 +388,20 @@ impl Session {
             tell!("What it would have done:");
         }
         report.lines().iter().for_each(|line| tell!("  {line}"));
+    }
+
+    /// Which calls a run did without because nobody could be asked.
+    async fn report_unasked(&self, run: &Run) {
+        match Style::of(&self.globals) {
+            Style::Plain => {}
+            Style::Json | Style::Quiet | Style::Live => return,
+        }
+        let mut unasked = Unasked::default();
+        // Without the journal nothing is known of it; the run's own end is said all the same.
+        let _ = self.runs.fold(&run.id, |record| unasked.see(record)).await;
+        if let Some(line) = unasked.line() {
+            tell!("{line}");
+        }
     }
 
     /// A run whose requests are nearly full before it has begun is told of (`design.md` §5).

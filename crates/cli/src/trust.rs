@@ -43,7 +43,8 @@ pub(crate) struct Tightening {
     pub(crate) source: String,
 }
 
-/// What the configuration of a workspace adds to a run in it. One that is not trusted adds nothing, and is told of.
+/// What the configuration of a workspace adds to a run in it. One that is not trusted adds nothing, and is told of; with one
+/// that cannot be read nobody knows whether it is trusted, and nothing is run.
 pub(crate) fn of_workspace(workspace: &Path, globals: &Globals) -> Result<Option<Tightening>, Failure> {
     let file = workspace.join(FOLDER).join(FILE);
     let warn = |what: &str| {
@@ -55,8 +56,8 @@ pub(crate) fn of_workspace(workspace: &Path, globals: &Globals) -> Result<Option
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(problem) => {
-            warn(&format!("is not read: {problem}"));
-            return Ok(None);
+            let problem = format!("{}: it cannot be read: {problem}", words::safe(&file.display().to_string()));
+            return Err(Failure::new(Status::Configuration, problem));
         }
     };
     let register = Register::open(&context::home()?)?;
@@ -159,8 +160,12 @@ fn read(workspace: &Path) -> Result<Option<Vec<u8>>, String> {
         }
         error => Err(format!("{what}: {error}")),
     };
-    let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, FileMode::empty())
-        .map_err(|error| error.to_string())?;
+    let root = match rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, FileMode::empty())
+    {
+        Ok(root) => root,
+        // Without a workspace there is none of its own; that it is missing is said elsewhere.
+        Err(error) => return opened(error, "the workspace"),
+    };
     let below = |folder: &OwnedFd, name: &str, flags: OFlags| {
         rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, FileMode::empty())
     };

@@ -274,6 +274,52 @@ fn a_wrong_configuration_is_78() {
 }
 
 #[test]
+fn configuration_that_is_there_and_cannot_be_read_is_not_none() {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    world.write("s.toml", &says("hi").repeat(9));
+    let folder = world.user().join(".config/longrein");
+    let config = folder.join("config.toml");
+    let run = || world.run("run Hi -m script/s.toml");
+    run().is(0);
+    let parent = folder.parent().unwrap();
+    fs::create_dir_all(parent).unwrap();
+    run().is(0);
+    symlink("nowhere", &folder).unwrap();
+    run().is(78).says("config.toml").says("a link that leads nowhere");
+    fs::remove_file(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    run().is(78).says("config.toml");
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    run().is(0);
+    fs::create_dir(&config).unwrap();
+    run().is(78).says("config.toml");
+    fs::remove_dir(&config).unwrap();
+    symlink("nowhere", &config).unwrap();
+    run().is(78).says("config.toml").says("a link that leads nowhere");
+    world.run("policy check shell").is(78);
+    fs::remove_file(&config).unwrap();
+    symlink("config.toml", &config).unwrap();
+    run().is(78).says("config.toml");
+    fs::remove_file(&config).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&config).status().unwrap().success());
+    run().is(78).says("config.toml").says("no regular file");
+    fs::remove_file(&config).unwrap();
+    symlink("/dev/null", &config).unwrap();
+    run().is(78).says("no regular file");
+    fs::remove_file(&config).unwrap();
+    fs::write(&config, [0xff, 0xfe]).unwrap();
+    run().is(78).says("config.toml");
+    // A link to a file is how many keep theirs.
+    fs::remove_file(&config).unwrap();
+    fs::write(folder.join("real.toml"), "permission_mode = \"ask\"\n").unwrap();
+    symlink("real.toml", &config).unwrap();
+    run().is(0).says("permission mode: ask");
+}
+
+#[test]
 fn the_door_does_not_open_from_inside() {
     let world = asking();
     for line in ["run --task task.toml", "runs", "approve w a1", "frobnicate"] {
@@ -443,6 +489,36 @@ fn the_store_is_private_and_can_be_elsewhere() {
 }
 
 // ---- people ----
+
+#[test]
+fn what_was_denied_because_nobody_could_be_asked_is_told_at_the_end() {
+    let world = World::new();
+    let tools = tool("act", "external", &books("act"), "") + &tool("bar", "external", &books("bar"), "");
+    let two = "[[reply]]\ncalls = [{ name = \"act\", args = {} }, { name = \"bar\", args = {} }]\n";
+    let replies = format!("{two}{}{}", calls("act", "{}"), says("done"));
+    task(&world, &format!("[policy]\ndeny = [\"bar\"]\n{tools}"), &replies);
+    let told = "2 calls were denied because nobody could be asked: a1 act, a3 act; allow them with --allow RULE or answer \
+                them with --on-ask wait";
+    let done = world.run("run --task task.toml --id w").is(0);
+    assert_eq!(done.stderr.lines().filter(|line| *line == told).count(), 1, "{}", done.stderr);
+    let again = world.run("run --task task.toml --id w").is(0);
+    assert!(again.stderr.contains(told), "it is as true when the answer is printed again: {}", again.stderr);
+    for line in ["--id q --quiet", "--id j --json", "--id a --allow act"] {
+        let done = world.run(&format!("run --task task.toml {line}")).is(0);
+        assert!(!format!("{}{}", done.stdout, done.stderr).contains("nobody could be asked:"), "{line}");
+    }
+    // What a person denied was asked.
+    let parked = world.run("run --task task.toml --id p --on-ask wait").is(3);
+    assert!(!parked.stderr.contains("nobody could be asked"), "{}", parked.stderr);
+    world.run("deny p a1").is(0);
+    world.run("resume p --on-ask wait").is(3);
+    let last = world.run("resume p --on-ask deny").is(0);
+    assert!(
+        last.stderr.contains("1 call was denied because nobody could be asked: a3 act; allow it"),
+        "{}",
+        last.stderr
+    );
+}
 
 #[test]
 fn a_yes_from_another_process_runs_it_once() {
@@ -735,6 +811,34 @@ fn a_secret_is_given_to_its_tool_and_to_nobody_else() {
     assert!(!world.store_bytes().windows(secret.len()).any(|found| found == secret));
     assert!(!world.read("proof").is_empty(), "the tool had it");
     world.run("settle s a1 --as done").is(0);
+}
+
+#[test]
+fn a_secret_that_the_model_itself_writes_is_kept_nowhere() {
+    const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
+    const ESCAPED: &str = "\\u0074ok-4f9a77c1d2e3b5a6";
+    let world = World::new();
+    let knows = tool("knows", "external", &books("knows"), "env = [\"X=${secret:TOKEN}\"]");
+    let call = format!("calls = [{{ name = \"knows\", args = {{ text = 'x {SECRET}' }} }}]");
+    let replies =
+        format!("[[reply]]\ntext = 'it is {SECRET}'\n{call}\n[[reply]]\ntext = '{SECRET} or \"{ESCAPED}\"'\n");
+    task(&world, &format!("[policy]\nallow = [\"knows\"]\n{knows}"), &replies);
+    let plain = world.typed("longrein run --task task.toml --id p").env("TOKEN", SECRET).done().is(0);
+    assert_eq!(plain.answer(), "[redacted:TOKEN] or \"[redacted:TOKEN]\"");
+    let json = world.typed("longrein run --task task.toml --id j --json").env("TOKEN", SECRET).done().is(0);
+    assert_eq!(booked(&world, "knows"), 0);
+    let log = world.log("p");
+    let [refused] = of_type(&log, "action.refused")[..] else { panic!("{log:?}") };
+    assert!(refused["error"]["message"].as_str().unwrap().contains("the secret TOKEN"), "{refused}");
+    let shown = world.run("show p --json").stdout;
+    let bytes = world.store_bytes();
+    let places: [&[u8]; 5] =
+        [&bytes, plain.stdout.as_bytes(), plain.stderr.as_bytes(), json.stdout.as_bytes(), shown.as_bytes()];
+    let secret = &SECRET.as_bytes()["tok".len()..];
+    for place in places {
+        assert!(!place.windows(secret.len()).any(|found| found == secret), "{}", String::from_utf8_lossy(place));
+    }
+    world.verify("p");
 }
 
 #[test]

@@ -16,6 +16,11 @@ fn world() -> World {
     world
 }
 
+/// A FIFO that nobody writes to.
+fn pipe(file: &std::path::Path) {
+    assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
 fn made(world: &World) -> bool {
     let path = world.path("made");
     let there = path.exists();
@@ -117,17 +122,23 @@ fn law_8_links_are_no_configuration() {
     fs::rename(world.path(".longrein"), world.path("real")).unwrap();
     symlink("real", world.path(".longrein")).unwrap();
     world.run("trust").is(78).says("is a link");
-    world.run("run --task task.toml").is(0).says("is not read: .longrein is a link");
-    assert!(made(&world));
+    world.run("run --task task.toml").is(78).says("it cannot be read: .longrein is a link");
     fs::remove_file(world.path(".longrein")).unwrap();
     fs::create_dir(world.path(".longrein")).unwrap();
     symlink("../real/config.toml", world.path(".longrein/config.toml")).unwrap();
     world.run("trust").is(78).says("is a link");
-    world.run("run --task task.toml").is(0).says("is not read: config.toml is a link");
-    assert!(made(&world));
-    fs::remove_file(world.path(".longrein/config.toml")).unwrap();
-    fs::create_dir(world.path(".longrein/config.toml")).unwrap();
-    world.run("trust").is(78);
+    world.run("run --task task.toml").is(78).says("it cannot be read: config.toml is a link");
+    let put = |make: &dyn Fn(&std::path::Path)| {
+        let _ = fs::remove_file(world.path(".longrein/config.toml"));
+        make(&world.path(".longrein/config.toml"));
+        world.run("trust").is(78);
+        world.run("run --task task.toml").is(78).says(".longrein/config.toml: it cannot be read");
+        world.run("run --task task.toml --quiet").is(78);
+    };
+    put(&|file| symlink("nowhere", file).unwrap());
+    put(&|file| pipe(file));
+    put(&|file| fs::create_dir(file).unwrap());
+    assert!(!made(&world), "nothing was run");
     fs::remove_dir_all(world.path(".longrein")).unwrap();
     world.run("trust").is(66).says("there is nothing to trust");
 }

@@ -124,6 +124,9 @@ impl Tools for FaultyTools {
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         self.inner.validate(tool, arguments)
     }
+    fn unsaid(&self, text: &str) -> Option<String> {
+        self.inner.unsaid(text)
+    }
     fn target<'a>(
         &'a self,
         task: &'a Task,

@@ -19,6 +19,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use crate::edge;
 use crate::origin::Watch;
 use crate::ports::Ports;
+use crate::said;
 use crate::summary::Gathered;
 
 /// The identity of something in flight.
@@ -46,6 +47,7 @@ pub(crate) enum Flight {
 /// What came of it.
 #[derive(Debug)]
 pub(crate) enum Landed {
+    /// Only [`said::sent`] makes one.
     Sent(Result<Reply, ModelFailure>),
     Ran(Outcome, Blobs, After),
     Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
@@ -189,8 +191,8 @@ impl Hangar {
 }
 
 pub(crate) fn send(ports: &Ports, encoded: Encoded) -> impl Future<Output = Landed> + Send + 'static {
-    let model = Arc::clone(&ports.model);
-    async move { Landed::Sent(model.send(encoded).await) }
+    let (model, tools) = (Arc::clone(&ports.model), Arc::clone(&ports.tools));
+    async move { said::sent(model.as_ref(), tools.as_ref(), encoded).await }
 }
 
 pub(crate) fn run(

@@ -16,6 +16,7 @@ mod lease;
 mod origin;
 mod ports;
 mod row;
+mod said;
 mod summary;
 mod waiting;
 

@@ -11,12 +11,13 @@ use longrein_core::decide::{AskSummary, Command, TakeSummary};
 use longrein_core::event::SummaryRequested;
 use longrein_core::ids::{ModelName, RunId, Seq};
 use longrein_core::outcome::{ModelFailure, Reply};
-use longrein_ports::{Encoded, Journal, JournalError, Model, RecordedBody};
+use longrein_ports::{Encoded, Journal, JournalError, RecordedBody};
 
 use crate::claimed::Drive;
 use crate::context::Learned;
 use crate::jobs::{Flight, Landed};
 use crate::ports::Ports;
+use crate::said;
 use crate::waiting::given_up;
 
 /// Events read at a time.
@@ -101,7 +102,8 @@ impl Drive<'_> {
             return;
         };
         let flight = Flight::Summary(requested.generation, requested.attempt);
-        self.hangar.launch(flight, send(summariser, encoded));
+        let tools = Arc::clone(&self.ports.tools);
+        self.hangar.launch(flight, async move { said::sent(summariser.as_ref(), tools.as_ref(), encoded).await });
     }
 
     pub(crate) async fn summarised(&mut self, generation: u32, attempt: u32, landed: Landed) {
@@ -139,10 +141,6 @@ impl Drive<'_> {
         .remember(self.ports, &asked.model, &[])
         .await;
     }
-}
-
-async fn send(summariser: Arc<dyn Model>, encoded: Encoded) -> Landed {
-    Landed::Sent(summariser.send(encoded).await)
 }
 
 fn gather(ports: &Ports, run: RunId, terms: Terms) -> impl Future<Output = Landed> + Send + 'static {

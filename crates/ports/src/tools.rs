@@ -73,6 +73,12 @@ pub trait Tools: Send + Sync {
     /// First JSON, then the schema, then our own keywords. Pure.
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError>;
 
+    /// What a model wrote, as it may be kept: without the values of secrets that are known here, a mark in the place of each.
+    /// None: it holds none. Everything of a reply goes through it before anything else is done with it. Pure.
+    fn unsaid(&self, _text: &str) -> Option<String> {
+        None
+    }
+
     /// What exactly a call is about, if that is one file or folder: located as the kernel will, with what a change starts
     /// from and what it will leave. `seen`: files as the run last saw them; what it has not seen as it is, it may not
     /// change. Nothing is written.

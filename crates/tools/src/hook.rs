@@ -11,7 +11,8 @@ use longrein_core::task::Task;
 use longrein_core::time::millis;
 use longrein_ports::{About, BoxFuture, HookCall, Hooks};
 use longrein_sandbox::{Captured, Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked};
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::output::readable;
@@ -208,16 +209,23 @@ fn answer(event: HookEvent, spec: &HookSpec, ended: &Ended, secrets: &Secrets) -
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Answer {
-    #[serde(rename = "continue")]
+    #[serde(rename = "continue", default, deserialize_with = "given")]
     goes_on: Option<bool>,
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     decision: Option<Decision>,
     reason: Option<String>,
     /// Nothing of a hook is shown but what is said here.
     #[serde(rename = "suppressOutput")]
     _suppress_output: Option<bool>,
     system_message: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     hook_specific_output: Option<Specific>,
+}
+
+/// What decides is left out or said: null is what a program prints that failed to decide.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -231,6 +239,7 @@ enum Decision {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Specific {
     hook_event_name: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     permission_decision: Option<Permission>,
     permission_decision_reason: Option<String>,
     additional_context: Option<String>,
@@ -244,14 +253,44 @@ enum Permission {
     Ask,
 }
 
+/// Words that only an answer has in quotes.
+const ANSWER_WORDS: &[&str] = &["\"decision\"", "\"permissionDecision\"", "\"continue\"", "\"hookSpecificOutput\""];
+
+/// Text that is no object and may still be meant as an answer: a no must not be lost among other lines, in the wrong shape,
+/// or behind what a terminal would not show.
+fn may_be_an_answer(text: &str) -> Option<&'static str> {
+    let is_break = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let is_space = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
+    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        Some("it is JSON, and no object")
+    } else if text.split(is_break).any(|line| line.trim_start_matches(is_space).starts_with(['{', '['])) {
+        Some("a line begins like JSON, and the whole is no object")
+    } else if text.contains('{') && ANSWER_WORDS.iter().any(|word| text.contains(word)) {
+        Some("it has an answer in it, and more")
+    } else {
+        None
+    }
+}
+
 /// What a hook printed that ended with status 0: nothing, text that nobody asked for, or one object.
 fn said(event: HookEvent, stdout: &Captured, secrets: &Secrets) -> Result<(HookOutcome, Option<String>), String> {
     let text = Encoding::of(&stdout.head).decode(&stdout.head);
     let text = text.trim().trim_start_matches('\u{feff}').trim_start();
+    if text.contains('\0') {
+        return Err("there is a NUL in it".to_owned());
+    }
     if !text.starts_with('{') {
-        return Ok((HookOutcome::Passed, None));
+        return match may_be_an_answer(text) {
+            Some(problem) => Err(problem.to_owned()),
+            None => Ok((HookOutcome::Passed, None)),
+        };
     }
     let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // A list would be read as the members in order.
+    let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if whole.get("hookSpecificOutput").is_some_and(|specific| !specific.is_object()) {
+        return Err("hookSpecificOutput is no object".to_owned());
+    }
     let specific = answer.hook_specific_output.unwrap_or_default();
     if let Some(named) = &specific.hook_event_name
         && HookEvent::named(named) != Some(event)

@@ -308,6 +308,31 @@ impl Toolbox {
         }
     }
 
+    /// Whether marks of known secrets stand only in what is to be written to a file: `builtin::change` refuses them there and
+    /// knows the file, which may speak of marks itself.
+    fn is_marked_text_alone(&self, tool: &Tool, args: &Map<String, Value>) -> bool {
+        let texts: &[&str] = match tool.spec.body {
+            ToolBody::Builtin(Builtin::WriteFile) => &["content"],
+            ToolBody::Builtin(Builtin::EditFile) => &["old", "new"],
+            ToolBody::Builtin(
+                Builtin::ReadFile
+                | Builtin::ListFiles
+                | Builtin::SearchFiles
+                | Builtin::Shell
+                | Builtin::Ask
+                | Builtin::Recall
+                | Builtin::Note
+                | Builtin::WebFetch,
+            )
+            | ToolBody::Command(_)
+            | ToolBody::Host(_) => return false,
+        };
+        let is_plain = |text: &str| self.secrets.marked_in(text).is_none();
+        args.iter().all(|(name, value)| {
+            (texts.contains(&name.as_str()) && value.is_string()) || is_plain(name) && is_plain(&value.to_string())
+        })
+    }
+
     fn marker(&self, attempt: &Attempt) -> Marker {
         Marker { run: self.mark(&attempt.run), action: attempt.action.to_string(), fence: attempt.fence.0 }
     }
@@ -477,7 +502,15 @@ impl Tools for Toolbox {
 
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
-        let mut args = Value::Object(arguments::parse(arguments)?);
+        // What the model had written is gone already, and may have left no JSON.
+        let marked = self.secrets.marked_in(arguments);
+        let parsed = arguments::parse(arguments);
+        if let Some(name) = marked
+            && !parsed.as_ref().is_ok_and(|args| self.is_marked_text_alone(known, args))
+        {
+            return Err(holds_secret(Held::Known(name)));
+        }
+        let mut args = Value::Object(parsed?);
         // before anything that might quote it
         if let Some(held) = self.secrets.found_in(&args) {
             return Err(holds_secret(held));
@@ -491,6 +524,10 @@ impl Tools for Toolbox {
         self.host.accepts(&known.spec, &valid.args)?;
         let path = valid.path.map(|path| self.files.spelling(path));
         Ok(ValidArgs { path, ..valid })
+    }
+
+    fn unsaid(&self, text: &str) -> Option<String> {
+        self.secrets.unsaid(text)
     }
 
     fn target<'a>(

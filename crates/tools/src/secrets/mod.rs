@@ -1,9 +1,11 @@
 //! Secret values never reach the journal or the model: known ones by value, others by their shape.
 //!
 //! Everything a tool brings goes through [`Secrets::redact`] or [`Secrets::redact_value`] before anything else is done with
-//! it. In place of a secret stands `[redacted:NAME]`, or `[redacted:KIND]` for one that nobody named.
+//! it. In place of a secret stands `[redacted:NAME]`, or `[redacted:KIND]` for one that nobody named. What a model writes
+//! goes through [`Secrets::unsaid`].
 
 mod assigned;
+mod said;
 mod shapes;
 
 #[cfg(test)]

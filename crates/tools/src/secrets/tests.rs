@@ -406,3 +406,37 @@ proptest! {
         let _ = secrets.found_in(&Value::String(text));
     }
 }
+
+#[test]
+fn what_a_model_writes_is_without_known_values_however_it_escapes_them() {
+    let mut secrets = Secrets::new();
+    secrets.know("TOKEN", "hunter2-\"é/😀-hunter2");
+    secrets.know("PIN", "48151623");
+    let value = "hunter2-\"é/😀-hunter2";
+    let json = |text: &str| serde_json::to_string(text).unwrap();
+    let by_units = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+    for said in [
+        value.to_owned(),
+        json(value),
+        json(&json(value)),
+        json(&json(&json(value))),
+        by_units(value),
+        value.replace('"', "\\\"").replace('/', "\\/"),
+        format!("{{\"a\":\"{}\",\"a\":\"x\"}}", by_units(value)),
+        format!("{{\"a\":\"{}", by_units(value)),
+        format!("{value}{value}"),
+    ] {
+        let unsaid = secrets.unsaid(&format!("é\\ {said} \\")).unwrap_or_else(|| panic!("{said}"));
+        assert!(unsaid.starts_with("é\\ ") && unsaid.ends_with(" \\"), "{said}: {unsaid}");
+        assert_eq!(secrets.marked_in(&unsaid), Some("TOKEN"), "{said}");
+        assert!(!unsaid.contains("hunter2") && !unsaid.contains("0068"), "{said}: {unsaid}");
+        assert_eq!(secrets.unsaid(&unsaid), None, "{said}");
+    }
+    assert_eq!(secrets.unsaid(r#"{"pin":48151623}"#).as_deref(), Some(r#"{"pin":[redacted:PIN]}"#));
+    // A shape alone is no known value, and ordinary text is left as it is.
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    for said in ["", "hunter2", "\\u00", "\\", "\\ud83d\\u0041", "[redacted:password] \\n", &token] {
+        assert_eq!((secrets.unsaid(said), secrets.marked_in(said)), (None, None), "{said}");
+    }
+    assert_eq!(Secrets::new().unsaid(value), None);
+}

@@ -129,3 +129,18 @@ fn secrets_are_no_arguments() {
     assert!(!serde_json::to_string(&error).unwrap().contains("hunter2"));
     assert!(call(r#"{"order":1,"amount":1,"nonsense":{"hunter2hunter2":1}}"#).unwrap_err().message.contains("TOKEN"));
 }
+
+#[test]
+fn a_call_from_which_a_secret_was_taken_is_refused_as_one_that_holds_it() {
+    let toolbox = shop();
+    for arguments in [r#"{"order":1,"amount":1,"tag":"[redacted:TOKEN]"}"#, r#"{"order":[redacted:TOKEN],"amount":1}"#]
+    {
+        let error = toolbox.validate(&ToolName::new("pay"), arguments).unwrap_err();
+        assert_eq!(error.class, class::INVALID_ARGUMENTS, "{arguments}");
+        assert!(error.message.contains("the value of the secret TOKEN"), "{}", error.message);
+    }
+    // A mark of a kind, or of a name that is none here, is only words.
+    for tag in ["[redacted:password]", "[redacted:OTHER]", "[redacted:TOKEN"] {
+        assert!(call(&json!({ "order": 1, "amount": 1, "tag": tag }).to_string()).is_ok(), "{tag}");
+    }
+}

@@ -39,7 +39,15 @@ fn check(event: HookEvent, ended: Ended, word: &str, says: &str) {
 #[test]
 fn only_status_0_with_nothing_against_it_passes() {
     use HookEvent::BeforeTool;
-    for text in ["", "looks fine", "[]", "  \n", "{}", r#"{"continue":true}"#, "\u{feff}{}"] {
+    for text in [
+        "",
+        "looks fine",
+        "  \n",
+        "2 files (a, b) are fine\n  so are others: ${x} {y}",
+        "{}",
+        r#"{"continue":true}"#,
+        "\u{feff}{}",
+    ] {
         check(BeforeTool, ended(How::Exited(0), text, "chatter"), "passed", "");
     }
     check(BeforeTool, ended(How::Exited(2), "", "not on a friday\n"), "blocked", "not on a friday");
@@ -85,6 +93,42 @@ fn an_answer_narrows_or_is_nonsense() {
         says(BeforeTool, nonsense, "failed", "cannot be understood");
     }
     says(AfterTool, &specific(r#""permissionDecision":"allow""#), "failed", "before_tool");
+    // A null reason is no reason.
+    says(BeforeTool, r#"{"decision":"approve","reason":null}"#, "passed", "");
+}
+
+#[test]
+fn a_no_is_not_lost_in_what_else_is_printed() {
+    let block = r#"{"decision":"block"}"#;
+    for nonsense in [
+        format!("log line\n{block}"),
+        format!("log line\r{block}"),
+        format!("log line\n  \u{feff}{block}\nmore"),
+        format!("\u{1b}[0m{block}"),
+        format!("log: {block}"),
+        format!("\0{block}"),
+        format!("{block}\0"),
+        format!("{block}\nlog line"),
+        format!("[{block}]"),
+        "fine\0".to_owned(),
+        "log line\n{".to_owned(),
+        "log line\n[1".to_owned(),
+        "[]".to_owned(),
+        "null".to_owned(),
+        "false".to_owned(),
+        "true".to_owned(),
+        " 3\n".to_owned(),
+        r#""block""#.to_owned(),
+        r#"{"decision":null}"#.to_owned(),
+        r#"{"continue":null}"#.to_owned(),
+        r#"{"hookSpecificOutput":null}"#.to_owned(),
+        r#"{"hookSpecificOutput":{"permissionDecision":null}}"#.to_owned(),
+        r#"{"hookSpecificOutput":["PreToolUse","allow","",""]}"#.to_owned(),
+    ] {
+        for event in [HookEvent::BeforeTool, HookEvent::Prompt, HookEvent::Stop, HookEvent::AfterTool] {
+            check(event, ended(How::Exited(0), &nonsense, ""), "failed", "cannot be understood");
+        }
+    }
 }
 
 #[test]

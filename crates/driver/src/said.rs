@@ -1,0 +1,146 @@
+//! The one door by which what a model wrote comes in: the values of known secrets stay outside, whoever wrote them.
+
+use longrein_core::outcome::{Finish, ModelFailure, Reply};
+use longrein_core::payload::Payload;
+use longrein_ports::{Encoded, Model, Tools};
+
+use crate::jobs::Landed;
+
+/// Sends a request, and brings what came of it as it may be kept.
+pub(crate) async fn sent(model: &dyn Model, tools: &dyn Tools, encoded: Encoded) -> Landed {
+    let mut sent = model.send(encoded).await;
+    match &mut sent {
+        Ok(reply) => unsay_reply(tools, reply),
+        Err(failure) => unsay_failure(tools, failure),
+    }
+    Landed::Sent(sent)
+}
+
+fn unsay(tools: &dyn Tools, text: &mut String) {
+    if let Some(unsaid) = tools.unsaid(text) {
+        *text = unsaid;
+    }
+}
+
+fn unsay_reply(tools: &dyn Tools, reply: &mut Reply) {
+    let Reply { text, calls, finish, usage: _, repaired } = reply;
+    unsay(tools, text);
+    for call in calls {
+        [&mut call.id, &mut call.name, &mut call.arguments].into_iter().for_each(|text| unsay(tools, text));
+    }
+    if let Finish::Other(other) = finish {
+        unsay(tools, other);
+    }
+    if let Some(repaired) = repaired {
+        unsay(tools, repaired);
+    }
+}
+
+/// A provider's words too: it may quote what it was sent.
+fn unsay_failure(tools: &dyn Tools, failure: &mut ModelFailure) {
+    unsay(tools, &mut failure.message);
+    if let Some(partial) = &mut failure.partial
+        && let Some(unsaid) = tools.unsaid(partial.as_str())
+    {
+        // A number that was a secret leaves no JSON.
+        *partial = Payload::parse(unsaid.as_str()).unwrap_or_else(|_| Payload::string(&unsaid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use longrein_core::action::{Attempt, Cleared};
+    use longrein_core::ids::{ActionId, Digest, Fence, RunId, ToolName};
+    use longrein_core::outcome::{Billing, ModelErrorClass, RawCall, ToolError};
+    use longrein_core::prompt::{AnswerForm, Prompt};
+    use longrein_core::target::Target;
+    use longrein_core::task::Task;
+    use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, ValidArgs};
+
+    use super::*;
+
+    /// Knows one secret, 777, and does nothing.
+    struct Knows;
+
+    impl Tools for Knows {
+        fn unsaid(&self, text: &str) -> Option<String> {
+            text.contains("777").then(|| text.replace("777", "[redacted:X]"))
+        }
+        fn validate(&self, _: &ToolName, _: &str) -> Result<ValidArgs, ToolError> {
+            unreachable!()
+        }
+        fn target<'a>(
+            &'a self,
+            _: &'a Task,
+            _: &'a ToolName,
+            _: &'a Payload,
+            _: &'a BTreeMap<String, Digest>,
+        ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
+            unreachable!()
+        }
+        fn changed(&self, _: &ToolName) -> Option<Changed> {
+            unreachable!()
+        }
+        fn run<'a>(&'a self, _: &'a Task, _: Cleared, _: Handed) -> BoxFuture<'a, Ran> {
+            unreachable!()
+        }
+        fn probe<'a>(&'a self, _: &'a Task, _: Attempt, _: Handed) -> BoxFuture<'a, Probed> {
+            unreachable!()
+        }
+        fn reap<'a>(&'a self, _: &'a RunId, _: ActionId, _: Fence) -> BoxFuture<'a, Reaped> {
+            unreachable!()
+        }
+        fn reap_run<'a>(&'a self, _: &'a RunId) -> BoxFuture<'a, Reaped> {
+            unreachable!()
+        }
+    }
+
+    /// Says one thing.
+    struct Says(Result<Reply, ModelFailure>);
+
+    impl Model for Says {
+        fn encode(&self, _: &Prompt) -> Encoded {
+            unreachable!()
+        }
+        fn send(&self, _: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+            Box::pin(async { self.0.clone() })
+        }
+    }
+
+    async fn kept(said: Result<Reply, ModelFailure>) -> Result<Reply, ModelFailure> {
+        let encoded =
+            Encoded { bytes: Vec::new().into(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Text };
+        let Landed::Sent(kept) = sent(&Says(said), &Knows, encoded).await else { panic!() };
+        kept
+    }
+
+    #[tokio::test]
+    async fn nothing_of_a_reply_or_of_a_failure_holds_a_known_secret() {
+        let text = || "x 777".to_owned();
+        let call = RawCall { id: text(), name: text(), arguments: text() };
+        let finish = Finish::Other(text());
+        let reply =
+            Reply { text: text(), calls: vec![call.clone(), call], finish, usage: None, repaired: Some(text()) };
+        let kept_reply = kept(Ok(reply)).await.unwrap();
+        let written = serde_json::to_string(&kept_reply).unwrap();
+        assert!(!written.contains("777"), "{written}");
+        assert_eq!(written.matches("[redacted:X]").count(), 9, "{written}");
+        for partial in [r#"{"text":"777"}"#, r#"{"text":777}"#] {
+            let failure = ModelFailure {
+                class: ModelErrorClass::Malformed,
+                message: text(),
+                status: None,
+                retry_after_s: None,
+                billing: Billing::Perhaps,
+                usage: None,
+                partial: Some(Payload::parse(partial).unwrap()),
+                served: None,
+            };
+            let written = serde_json::to_string(&kept(Err(failure)).await.unwrap_err()).unwrap();
+            assert!(!written.contains("777"), "{written}");
+            assert_eq!(written.matches("[redacted:X]").count(), 2, "{written}");
+        }
+    }
+}
