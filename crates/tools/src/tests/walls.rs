@@ -1,6 +1,5 @@
 //! What commands of a run do to a workspace inside real walls. Where this machine has no namespaces, each says that it is
 //! passed over.
-#![expect(clippy::print_stdout, reason = "a test that is passed over says so")]
 
 use longrein_core::check::Finding;
 use longrein_core::outcome::Outcome;
@@ -21,12 +20,12 @@ struct Bench {
 /// A repository with one nested in it, secrets, and a folder outside. None: no walls that show it.
 fn bench(tools: &[Value]) -> Option<Bench> {
     if probe_blocking().tier() != Tier::Full {
-        println!("skipped: {} is no full tier", probe_blocking().tier());
+        eprintln!("skipped: {} is no full tier", probe_blocking().tier());
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
-    for path in ["work/sub", "work/deep/er", "work/.git-not", "outside"] {
+    let work = folder.path().join("proj");
+    for path in ["proj/sub", "proj/deep/er", "proj/.git-not", "outside"] {
         std::fs::create_dir_all(folder.path().join(path)).unwrap();
     }
     for place in [&work, &work.join("sub")] {
@@ -95,7 +94,7 @@ async fn what_a_command_plants_for_git_is_gone_when_it_is_told() {
         let output = told["output"].as_str().unwrap();
         assert_eq!(told["status"], 0, "{plant}: {told}");
         assert!(output.contains(&format!("[sandbox] .git/{name} was removed")), "{plant}: {told}");
-        assert!(bench.at("work/.git").join(name).symlink_metadata().is_err(), "{plant}");
+        assert!(bench.at("proj/.git").join(name).symlink_metadata().is_err(), "{plant}");
     }
     let told = bench.shell("cd sub && echo /tmp/evil > .git/commondir", Vec::new()).await;
     assert!(told["output"].as_str().unwrap().contains("[sandbox] sub/.git/commondir was removed"), "{told}");
@@ -116,7 +115,7 @@ async fn what_git_obeys_already_cannot_be_changed_however_deep() {
         let told = bench.shell(attack, Vec::new()).await;
         assert_ne!(told["status"], 0, "{attack}: {told}");
     }
-    assert!(bench.at("work/sub/.git/hooks").read_dir().unwrap().next().is_none());
+    assert!(bench.at("proj/sub/.git/hooks").read_dir().unwrap().next().is_none());
 }
 
 #[tokio::test]
@@ -127,7 +126,7 @@ async fn honest_work_with_git_goes_on() {
         "echo x > file && git add file && git commit -qm more",
         "echo y > file && git stash -q && git stash pop -q && git checkout -q file",
         "cd sub && echo x > file && git add file && git commit -qm more && git gc -q",
-        "git worktree add -q ../work/tree && cd tree && git commit -q --allow-empty -m there",
+        "git worktree add -q ../proj/tree && cd tree && git commit -q --allow-empty -m there",
         "git -C tree status --short && git worktree remove tree && git gc -q",
         "git init -q fresh && cd fresh && git config user.name me && git commit -q --allow-empty -m new",
         "git -C fresh config user.name you && git clone -q sub copy && git -C copy config a.b c && ls copy/.git/hooks",
@@ -144,7 +143,7 @@ async fn tools_and_checks_plant_nothing_either() {
     let Some(bench) = bench(&[tool("build", &json!({ "command": planting, "effect": "workspace" }))]) else { return };
     let ran = bench.toolbox.attempt(&bench.task, &bench.attempt("build", &json!({})), &Handed::default()).await;
     assert!(format!("{ran:?}").contains("[sandbox] .git/commondir was removed"), "{ran:?}");
-    assert!(!bench.at("work/.git/commondir").exists());
+    assert!(!bench.at("proj/.git/commondir").exists());
     let spec = json!({ "name": "test", "command": planting, "timeout_ms": 20_000 });
     let spec: CheckSpec = serde_json::from_value(spec).unwrap();
     let check = CheckRun { run: bench.attempt("build", &json!({})).run, spec };
@@ -152,7 +151,7 @@ async fn tools_and_checks_plant_nothing_either() {
     assert_eq!(checked.verdict.finding, Finding::Failed);
     let evidence = inline(&checked.verdict.evidence);
     assert!(evidence.as_str().unwrap().contains("[sandbox] .git/commondir was removed"), "{evidence}");
-    assert!(!bench.at("work/.git/commondir").exists());
+    assert!(!bench.at("proj/.git/commondir").exists());
 }
 
 #[tokio::test]
