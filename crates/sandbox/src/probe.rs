@@ -74,7 +74,7 @@ impl Probed {
             Tier::Full => vec![
                 "files outside the workspace: not to be changed, and only system folders and tool chains to be read",
                 ".git internals and other protected files inside the workspace",
-                "credentials in the home folder and hidden files of the workspace",
+                "credentials in the home folder, and files such as .env in the workspace",
                 "the network, except through our proxy",
                 "other processes: not to be seen, signalled or read",
                 "the machine: every process of a command ends with it",

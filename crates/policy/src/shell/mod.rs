@@ -501,7 +501,7 @@ impl<'a> Analysis<'a> {
                     (false, true) => Doubt::Kept,
                     (false, false) => Doubt::Unproven,
                 };
-                verdict = verdict.and(Verdict::unless(doubt, reason));
+                verdict = verdict.and(Verdict::unless(doubt, network::why(base, words, told, reason)));
                 if base == "git" {
                     self.lost(words, here);
                 }

@@ -60,6 +60,16 @@ pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) ->
     if hosts.is_empty() { vec![shown()] } else { hosts }
 }
 
+/// Why a command that no table allows is asked about: what it does, where that is known, else what the table says.
+pub(super) fn why(base: &str, words: &[Word], is_writer: bool, otherwise: String) -> String {
+    match reached(base, words, || base.to_owned()).first() {
+        Some(host) if host == base => format!("{base} reaches another machine"),
+        Some(host) => format!("{base} reaches another machine: {host}"),
+        None if is_writer => format!("{base} changes files"),
+        None => otherwise,
+    }
+}
+
 /// The machine that a word names: `https://HOST:PORT/…`, `user@HOST:…`, and the bare words of some commands.
 fn host(base: &str, word: &str) -> Option<String> {
     if let Some((_, rest)) = word.split_once("://") {
