@@ -136,7 +136,13 @@ impl Sandbox {
             None => vec![PathBuf::from(&task.workspace)],
         };
         let network = proxy.map_or(Network::Off, |socket| Network::Proxy { socket: socket.to_owned() });
-        self.walls(task, reads, writes, network)
+        let mut confinement = self.walls(task, reads, writes, network);
+        // what the operator names for this tool is meant for it, whatever its name
+        if let (Confinement::Confined(confined), Some(declared)) = (&mut confinement, &spec.reads) {
+            let named = below(task, declared);
+            confined.hidden.retain(|hidden| !named.contains(hidden));
+        }
+        confinement
     }
 
     /// The walls around what works in the whole workspace: acceptance checks and hooks.

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
-/// A walk this long takes some tens of milliseconds.
-const ENTRIES_MAX: usize = 20_000;
+/// A walk this long takes some hundreds of milliseconds, once a run.
+const ENTRIES_MAX: usize = 200_000;
 
-/// Each is a mount of its own around every command.
-const SECRETS_MAX: usize = 64;
+/// Each is a mount of its own around every command. A workspace with more is hidden as a whole: who makes so many wants one
+/// of them to be overlooked.
+const SECRETS_MAX: usize = 1_000;
 const REPOSITORIES_MAX: usize = 128;
 
 /// What was fetched or built: large, and nobody keeps a repository or a secret of their own in it.
@@ -44,13 +45,14 @@ impl Terrain {
                         terrain.pointers.push(path);
                     }
                 } else if is_secret(&name, is_folder) {
-                    if terrain.secrets.len() < SECRETS_MAX {
-                        terrain.secrets.push(path);
-                    }
+                    terrain.secrets.push(path);
                 } else if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
                     open.push_back(path);
                 }
             }
+        }
+        if terrain.secrets.len() > SECRETS_MAX {
+            terrain.secrets = vec![workspace.to_owned()];
         }
         terrain
     }
@@ -168,7 +170,7 @@ mod tests {
             std::fs::create_dir(&inside).unwrap();
             std::fs::write(inside.join(".env"), "x").unwrap();
         }
-        assert_eq!(Terrain::of(folder.path()).secrets.len(), SECRETS_MAX);
+        assert_eq!(Terrain::of(folder.path()).secrets, [folder.path()]);
         let mut left = 5;
         assert_eq!((entries(folder.path(), &mut left).len(), left), (5, 0));
     }
