@@ -27,8 +27,6 @@ use crate::ports::Ports;
 const PLANS_MAX: usize = 8;
 /// Events between looks of the index at what is new, once turns have left the window: whoever searches then need not wait.
 const INDEX_EVERY: u64 = 150;
-/// The same of a run that has not searched yet: most never do, and a look costs as much as several turns.
-const INDEX_EVERY_UNASKED: u64 = 900;
 
 impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
@@ -84,8 +82,8 @@ impl Drive<'_> {
     pub(crate) async fn keep(&mut self, events: &[(Seq, NewEvent)]) {
         let rebuilt = events.iter().any(|(_, new)| matches!(new.event, Event::GenerationStarted(_)));
         let unindexed = self.head.0.saturating_sub(self.indexed.0);
-        let has_left = rebuilt || self.run.window.generation > 1;
-        if has_left && index_every(&self.run).is_some_and(|every| unindexed >= every) {
+        let is_due = rebuilt || (self.run.window.generation > 1 && unindexed >= INDEX_EVERY);
+        if is_due && can_search(&self.run) {
             self.indexed = self.head;
             if !self.hangar.is_flying(&Flight::Index) {
                 self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
@@ -174,10 +172,9 @@ impl Drive<'_> {
     }
 }
 
-/// How often the index looks at what is new. None: the run has nothing to search with.
-fn index_every(run: &Run) -> Option<u64> {
-    let recall = run.task.tools.iter().find(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))?;
-    Some(if run.calls.contains_key(&recall.name) { INDEX_EVERY } else { INDEX_EVERY_UNASKED })
+/// Whether the run has something to search with: a look of the index costs as much as several turns.
+fn can_search(run: &Run) -> bool {
+    run.task.tools.iter().any(|tool| tool.body == ToolBody::Builtin(Builtin::Recall))
 }
 
 /// What was learned of a model with one list of tools, for other runs.
