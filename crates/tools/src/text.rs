@@ -195,6 +195,13 @@ fn skip_string(screen: &mut Screen, rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
+/// The code unit of JSON's `\uXXXX` at the start of a text.
+pub(crate) fn code_unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    // the parser takes a sign, JSON does not
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

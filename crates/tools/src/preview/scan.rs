@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use crate::text::code_unit;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Object,
@@ -148,7 +150,7 @@ pub(super) fn decoded(raw: &str) -> Cow<'_, str> {
             Some('r') => out.push('\r'),
             Some('b') => out.push('\u{8}'),
             Some('f') => out.push('\u{c}'),
-            Some('u') => match (unit(rest), rest.get(6..).and_then(unit)) {
+            Some('u') => match (code_unit(rest), rest.get(6..).and_then(code_unit)) {
                 (Some(high @ 0xd800..=0xdbff), Some(low @ 0xdc00..=0xdfff)) => {
                     let code = 0x1_0000 + ((u32::from(high) - 0xd800) << 10) + (u32::from(low) - 0xdc00);
                     out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -169,11 +171,6 @@ pub(super) fn decoded(raw: &str) -> Cow<'_, str> {
         rest = &rest[next..];
     }
     Cow::Owned(out)
-}
-
-/// The code unit of a `\uXXXX` at the start of `text`.
-fn unit(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
 /// Without the white space between its parts.

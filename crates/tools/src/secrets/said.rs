@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::{MARK, Secrets, is_mark_name, mark};
+use crate::text::code_unit;
 
 /// JSON in JSON in JSON: an answer that quotes a call that quotes a file.
 const ESCAPES_DEEP: usize = 3;
@@ -94,12 +95,12 @@ fn escape(text: &str) -> Option<(char, usize)> {
         b'r' => simple('\r'),
         b't' => simple('\t'),
         b'u' => {
-            let high = unit(text)?;
-            match char::from_u32(high) {
+            let high = code_unit(text)?;
+            match char::from_u32(high.into()) {
                 Some(meant) => Some((meant, 6)),
                 None => {
-                    let low = unit(text.get(6..)?)?;
-                    let pair = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
+                    let low = code_unit(text.get(6..)?)?;
+                    let pair = [high, low];
                     let meant = char::decode_utf16(pair).next()?.ok()?;
                     Some((meant, 12))
                 }
@@ -107,10 +108,4 @@ fn escape(text: &str) -> Option<(char, usize)> {
         }
         _ => None,
     }
-}
-
-/// The code unit of a `\uXXXX` at the start of a text.
-fn unit(text: &str) -> Option<u32> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())?
 }
