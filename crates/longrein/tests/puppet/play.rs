@@ -135,19 +135,7 @@ impl Play {
             ),
         }
         let task = Task::new(&leg.goal).id(id).workspace(self.world.work()).model(model).tools(self.world.tools());
-        let builtins = [
-            Builtin::ReadFile,
-            Builtin::WriteFile,
-            Builtin::EditFile,
-            Builtin::ListFiles,
-            Builtin::SearchFiles,
-            Builtin::Shell,
-            Builtin::Ask,
-            Builtin::Recall,
-            Builtin::Note,
-            Builtin::WebFetch,
-        ];
-        let task = task.builtins(builtins).permission_mode(self.mode);
+        let task = task.builtins(Builtin::ALL).permission_mode(self.mode);
         rules.iter().fold(task, |task, rule| task.allow(rule))
     }
 
