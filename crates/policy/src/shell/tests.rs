@@ -1029,6 +1029,18 @@ proptest! {
 fn effects_tell_what_is_reached_and_what_is_not_known() {
     let policy = policy("");
     let spec = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::External);
+    let judged = |command: &str| {
+        let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
+        policy.judge(&GateCall {
+            tool: &spec,
+            args: &args,
+            target: None,
+            workspace: "/w",
+            mode: Mode::Ask,
+            taint: &Taint::default(),
+            said: &[],
+        })
+    };
     for (command, network, unknown) in [
         ("cat README.md | wc -l", "", false),
         ("rm -rf target", "", false),
@@ -1047,32 +1059,14 @@ fn effects_tell_what_is_reached_and_what_is_not_known() {
         ("python3 -c 'print(1)'", "", true),
         ("eval \"$x\"", "", true),
     ] {
-        let args = Payload::of(&serde_json::json!({ "command": command })).unwrap();
-        let found = policy.judge(&GateCall {
-            tool: &spec,
-            args: &args,
-            target: None,
-            workspace: "/w",
-            mode: Mode::Ask,
-            taint: &Taint::default(),
-            said: &[],
-        });
+        let found = judged(command);
         let of = |kind: EffectKind| found.effects.iter().filter(move |effect| effect.kind == kind);
         let hosts: Vec<&str> = of(EffectKind::Network).map(|effect| effect.what.as_str()).collect();
         assert_eq!(hosts.first().copied().unwrap_or_default(), network, "{command}: {found:?}");
         assert_eq!(of(EffectKind::Unknown).next().is_some(), unknown, "{command}: {found:?}");
     }
     let many: Vec<String> = (0..100).map(|at| format!("cat f{at}")).collect();
-    let args = Payload::of(&serde_json::json!({ "command": many.join(";") })).unwrap();
-    let found = policy.judge(&GateCall {
-        tool: &spec,
-        args: &args,
-        target: None,
-        workspace: "/w",
-        mode: Mode::Ask,
-        taint: &Taint::default(),
-        said: &[],
-    });
+    let found = judged(&many.join(";"));
     assert!(found.effects.iter().any(|effect| effect.kind == EffectKind::Unknown), "what is not listed is not told");
 }
 
