@@ -274,3 +274,18 @@ fn a_hook_that_would_protect_nothing_is_an_error() {
         assert_eq!(booked(&world, "pay"), 0);
     }
 }
+
+#[test]
+fn law_8_a_hook_that_asks_in_a_shadow_asks_nobody() {
+    let ask = "echo '{\"hookSpecificOutput\":{\"permissionDecision\":\"ask\",\"permissionDecisionReason\":\"now?\"}}'";
+    let world = World::new();
+    let more = hook("before_tool", ask, "") + &tool("look", "read", &books("look"), TO);
+    task(&world, &more, &(calls("look", "{ to = \"ann\" }") + &says("done")));
+    world.run(&format!("{RUN} --permission-mode shadow --on-ask wait")).is(4).says("1 would have been asked about");
+    assert_eq!(booked(&world, "look"), 0);
+    let log = world.log("r");
+    assert!(of_type(&log, "action.held").is_empty(), "nobody is asked");
+    let [refused] = of_type(&log, "action.refused")[..] else { panic!("{log:?}") };
+    assert_eq!((&refused["error"]["class"], &refused["would"]["ruling"]), (&"shadow".into(), &"ask".into()));
+    world.verify("r");
+}

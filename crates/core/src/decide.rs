@@ -826,7 +826,7 @@ fn start(
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings, effects, sandbox) = match readiness {
+    let (ruling, question, exact, asks, target, brings, effects, bearing, sandbox) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -857,8 +857,8 @@ fn start(
             });
             return Ok(events);
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing: _, sandbox } => {
-            (ruling, question, exact, asks, target, brings, effects, sandbox)
+        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox } => {
+            (ruling, question, exact, asks, target, brings, effects, bearing, sandbox)
         }
     };
     match key {
@@ -929,6 +929,11 @@ fn start(
         hooks::Say::Ask { .. } if granted.is_some() => {}
         // An earlier yes to every call like it was said without this hook's reason.
         hooks::Say::Ask { rule, reason } => {
+            let ruling = Ruling::Ask { rule: rule.clone(), reason: reason.clone() };
+            if let Some(would) = shadowed(run, Some(spec), &ruling, bearing, &effects) {
+                events.push(not_executed(id, would));
+                return Ok(events);
+            }
             let (wants, exact) = (Wants::Yes, None);
             let held = ActionHeld { action: id, digest: question, rule, reason, wants, exact, effects };
             events.push(ask(held, asks));

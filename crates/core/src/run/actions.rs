@@ -78,9 +78,7 @@ impl Run {
         // From its start on, whatever becomes of it: no result that is lost, late or replayed can slip by (`semantics.md` L2).
         self.bring(started.brings.as_slice());
         let (at, epoch) = (self.at, self.epochs.len() - 1);
-        if self.action(started.action).is_some_and(|action| action.attempts == 0) {
-            self.count_call(started.action);
-        }
+        self.count_call(started.action);
         self.change(started.action, |action| {
             action.attempts = started.attempt;
             action.first_start.get_or_insert(at);
@@ -96,8 +94,11 @@ impl Run {
         }
     }
 
+    /// Counts a call once, however many attempts it takes.
     pub(super) fn count_call(&mut self, id: ActionId) {
-        let Some(tool) = self.action(id).map(|action| action.tool.clone()) else { return };
+        let Some(tool) = self.action(id).filter(|action| action.attempts == 0).map(|action| action.tool.clone()) else {
+            return;
+        };
         self.spent.tool_calls += 1;
         *self.calls.entry(tool).or_default() += 1;
     }
