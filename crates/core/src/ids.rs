@@ -114,6 +114,10 @@ name!(
     FactName
 );
 name!(
+    /// A tree snapshot: the digest of all that a workspace holds, by content. Equal ids mean equal trees.
+    TreeId
+);
+name!(
     /// The name of an acceptance check.
     CheckName
 );

@@ -14,6 +14,7 @@ mod model;
 mod origins;
 mod points;
 mod tools;
+mod trees;
 
 pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, LINE_MAX_BYTES, Piece, lines};
 pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
@@ -30,6 +31,7 @@ pub use model::{Encoded, Model};
 pub use origins::{NoOrigins, Origins, Written};
 pub use points::{CrashAt, CrashPoint, Faults};
 pub use tools::{Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
+pub use trees::{Difference, Restored, TreeError, Trees, Turned, Undo};
 
 /// A boxed future, so that the ports can be used as trait objects.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
