@@ -1,0 +1,206 @@
+//! What is true about actions.
+
+use super::*;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionProposed {
+    pub action: ActionId,
+    /// Position of the call in the reply.
+    pub index: u32,
+    pub tool: ToolName,
+    /// The id the conversation uses for it: the provider's, made unique.
+    pub call: String,
+    pub effect: EffectClass,
+    /// Canonical; null where the text was no JSON object.
+    pub args: Payload,
+    pub digest: Digest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Digest>,
+    /// The path it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Calls of the same reply that must have succeeded before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<ActionId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRefused {
+    pub action: ActionId,
+    pub error: ToolError,
+    /// Refused only because the run is a shadow: what it would have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would: Option<Shadowed>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionHeld {
+    pub action: ActionId,
+    /// Of the question: an answer must carry it (`semantics.md` E4).
+    pub digest: Digest,
+    pub rule: String,
+    /// Why it is asked; where words are wanted, the model's question.
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Wants::is_yes")]
+    pub wants: Wants,
+    /// The same for every call that would do the very same: what "always" remembers. None: no yes to an earlier call counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Digest>,
+    /// What it would do, as far as that can be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+}
+
+/// What a held action wants of a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wants {
+    /// A yes or a no before it runs.
+    #[default]
+    Yes,
+    /// An answer in words, which is its result.
+    Words,
+}
+
+impl Wants {
+    fn is_yes(&self) -> bool {
+        *self == Wants::Yes
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionApproved {
+    pub action: ActionId,
+    pub input: InputId,
+    pub digest: Digest,
+    pub by: String,
+    pub door: Door,
+    pub expires: Timestamp,
+    #[serde(default, skip_serializing_if = "Covers::is_once")]
+    pub covers: Covers,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionDenied {
+    pub action: ActionId,
+    /// None: nobody could be asked, and the default is no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputId>,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionStarted {
+    pub action: ActionId,
+    /// Counted from 1.
+    pub attempt: u32,
+    pub fence: Fence,
+    pub effect: EffectClass,
+    /// The rule that allowed it, ruled in the step that wrote this.
+    pub rule: String,
+    /// External: what the receiver may use to recognise a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<Digest>,
+    /// What exactly was ruled on, if it is about one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+    /// What its result brings into the run, if that taints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
+    /// What of it was allowed although it lies beyond the workspace: the sandbox lets a command do this, and no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beyond: Vec<Effect>,
+    /// The tier of the sandbox its processes run in (`gate.md` §4). None: it starts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+}
+
+/// An action whose outcome was lost or doubtful is to be started again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRequeued {
+    pub action: ActionId,
+    pub why: Requeue,
+}
+
+/// Why it may be started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Requeue {
+    /// It changes nothing.
+    Read,
+    /// A reconcile command says that nothing happened.
+    NoEffect,
+    /// The receiver recognises the repetition by its key.
+    Idempotent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionProbed {
+    pub action: ActionId,
+    pub attempt: u32,
+    pub answer: ProbeAnswer,
+    /// The next try, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionFinished {
+    pub action: ActionId,
+    /// 0: it never started, because an earlier call with its key had the result, or a person gave it.
+    pub attempt: u32,
+    pub effect: EffectClass,
+    pub outcome: Outcome,
+    pub how: How,
+    #[serde(default)]
+    pub cost_micros: u64,
+    /// What of its result taints and was not known when it started: where it was led on to, what an earlier run's call
+    /// had brought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
+}
+
+/// How an outcome is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// It ran to its end here.
+    Observed,
+    /// Its process died with ours; this is what is certain.
+    Recovered,
+    /// A reconcile command told.
+    Reconciled,
+    /// The stored result of an earlier call with the same key.
+    Replayed { run: RunId, action: ActionId },
+    /// A person said it.
+    Answered,
+    /// The kernel carried it out itself, in the step that wrote this.
+    Kept,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionSettled {
+    pub action: ActionId,
+    pub truth: Truth,
+    pub by: SettledBy,
+    /// As in [`ActionFinished`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brings: Vec<Mark>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettledBy {
+    Person {
+        input: InputId,
+        by: String,
+    },
+    /// A worker that had lost its claim knew.
+    LateOutcome {
+        input: InputId,
+    },
+}

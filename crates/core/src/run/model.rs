@@ -1,0 +1,142 @@
+//! What model calls make of a run: replies, failures, what they cost.
+
+use super::*;
+
+impl Run {
+    pub(super) fn spend(&mut self, usage: &Usage, micros: u64) {
+        self.spent.usage.add(usage);
+        self.spent.micros = self.spent.micros.saturating_add(micros);
+    }
+
+    pub(super) fn replied(&mut self, replied: &ModelReplied) {
+        self.barren_claims = 0;
+        self.spend(&replied.usage, replied.micros);
+        let turn = self.turn();
+        if self.task.context.summary.is_some() {
+            self.summaries.turn_began(turn, self.head);
+        }
+        let (purpose, bytes, tail) = match &self.stage {
+            Stage::Thinking(thinking) => (thinking.purpose, thinking.bytes, thinking.tail),
+            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                (Purpose::Work, 0, false)
+            }
+        };
+        match (replied.settled, purpose) {
+            (Settled::Reported, Purpose::Work) => {
+                let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
+                let (generation, items) = (self.window.generation, self.window.items.len());
+                let of = Counts::Reported;
+                // What only grew cannot have become a tenth smaller: such a count is of something else, as of what was not
+                // cached, and the one before goes on counting.
+                let shrank = self.anchor.is_some_and(|before| {
+                    before.generation == generation && before.items <= items && tokens * 10 < before.tokens * 9
+                });
+                if !shrank {
+                    self.anchor = Some(Anchor { bytes, tokens, generation, items, tail, at: self.at, of });
+                }
+            }
+            (Settled::Estimated, _) | (_, Purpose::Closing) => {}
+        }
+        self.window.overflows = 0;
+        self.window.answered = 0;
+        self.window.rejected = None;
+        self.spent.turns += 1;
+        self.stage = Stage::Ready(Ready::default());
+        let reply = &replied.reply;
+        match purpose {
+            Purpose::Work if !reply.calls.is_empty() => {
+                self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
+                // The calls join the text when they are proposed, in the same batch.
+                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.arguments_of(reply);
+            }
+            Purpose::Work => {
+                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.show_pending();
+            }
+            Purpose::Closing => {
+                let remark = (!reply.text.is_empty()).then(|| reply.text.clone());
+                if let Some(text) = &remark {
+                    self.say(turn, Item::Assistant { text: text.clone(), calls: Vec::new() });
+                }
+                self.show_pending();
+                let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;
+                if raised {
+                    self.tell(observe::note("The budget was raised meanwhile. Go on."));
+                    return;
+                }
+                let budget = match self.closing {
+                    Closing::Owed(budget) | Closing::Over(budget, _) => budget,
+                    Closing::NotYet => BudgetKind::Turns,
+                };
+                self.closing = Closing::Over(budget, remark);
+            }
+        }
+    }
+
+    pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
+        self.spend(&failed.usage, failed.micros);
+        let (failures, malformed) = match &self.stage {
+            Stage::Thinking(thinking) => (thinking.failures, thinking.malformed),
+            Stage::Ready(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => (0, 0),
+        };
+        let (failures, malformed) = match failed.class {
+            crate::outcome::ModelErrorClass::Malformed => (failures, malformed + 1),
+            crate::outcome::ModelErrorClass::Lost => (failures, malformed),
+            crate::outcome::ModelErrorClass::Transient
+            | crate::outcome::ModelErrorClass::RateLimited
+            | crate::outcome::ModelErrorClass::Overloaded
+            | crate::outcome::ModelErrorClass::Quota
+            | crate::outcome::ModelErrorClass::Authentication
+            | crate::outcome::ModelErrorClass::BadRequest
+            | crate::outcome::ModelErrorClass::ContextExhausted
+            | crate::outcome::ModelErrorClass::ContentRefused
+            | crate::outcome::ModelErrorClass::Script => (failures + 1, malformed),
+        };
+        if failed.class == crate::outcome::ModelErrorClass::ContextExhausted {
+            self.overflowed(failed);
+        }
+        if let Some(told) = &failed.told {
+            self.tell(observe::note(told));
+        }
+        self.stage = Stage::Ready(Ready {
+            attempts: failed.attempt.attempt,
+            failures,
+            malformed,
+            after: Some(failed.next),
+            detail: failed.message.clone(),
+        });
+        self.show_pending();
+    }
+
+    /// Something too long was sent: what the provider said of its limits counts from now on.
+    pub(super) fn overflowed(&mut self, failed: &ModelFailed) {
+        let limit = self.window_limit();
+        self.window.overflows += 1;
+        if let Stage::Thinking(thinking) = &self.stage {
+            self.window.rejected = Some(thinking.digest.clone());
+            // Its count of what it refused is as good as one of what it took.
+            if let Some(tokens) = failed.served.and_then(|served| served.prompt) {
+                self.anchor = Some(Anchor {
+                    bytes: thinking.bytes,
+                    tokens,
+                    generation: self.window.generation,
+                    items: self.window.items.len(),
+                    tail: thinking.tail,
+                    at: self.at,
+                    of: Counts::Reported,
+                });
+            }
+        }
+        let told: Served = failed.served.unwrap_or_default();
+        let served = &mut self.window.served;
+        served.output = told.output.or(served.output);
+        served.bytes = told.bytes.or(served.bytes);
+        match (told.limit, told.output.or(told.bytes)) {
+            (Some(told), _) => served.limit = Some(told.min(limit)),
+            (None, Some(_)) => {}
+            // It did not say: less than was thought, in this run.
+            (None, None) => self.window.guessed = Some(limit - limit / 4),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run is doing, with exactly the data that needs. Read [`Stage`] first.
+
+use super::*;
+
+/// What a run is doing, with exactly the data that needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// The next thing is a model call, or an end.
+    Ready(Ready),
+    /// A model call is journaled as sent.
+    Thinking(Thinking),
+    /// The calls of a reply, each with its own life.
+    Acting {
+        turn: TurnId,
+        actions: BTreeMap<ActionId, Action>,
+    },
+    /// An answer was accepted in form; the acceptance checks decide. None: not run yet.
+    Verifying {
+        round: u32,
+        accepted: Accepted,
+        verdicts: BTreeMap<CheckName, Option<Verdict>>,
+        since: Timestamp,
+    },
+    Rest(Box<RunEnded>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ready {
+    /// Attempts already made at this turn's call.
+    pub attempts: u32,
+    /// Failures of it since the last claim, and how many replies of it were malformed.
+    pub failures: u32,
+    pub malformed: u32,
+    /// What the last failure leads to.
+    pub after: Option<AfterFailure>,
+    /// The last failure in words.
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thinking {
+    pub attempt: AttemptId,
+    pub purpose: Purpose,
+    pub reserved: Reservation,
+    pub bytes: u64,
+    pub digest: Digest,
+    /// Whether a tail went along.
+    pub tail: bool,
+    pub failures: u32,
+    pub malformed: u32,
+}
+
+/// Why nothing new is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Winding {
+    pub why: WindingWhy,
+    pub since: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WindingWhy {
+    Cancelled,
+    /// Time or deadline.
+    OutOf(BudgetKind),
+    /// A hook said so.
+    Hook,
+}
+
+/// Where the run stands with the closing call of a budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Closing {
+    NotYet,
+    /// A budget was reached: the next call is the closing one, if it fits.
+    Owed(BudgetKind),
+    /// It was made, or did not fit: the run is exhausted.
+    Over(BudgetKind, Option<String>),
+}
+
+/// Whether a worker is at it, as far as the journal tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Activity {
+    /// Not claimed yet, or at rest.
+    Idle,
+    /// Claimed; if nobody holds the claim, its worker died.
+    Claimed,
+    Parked,
+    Suspended {
+        cause: Suspension,
+        detail: String,
+    },
+}
+
+/// The last request whose size the provider told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    pub bytes: u64,
+    /// Of its input.
+    pub tokens: u64,
+    pub generation: u32,
+    /// Items of the window it held.
+    pub items: usize,
+    /// Whether a tail went along, which is no part of the next request.
+    pub tail: bool,
+    pub at: Timestamp,
+    pub of: Counts,
+}
+
+/// Whose count an anchor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// The provider's, of a whole request.
+    Reported,
+    /// What a rebuild kept, in proportion to the provider's last count: all of the items but the one at this place, which is
+    /// new.
+    Kept { but: usize },
+}
+
+/// What an action brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub tool: ToolName,
+    /// The event that brought it.
+    pub seq: Seq,
+    /// None: its turn has left the window, and it is read from the journal when it is needed.
+    pub content: Option<Content>,
+    /// Index into [`Run::epochs`].
+    pub epoch: usize,
+    pub holds: Holds,
+    pub at: Timestamp,
+}
