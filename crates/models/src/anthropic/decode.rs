@@ -64,11 +64,7 @@ impl crate::stream::Draft for Draft {
                 self.over = true;
             }
             // A second one before the end of the first: a gateway asked again, and begins anew.
-            "message_start" => {
-                if self.stop.is_none() {
-                    self.begin(value.get("message").unwrap_or(&Value::Null));
-                }
-            }
+            "message_start" if self.stop.is_none() => self.begin(value.get("message").unwrap_or(&Value::Null)),
             "content_block_start" => {
                 let index = self.index(value);
                 self.open(index, value.get("content_block").unwrap_or(&Value::Null));
