@@ -185,6 +185,7 @@ impl Past<'_> {
                 finish: Finish::ToolCalls,
                 usage: None,
                 repaired: None,
+                wired: None,
             };
             let (usage, effect) = (Usage::default(), EffectClass::Read);
             let mut events = vec![

@@ -215,7 +215,14 @@ pub struct Answer {
 
 impl Answer {
     pub fn say(text: &str) -> Self {
-        Self::of(Reply { text: text.to_owned(), calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None })
+        Self::of(Reply {
+            text: text.to_owned(),
+            calls: Vec::new(),
+            finish: Finish::Stop,
+            usage: None,
+            repaired: None,
+            wired: None,
+        })
     }
 
     /// Calls, each a tool and its arguments.
@@ -229,7 +236,14 @@ impl Answer {
                 arguments: (*arguments).to_owned(),
             })
             .collect();
-        Self::of(Reply { text: String::new(), calls, finish: Finish::ToolCalls, usage: None, repaired: None })
+        Self::of(Reply {
+            text: String::new(),
+            calls,
+            finish: Finish::ToolCalls,
+            usage: None,
+            repaired: None,
+            wired: None,
+        })
     }
 
     pub fn of(reply: Reply) -> Self {
@@ -302,7 +316,7 @@ impl Sent {
             .iter()
             .map(|item| match item.as_ref() {
                 Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
-                Item::Assistant { text, calls } => {
+                Item::Assistant { text, calls, wired: _ } => {
                     let calls = calls.iter().map(|call| call.name.len() + call.arguments.len() + 16);
                     text.len() + 12 + calls.sum::<usize>()
                 }
@@ -325,7 +339,7 @@ impl Sent {
                 Item::User(words) | Item::Harness(words) | Item::Observation { text: words, .. } => {
                     text.push_str(words);
                 }
-                Item::Assistant { text: words, calls } => {
+                Item::Assistant { text: words, calls, wired: _ } => {
                     text.push_str(words);
                     for call in calls {
                         text.push('\n');
@@ -572,7 +586,8 @@ fn wild(chance: &mut Chance, tools: &[String], known: &[String], position: u64, 
         output: chance.between(1, 200),
         ..Usage::default()
     });
-    let mut reply = Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None };
+    let mut reply =
+        Reply { text: String::new(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None, wired: None };
     let ending = if counts { 2 + position.min(20) } else { 10 + position.min(12) * 3 };
     let failed = |class, after| Answer { after, ..Answer::fail(class) };
     match chance.below(100) {

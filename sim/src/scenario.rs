@@ -555,7 +555,8 @@ fn answer(rest: &str) -> Result<(Answer, bool), String> {
         };
         return Ok((Answer::fail(class), false));
     }
-    let reply = |finish| Reply { text: String::new(), calls: Vec::new(), finish, usage: None, repaired: None };
+    let reply =
+        |finish| Reply { text: String::new(), calls: Vec::new(), finish, usage: None, repaired: None, wired: None };
     match rest {
         "cut" => return Ok((Answer::of(reply(Finish::Length)), false)),
         "empty" => return Ok((Answer::of(reply(Finish::Stop)), false)),

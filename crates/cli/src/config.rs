@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
+use longrein::Timeouts;
 use longrein::core::budget::Price;
 use longrein::core::hook::HookSpec;
 use longrein::core::ids::ToolName;
@@ -57,6 +59,10 @@ pub(crate) struct SandboxTable {
 pub(crate) struct ModelTable {
     pub(crate) base_url: Option<String>,
     pub(crate) api_key_env: Option<String>,
+    /// Sent with every request; `${secret:X}` stands for a variable of the operator's.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    timeouts: Option<TimeoutsTable>,
     context_limit: Option<u64>,
     max_output: Option<u64>,
     protocol: Option<String>,
@@ -64,9 +70,65 @@ pub(crate) struct ModelTable {
     price: Option<PriceTable>,
     #[serde(skip)]
     settings: ModelSettings,
+    /// None: as suits the provider and its place.
+    #[serde(skip)]
+    pub(crate) timeouts_named: Option<TimeoutsNamed>,
     /// The file it is written in.
     #[serde(skip)]
     pub(crate) file: PathBuf,
+}
+
+/// How long each phase of a call may take; what is absent stays as it is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TimeoutsTable {
+    connect: Option<String>,
+    headers: Option<String>,
+    first_byte: Option<String>,
+    idle: Option<String>,
+    total: Option<String>,
+}
+
+/// The timeouts a table names, over what holds without it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TimeoutsNamed {
+    connect: Option<Duration>,
+    headers: Option<Duration>,
+    first_byte: Option<Duration>,
+    idle: Option<Duration>,
+    total: Option<Duration>,
+}
+
+impl TimeoutsNamed {
+    fn of(table: &TimeoutsTable) -> Result<Self, String> {
+        let span = |key: &str, text: &Option<String>| match text {
+            None => Ok(None),
+            Some(text) => match longrein::taskfile::span(text) {
+                Ok(span) if !span.is_zero() => Ok(Some(span)),
+                Ok(_) => Err(format!("{key}: it must be longer than nothing")),
+                Err(problem) => Err(format!("{key}: {problem}")),
+            },
+        };
+        Ok(Self {
+            connect: span("connect", &table.connect)?,
+            headers: span("headers", &table.headers)?,
+            first_byte: span("first_byte", &table.first_byte)?,
+            idle: span("idle", &table.idle)?,
+            total: span("total", &table.total)?,
+        })
+    }
+
+    /// `base` with what is named here.
+    pub(crate) fn over(&self, base: Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(base.connect),
+            headers: self.headers.unwrap_or(base.headers),
+            first_byte: self.first_byte.unwrap_or(base.first_byte),
+            idle: self.idle.unwrap_or(base.idle),
+            grace: base.grace,
+            total: self.total.unwrap_or(base.total),
+        }
+    }
 }
 
 /// USD per million tokens.
@@ -135,6 +197,9 @@ impl Config {
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
+            let named = table.timeouts.as_ref().map(TimeoutsNamed::of).transpose();
+            table.timeouts_named =
+                named.map_err(|problem| wrong(path, &format!("models.\"{name}\".timeouts.{problem}")))?;
             table.file = path.to_owned();
             self.models.insert(name, table);
         }
@@ -156,8 +221,18 @@ impl Config {
 
 const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
-const MODEL_KEYS: &[&str] =
-    &["base_url", "api_key_env", "context_limit", "max_output", "protocol", "temperature", "price"];
+const MODEL_KEYS: &[&str] = &[
+    "base_url",
+    "api_key_env",
+    "headers",
+    "timeouts",
+    "context_limit",
+    "max_output",
+    "protocol",
+    "temperature",
+    "price",
+];
+const TIMEOUT_KEYS: &[&str] = &["connect", "headers", "first_byte", "idle", "total"];
 const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
 
 /// Names a key that is none of the format's, with the one that may have been meant.
@@ -188,6 +263,9 @@ fn known_keys(file: &toml::Table) -> Result<(), String> {
             return Err(format!("models.\"{name}\": name it PROVIDER/MODEL, in quotes: [models.\"openai/{name}\"]"));
         }
         check(model, &within, MODEL_KEYS)?;
+        if let Some(timeouts) = model.get("timeouts").and_then(toml::Value::as_table) {
+            check(timeouts, &format!("{within}timeouts."), TIMEOUT_KEYS)?;
+        }
         if let Some(price) = model.get("price").and_then(toml::Value::as_table) {
             check(price, &format!("{within}price."), PRICE_KEYS)?;
         }

@@ -137,22 +137,36 @@ pub(crate) fn model_config(
 ) -> Result<ModelConfig, Failure> {
     let table = config.models.get(name.as_str()).cloned().unwrap_or_default();
     let from_env = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let is_openai = name.as_str().starts_with("openai/");
-    let place = match name.as_str().split_once('/').map(|(provider, _)| provider) {
-        Some("openai") => from_env("OPENAI_BASE_URL"),
-        Some("ollama") => from_env("OLLAMA_HOST"),
-        Some(_) | None => None,
+    let (key, place) = match name.as_str().split_once('/').map(|(provider, _)| provider) {
+        Some("openai" | "openai-responses") => (from_env("OPENAI_API_KEY"), from_env("OPENAI_BASE_URL")),
+        Some("anthropic") => (from_env("ANTHROPIC_API_KEY"), from_env("ANTHROPIC_BASE_URL")),
+        Some("gemini") => (from_env("GEMINI_API_KEY").or(from_env("GOOGLE_API_KEY")), from_env("GEMINI_BASE_URL")),
+        Some("ollama") => (None, from_env("OLLAMA_HOST")),
+        Some(_) | None => (None, None),
     };
-    let base_url = table.base_url.or(place);
+    let missing = |key: &str, variable: &str| {
+        let file = table.file.display();
+        let problem = format!("{file}: models.\"{name}\".{key} names {variable}, which is not set");
+        Failure::new(Status::Configuration, problem)
+    };
     let key = match &table.api_key_env {
-        Some(variable) => Some(from_env(variable).ok_or_else(|| {
-            let file = table.file.display();
-            let problem = format!("{file}: models.\"{name}\".api_key_env names {variable}, which is not set");
-            Failure::new(Status::Configuration, problem)
-        })?),
-        None => from_env("OPENAI_API_KEY").filter(|_| is_openai),
+        Some(variable) => Some(from_env(variable).ok_or_else(|| missing("api_key_env", variable))?),
+        None => key,
     };
-    Ok(ModelConfig { base_url, api_key: key.map(Secret::new), ..ModelConfig::default() })
+    let mut headers = Vec::new();
+    for (header, value) in &table.headers {
+        let value = match value.strip_prefix("${secret:").and_then(|rest| rest.strip_suffix('}')) {
+            Some(variable) => from_env(variable).ok_or_else(|| missing(&format!("headers.{header}"), variable))?,
+            None => value.clone(),
+        };
+        headers.push((header.clone(), Secret::new(value)));
+    }
+    let base_url = table.base_url.clone().or(place);
+    let mut model = ModelConfig { base_url, api_key: key.map(Secret::new), headers, ..ModelConfig::default() };
+    if let Some(named) = &table.timeouts_named {
+        model.timeouts = Some(named.over(longrein::usual_timeouts(name, &model)));
+    }
+    Ok(model)
 }
 
 /// A new run's id: random, short enough to type the beginning of.

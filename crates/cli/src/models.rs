@@ -89,8 +89,9 @@ pub(crate) async fn models(globals: Globals, args: ModelsArgs) -> Result<Status,
 }
 
 /// What is said where there is no model.
-const HOW_TO: [&str; 3] = [
-    "No model is configured. A server that speaks Chat Completions: set OPENAI_API_KEY, and OPENAI_BASE_URL=http://HOST:PORT/v1 where it is not OpenAI's; then longrein run -m openai/NAME.",
+const HOW_TO: [&str; 4] = [
+    "No model is configured. A server that speaks Chat Completions: set OPENAI_API_KEY, and OPENAI_BASE_URL=http://HOST:PORT/v1 where it is not OpenAI's; then longrein run -m openai/NAME. (openai-responses/NAME is OpenAI's newer interface.)",
+    "Anthropic or Gemini: set ANTHROPIC_API_KEY or GEMINI_API_KEY; then longrein run -m anthropic/NAME or gemini/NAME.",
     "A model on this machine: start Ollama, ollama pull qwen3:8b; then longrein run -m ollama/qwen3:8b.",
     "One for every run: model = \"ollama/qwen3:8b\" in ~/.config/longrein/config.toml, or LONGREIN_MODEL.",
 ];
@@ -118,6 +119,14 @@ fn named(
     };
     if let Some(variable) = set(&["OPENAI_BASE_URL", "OPENAI_API_KEY"]) {
         named.push((About::Server, ModelName::new("openai/*"), variable));
+    }
+    for (variables, server) in [
+        (["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"].as_slice(), "anthropic/*"),
+        (["GEMINI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"].as_slice(), "gemini/*"),
+    ] {
+        if let Some(variable) = set(variables) {
+            named.push((About::Server, ModelName::new(server), variable));
+        }
     }
     match set(&["OLLAMA_HOST"]) {
         Some(variable) => named.push((About::Server, ModelName::new("ollama/*"), variable)),

@@ -151,6 +151,60 @@ pub struct Reply {
     /// the model again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
+    /// What the provider wants to see again as it came: signed thoughts, marks on calls. None: nothing of that kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wired: Option<Wired>,
+}
+
+/// What of a reply only its provider understands, and wants back unchanged in later requests: reasoning with its signature,
+/// marks on texts and calls. Sent to the very model that made it and to no other, as a whole or not at all; never shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wired {
+    /// The model that made it, `PROVIDER/NAME`.
+    pub model: String,
+    /// The whole reply in the order of its blocks.
+    pub blocks: Vec<WireBlock>,
+}
+
+/// One block of a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WireBlock {
+    /// The next so many bytes of the reply's text.
+    Text(u32),
+    /// The next call of the reply.
+    Call,
+    /// A block that is neither: its JSON as it came.
+    Opaque(Payload),
+    /// An object: fields that stand beside those of the block that follows.
+    With(Payload),
+}
+
+impl Wired {
+    /// Bytes of what is kept for the provider alone.
+    pub fn bytes(&self) -> usize {
+        let of = |block: &WireBlock| match block {
+            WireBlock::Opaque(json) | WireBlock::With(json) => json.as_str().len(),
+            WireBlock::Text(_) | WireBlock::Call => 0,
+        };
+        self.blocks.iter().map(of).sum()
+    }
+
+    /// Whether its blocks are the whole of this text and so many calls: only then can they stand for them.
+    pub fn covers(&self, text: &str, calls: usize) -> bool {
+        let (mut at, mut seen) = (0usize, 0usize);
+        for block in &self.blocks {
+            match block {
+                WireBlock::Text(bytes) => at = at.saturating_add(*bytes as usize),
+                WireBlock::Call => seen += 1,
+                WireBlock::Opaque(_) | WireBlock::With(_) => continue,
+            }
+            if !text.is_char_boundary(at) {
+                return false;
+            }
+        }
+        at == text.len() && seen == calls
+    }
 }
 
 /// Why a model call brought no reply. Classes answer "what should follow?".

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ActionId, ToolName};
+use crate::outcome::Wired;
 use crate::payload::Payload;
 use crate::task::Task;
 
@@ -14,7 +15,13 @@ pub enum Item {
     /// A person's words.
     User(String),
     /// The model's reply.
-    Assistant { text: String, calls: Vec<WireCall> },
+    Assistant {
+        text: String,
+        calls: Vec<WireCall>,
+        /// What its provider wants back as it came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wired: Option<Wired>,
+    },
     /// What the model is told about one call: exactly one per call, in call order.
     Observation { call: String, action: ActionId, tool: ToolName, text: String, verdict: Told },
     /// The harness's own words, already in the envelope that no content can imitate.

@@ -206,7 +206,7 @@ impl World {
             .iter()
             .map(|item| match item.as_ref() {
                 Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
-                Item::Assistant { text, calls } => {
+                Item::Assistant { text, calls, wired: _ } => {
                     12 + text.len() + calls.iter().map(|call| call.arguments.len() + 20).sum::<usize>()
                 }
             })
@@ -356,7 +356,7 @@ impl World {
             _ => facts.join("\n"),
         };
         let usage = (self.next(2) == 0).then(|| Usage { input: 900, output: 90, ..Usage::default() });
-        Ok(Reply { text, calls: Vec::new(), finish: Finish::Stop, usage, repaired: None })
+        Ok(Reply { text, calls: Vec::new(), finish: Finish::Stop, usage, repaired: None, wired: None })
     }
 
     /// A person says something that is to be kept in mind.
@@ -428,7 +428,7 @@ impl World {
                     assert!(!owed.is_empty() && owed.remove(0) == call, "pairs are whole");
                     all.push_str(text);
                 }
-                Item::Assistant { text, calls } => {
+                Item::Assistant { text, calls, wired: _ } => {
                     assert!(owed.is_empty(), "pairs are whole");
                     all.push_str(text);
                     for call in calls {
@@ -488,8 +488,14 @@ impl World {
         self.refused = None;
         let usage = (self.next(9) > 0).then_some(Usage { input: tokens, output: 30, ..Usage::default() });
         if u64::from(attempt.turn.0) >= u64::from(self.case.turns) {
-            let reply =
-                Reply { text: "done".to_owned(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None };
+            let reply = Reply {
+                text: "done".to_owned(),
+                calls: Vec::new(),
+                finish: Finish::Stop,
+                usage,
+                repaired: None,
+                wired: None,
+            };
             let accepted = Accepted {
                 answer: Payload::string("done"),
                 rendered: "done".to_owned(),
@@ -527,7 +533,7 @@ impl World {
             proposals.push(Proposal { tool, args, digest, key: None, path: None, builds_on: Vec::new(), readiness });
         }
         let text = if self.next(3) == 0 { self.text(200) } else { String::new() };
-        let reply = Reply { text, calls, finish: Finish::ToolCalls, usage, repaired: None };
+        let reply = Reply { text, calls, finish: Finish::ToolCalls, usage, repaired: None, wired: None };
         assert!(self.ask(Command::Reply { attempt, reply, proposals, judgement: None, jitter: 1 }));
     }
 

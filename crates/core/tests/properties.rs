@@ -467,7 +467,7 @@ impl Table {
                 })
             }
         });
-        let reply = Reply { text, calls, finish, usage, repaired: None };
+        let reply = Reply { text, calls, finish, usage, repaired: None, wired: None };
         Command::Reply { attempt, reply, proposals, judgement, jitter: 3 }
     }
 

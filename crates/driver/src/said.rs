@@ -1,6 +1,6 @@
 //! The one door by which what a model wrote comes in: the values of known secrets stay outside, whoever wrote them.
 
-use longrein_core::outcome::{Finish, ModelFailure, Reply};
+use longrein_core::outcome::{Finish, ModelFailure, Reply, Wired};
 use longrein_core::payload::Payload;
 use longrein_ports::{Encoded, Model, Tools};
 
@@ -23,7 +23,12 @@ fn unsay(tools: &dyn Tools, text: &mut String) {
 }
 
 fn unsay_reply(tools: &dyn Tools, reply: &mut Reply) {
-    let Reply { text, calls, finish, usage: _, repaired } = reply;
+    let Reply { text, calls, finish, usage: _, repaired, wired } = reply;
+    // What is signed cannot be changed, only left out; and its places count in a text that must not change either.
+    let holds_one = |wired: &Wired| serde_json::to_string(wired).is_ok_and(|all| tools.unsaid(&all).is_some());
+    if tools.unsaid(text).is_some() || wired.as_ref().is_some_and(holds_one) {
+        *wired = None;
+    }
     unsay(tools, text);
     for call in calls {
         [&mut call.id, &mut call.name, &mut call.arguments].into_iter().for_each(|text| unsay(tools, text));
@@ -121,8 +126,14 @@ mod tests {
         let text = || "x 777".to_owned();
         let call = RawCall { id: text(), name: text(), arguments: text() };
         let finish = Finish::Other(text());
-        let reply =
-            Reply { text: text(), calls: vec![call.clone(), call], finish, usage: None, repaired: Some(text()) };
+        let reply = Reply {
+            text: text(),
+            calls: vec![call.clone(), call],
+            finish,
+            usage: None,
+            repaired: Some(text()),
+            wired: None,
+        };
         let kept_reply = kept(Ok(reply)).await.unwrap();
         let written = serde_json::to_string(&kept_reply).unwrap();
         assert!(!written.contains("777"), "{written}");

@@ -53,7 +53,7 @@ fn digests(run: &Run) -> (String, String) {
         .iter()
         .map(|item| match item.as_ref() {
             Item::User(text) => format!("user: {text}"),
-            Item::Assistant { text, calls } => {
+            Item::Assistant { text, calls, wired: _ } => {
                 let calls: Vec<_> =
                     calls.iter().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect();
                 format!("assistant: {text} {}", calls.join(", "))

@@ -71,7 +71,9 @@ pub use longrein_core::task::Mode;
 pub use longrein_driver::{
     DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
 };
-pub use longrein_models::{Answering, ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts, endpoint, probe};
+pub use longrein_models::{
+    Answering, ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts, endpoint, probe, usual_timeouts,
+};
 /// How far commands are held by what is around them.
 pub use longrein_policy::Containment;
 /// Names that may have been meant by one that is not known.

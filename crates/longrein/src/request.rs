@@ -244,7 +244,7 @@ fn what(run: &Run, part: &Part, item: &Item) -> String {
 fn text(item: &Item) -> String {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.clone(),
-        Item::Assistant { text, calls } => calls.iter().fold(text.clone(), |mut text, call| {
+        Item::Assistant { text, calls, wired: _ } => calls.iter().fold(text.clone(), |mut text, call| {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{gap}{} {} {}", call.id, call.name, call.arguments);
             text

@@ -104,7 +104,7 @@ impl Trajectory {
             match entry.item.as_ref() {
                 Item::User(text) => steps.push(step(entry.at, "user", text)),
                 Item::Harness(text) => steps.push(step(entry.at, "system", text)),
-                Item::Assistant { text, calls } => {
+                Item::Assistant { text, calls, wired: _ } => {
                     made.extend(calls.iter().map(|call| (call.id.as_str(), steps.len())));
                     steps.push(agent_step(entry, text, calls, run));
                 }
@@ -151,8 +151,10 @@ impl Trajectory {
 fn message(item: &Item) -> Value {
     match item {
         Item::User(text) | Item::Harness(text) => json!({ "role": "user", "content": text }),
-        Item::Assistant { text, calls } if calls.is_empty() => json!({ "role": "assistant", "content": text }),
-        Item::Assistant { text, calls } => {
+        Item::Assistant { text, calls, wired: _ } if calls.is_empty() => {
+            json!({ "role": "assistant", "content": text })
+        }
+        Item::Assistant { text, calls, wired: _ } => {
             let calls: Vec<_> = calls
                 .iter()
                 .map(|call| {

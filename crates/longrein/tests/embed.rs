@@ -599,7 +599,7 @@ async fn a_model_of_the_program_answers() {
                     arguments: json!({ "name": "Oslo" }).to_string(),
                 };
                 let calls = if heard.is_empty() { vec![call] } else { Vec::new() };
-                Ok(Reply { text: heard, calls, finish: Finish::Stop, usage: None, repaired: None })
+                Ok(Reply { text: heard, calls, finish: Finish::Stop, usage: None, repaired: None, wired: None })
             })
         }
     }

@@ -9,8 +9,11 @@ use longrein_core::task::{ModelSpec, Protocol};
 use longrein_ports::Model;
 
 use crate::actions::{JsonActions, Wire};
+use crate::anthropic::Anthropic;
+use crate::gemini::Gemini;
 use crate::ollama::Ollama;
 use crate::openai::OpenAi;
+use crate::responses::Responses;
 use crate::script::{ScriptError, ScriptedModel};
 use crate::timeouts::Timeouts;
 
@@ -24,8 +27,18 @@ pub fn connect(spec: &ModelSpec, config: &ModelConfig) -> Result<Arc<dyn Model>,
         "script" => Ok(Arc::new(ScriptedModel::open(&config.base_folder.join(model))?)),
         "openai" => Ok(spoken(spec.protocol, OpenAi::new(model, spec, config)?)),
         "ollama" => Ok(spoken(spec.protocol, Ollama::new(model, spec, config)?)),
-        _ if LATER.contains(&provider) => Err(ConfigError::NotYet { provider: provider.to_owned() }),
+        "anthropic" => Ok(Arc::new(native(spec, Anthropic::new(model, spec, config)?)?)),
+        "openai-responses" => Ok(Arc::new(native(spec, Responses::new(model, spec, config)?)?)),
+        "gemini" => Ok(Arc::new(native(spec, Gemini::new(model, spec, config)?)?)),
         _ => Err(ConfigError::UnknownProvider { provider: provider.to_owned() }),
+    }
+}
+
+/// The JSON action protocol is for models without tools; all of these have them.
+fn native<M>(spec: &ModelSpec, model: M) -> Result<M, ConfigError> {
+    match spec.protocol {
+        Protocol::Native => Ok(model),
+        Protocol::Json => Err(ConfigError::NoJson { name: spec.name.clone() }),
     }
 }
 
@@ -39,10 +52,12 @@ fn spoken<W: Wire + Model + 'static>(protocol: Protocol, wire: W) -> Arc<dyn Mod
 /// How a model is reached: what a run does not keep, and may be another thing tomorrow.
 #[derive(Debug, Clone, Default)]
 pub struct ModelConfig {
-    /// Where the server is: for `openai/` up to and with `/v1`, for `ollama/` anything `OLLAMA_HOST` may be. The
-    /// provider's own address if absent.
+    /// Where the server is: for `openai/` and `openai-responses/` up to and with `/v1`, for `anthropic/` and `gemini/` with
+    /// the version or without, for `ollama/` anything `OLLAMA_HOST` may be. The provider's own address if absent.
     pub base_url: Option<String>,
     pub api_key: Option<Secret>,
+    /// Sent with every request, in place of any header of the same name. Values may be keys, and are never shown.
+    pub headers: Vec<(String, Secret)>,
     /// None: as suits the provider and its place.
     pub timeouts: Option<Timeouts>,
     /// What a relative script path is relative to; empty: the working directory.
@@ -77,14 +92,16 @@ pub enum ConfigError {
     NoProvider { name: ModelName },
     #[error("unknown model provider \"{provider}\": known are {}", known())]
     UnknownProvider { provider: String },
-    #[error(
-        "model provider \"{provider}\" is not supported yet; openai/NAME with a base_url reaches any compatible server"
-    )]
-    NotYet { provider: String },
+    #[error("{name} calls tools itself: protocol = \"json\" is for openai/NAME and ollama/NAME; leave it out here")]
+    NoJson { name: ModelName },
     #[error("the base URL \"{url}\" cannot be used: {problem}")]
     BaseUrl { url: String, problem: String },
     #[error("the Ollama server \"{host}\" cannot be used: {problem}; write HOST, HOST:PORT or http://HOST:PORT")]
     OllamaHost { host: String, problem: String },
+    #[error("{host} needs an API key: set {variable}, or {base} for another server")]
+    NoKeyFor { host: &'static str, variable: &'static str, base: &'static str },
+    #[error("the header \"{name}\" holds characters that no HTTP header can carry: check its name and its value")]
+    BadHeader { name: String },
     #[error("api.openai.com needs an API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")]
     NoKey,
     /// The key itself is not shown.
@@ -94,8 +111,9 @@ pub enum ConfigError {
     Script(#[from] ScriptError),
 }
 
-const LATER: [&str; 3] = ["anthropic", "openai-responses", "gemini"];
+/// Providers, as the first part of a model's name.
+const PROVIDERS: [&str; 6] = ["openai", "openai-responses", "anthropic", "gemini", "ollama", "script"];
 
 fn known() -> String {
-    format!("openai, ollama, script (and later {})", LATER.join(", "))
+    PROVIDERS.join(", ")
 }

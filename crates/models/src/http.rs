@@ -7,19 +7,63 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
-use crate::connect::{ConfigError, Secret};
+use crate::connect::{ConfigError, ModelConfig, Secret};
 use crate::failure::{Refusal, broken};
 use crate::reading::{End, Progress, Reading, malformed};
 use crate::timeouts::Timeouts;
 
+/// Where a wire puts the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KeyIn {
+    /// `Authorization: Bearer …`
+    Bearer,
+    /// A header of its own, in small letters.
+    Header(&'static str),
+}
+
+/// Says whose blocks a reply has.
+pub(crate) fn claim(reply: &mut Reply, model: &str) {
+    if let Some(wired) = &mut reply.wired {
+        model.clone_into(&mut wired.model);
+    }
+}
+
+/// Where requests go: `path` behind a base URL, which may hold it already. `version`: what the base ends with where people
+/// leave it out.
+pub(crate) fn endpoint(base: &str, path: &str, version: Option<&str>) -> Result<Url, ConfigError> {
+    let bad = |problem: &str| ConfigError::BaseUrl { url: base.to_owned(), problem: problem.to_owned() };
+    const FORM: &str = "it must begin with http:// or https://: write http://HOST:PORT/v1";
+    if !base.contains("://") {
+        return Err(bad(FORM));
+    }
+    let mut url = Url::parse(base.trim()).map_err(|error| bad(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad(FORM));
+    }
+    let mut folder = url.path().trim_end_matches('/').trim_end_matches(path).to_owned();
+    let is_versioned = |folder: &str| {
+        let last = folder.rsplit('/').next().unwrap_or_default();
+        last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    if let Some(version) = version.filter(|_| !is_versioned(&folder)) {
+        folder = format!("{folder}/{version}");
+    }
+    url.set_path(&format!("{folder}{path}"));
+    Ok(url)
+}
+
 pub(crate) struct Client {
     url: Url,
-    /// `Bearer …`, marked as sensitive.
-    key: Option<HeaderValue>,
+    /// The header with the key, marked as sensitive, and what the wire and the configuration add to every request.
+    headers: HeaderMap,
+    /// What must not stand in any message.
+    key: Option<Secret>,
     timeouts: Timeouts,
     /// What to look at where the server cannot be reached.
     advice: &'static str,
@@ -29,22 +73,49 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// `url` is where requests are posted; a blank key is none.
+    /// `url` is where requests are posted; `own`: headers of the wire, which the configuration's may replace.
+    pub(crate) fn of(
+        url: Url,
+        key: KeyIn,
+        config: &ModelConfig,
+        own: &[(&'static str, &'static str)],
+    ) -> Result<Self, ConfigError> {
+        let usual = || if is_loopback(&url) { Timeouts::local() } else { Timeouts::default() };
+        let timeouts = config.timeouts.clone().unwrap_or_else(usual);
+        Self::new(url, key, config, own, timeouts, "is the base URL right, is the server up?")
+    }
+
+    /// A blank key is none.
     pub(crate) fn new(
         url: Url,
-        key: Option<&Secret>,
+        place: KeyIn,
+        config: &ModelConfig,
+        own: &[(&'static str, &'static str)],
         timeouts: Timeouts,
         advice: &'static str,
     ) -> Result<Self, ConfigError> {
-        let key = match key.map(|key| key.reveal().trim()).filter(|key| !key.is_empty()) {
-            Some(key) => {
-                let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| ConfigError::BadKey)?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-            None => None,
-        };
-        Ok(Self { url, key, timeouts, advice, http: OnceLock::new() })
+        let mut headers = HeaderMap::new();
+        for (name, value) in own {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let key = config.api_key.as_ref().map(|key| key.reveal().trim()).filter(|key| !key.is_empty());
+        if let Some(key) = key {
+            let (name, value) = match place {
+                KeyIn::Bearer => (AUTHORIZATION, format!("Bearer {key}")),
+                KeyIn::Header(name) => (HeaderName::from_static(name), key.to_owned()),
+            };
+            let mut value = HeaderValue::try_from(value).map_err(|_| ConfigError::BadKey)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        for (name, value) in &config.headers {
+            let bad = || ConfigError::BadHeader { name: name.clone() };
+            let name = HeaderName::try_from(name).map_err(|_| bad())?;
+            let mut value = HeaderValue::try_from(value.reveal()).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Self { url, headers, key: key.map(Secret::new), timeouts, advice, http: OnceLock::new() })
     }
 
     pub(crate) fn has_key(&self) -> bool {
@@ -64,14 +135,12 @@ impl Client {
         let http = self.http()?;
         let began = Instant::now();
         let last = began + self.timeouts.total;
-        let mut request = http
+        let request = http
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/x-ndjson, application/json")
+            .headers(self.headers.clone())
             .body(body);
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.clone());
-        }
         let response = match timeout_at(last.min(began + self.timeouts.headers), request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.unsent(&error)),
@@ -92,10 +161,7 @@ impl Client {
     }
 
     async fn fetch(&self, url: Url) -> Result<Vec<u8>, ModelFailure> {
-        let mut request = self.http()?.get(url).header(ACCEPT, "application/json");
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.clone());
-        }
+        let request = self.http()?.get(url).header(ACCEPT, "application/json").headers(self.headers.clone());
         let mut response = request.send().await.map_err(|error| self.unsent(&error))?;
         if !response.status().is_success() {
             return Err(self.refused(response, Instant::now() + self.timeouts.grace).await);
@@ -210,8 +276,7 @@ impl Client {
 
     /// Servers quote the key they refuse, some of them whole.
     fn without_key(&self, mut failure: ModelFailure) -> ModelFailure {
-        let key = self.key.as_ref().and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        if let Some(key) = key.filter(|key| failure.message.contains(key)) {
+        if let Some(key) = self.key.as_ref().map(Secret::reveal).filter(|key| failure.message.contains(key)) {
             failure.message = failure.message.replace(key, "[key]");
         }
         failure

@@ -5,18 +5,24 @@
 //! retries.
 
 pub mod actions;
+pub mod anthropic;
+mod blocks;
 mod connect;
 mod failure;
+pub mod gemini;
 mod grown;
 mod http;
+mod lines;
 pub mod ollama;
 pub mod openai;
 mod overflow;
 mod probe;
 pub mod reading;
+pub mod responses;
 pub mod script;
+mod stream;
 pub mod timeouts;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
-pub use probe::{Answering, endpoint, probe};
+pub use probe::{Answering, endpoint, probe, usual_timeouts};
 pub use timeouts::Timeouts;

@@ -43,6 +43,13 @@ pub enum End {
 /// More tokens than any model takes or gives in one call: a hundred million.
 pub(crate) const TOKENS_MAX: u64 = 100_000_000;
 
+/// A count of tokens, if it can be one. Some gateways count in floats; what no model can have counted was not counted.
+pub(crate) fn count(value: &Value) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN gives 0")]
+    let number = value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
+    number.filter(|count| *count <= TOKENS_MAX)
+}
+
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 pub(crate) fn malformed(message: impl Into<String>) -> ModelFailure {

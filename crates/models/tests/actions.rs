@@ -18,7 +18,7 @@ use support::server::{response, server};
 use support::{assistant, observation, prompt, spec, user};
 
 fn wrote(text: &str) -> Reply {
-    Reply { text: text.into(), calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None }
+    Reply { text: text.into(), calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None, wired: None }
 }
 
 fn answer(schema: &str) -> AnswerForm {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
+use longrein_core::task::Protocol;
 use longrein_models::{ConfigError, ModelConfig, Secret, Timeouts, connect};
 use longrein_ports::Model;
 use tokio::net::TcpListener;
@@ -262,10 +263,18 @@ fn names_and_settings() {
     assert!(refused("gpt-5", &none).contains("has no provider"));
     assert!(refused("openai/", &none).contains("has no provider"));
     assert!(
-        refused("opnai/gpt-5", &none).contains("unknown model provider \"opnai\": known are openai, ollama, script")
+        refused("opnai/gpt-5", &none)
+            .contains("unknown model provider \"opnai\": known are openai, openai-responses, a")
     );
-    for later in ["anthropic/x", "openai-responses/x", "gemini/x"] {
-        assert!(refused(later, &none).contains("not supported yet"));
+    for (name, variable) in
+        [("anthropic/x", "ANTHROPIC_API_KEY"), ("openai-responses/x", "OPENAI_API_KEY"), ("gemini/x", "GEMINI_API_KEY")]
+    {
+        assert!(refused(name, &none).contains(variable));
+        let mut json = spec(name);
+        json.protocol = Protocol::Json;
+        let near = ModelConfig { base_url: Some("http://localhost:1".into()), ..ModelConfig::default() };
+        assert!(connect(&spec(name), &near).is_ok());
+        assert!(matches!(connect(&json, &near), Err(ConfigError::NoJson { .. })), "{name}");
     }
     assert!(refused("openai/gpt-5", &none).contains("OPENAI_API_KEY"));
     assert!(refused("script/nowhere.toml", &none).contains("cannot read the script nowhere.toml"));
@@ -278,6 +287,38 @@ fn names_and_settings() {
     let key = ModelConfig { api_key: Some(Secret::new("sk-secret\n")), ..ModelConfig::default() };
     assert!(connect(&spec("openai/x"), &key).is_ok());
     assert!(!format!("{key:?}").contains("sk-secret"));
+}
+
+/// Where requests go, what carries the key, and what the configuration adds.
+#[tokio::test]
+async fn every_provider_is_asked_its_own_way() {
+    for (name, base, path, key) in [
+        ("openai/m", "/v1", "/v1/chat/completions", "authorization: Bearer k-1"),
+        ("openai-responses/m", "/v1/", "/v1/responses", "authorization: Bearer k-1"),
+        ("anthropic/m", "", "/v1/messages", "x-api-key: k-1"),
+        ("anthropic/m", "/proxy/v1/messages", "/proxy/v1/messages", "x-api-key: k-1"),
+        ("gemini/m", "", "/v1beta/models/m:streamGenerateContent?alt=sse", "x-goog-api-key: k-1"),
+        ("gemini/models/m", "/v1", "/v1/models/m:streamGenerateContent?alt=sse", "x-goog-api-key: k-1"),
+    ] {
+        let server = server(response("401 X", r#"{"error":{"message":"k-1 is no key"}}"#)).await;
+        let root = server.url.trim_end_matches("/v1/");
+        let config = ModelConfig {
+            base_url: Some(format!("{root}{base}")),
+            api_key: Some(Secret::new("k-1")),
+            headers: vec![("x-team".into(), Secret::new("blue"))],
+            ..ModelConfig::default()
+        };
+        let model = connect(&spec(name), &config).unwrap();
+        let failure = ask(&*model).await.unwrap_err();
+        assert_eq!(failure.class, ModelErrorClass::Authentication, "{name}: {failure:?}");
+        assert!(!failure.message.contains("k-1"), "{name}: {}", failure.message);
+        let request = server.requests.lock().unwrap()[0].to_lowercase();
+        assert!(request.starts_with(&format!("post {} http/1.1", path.to_lowercase())), "{name}: {request}");
+        for header in [key.to_lowercase(), "x-team: blue".to_owned()] {
+            assert!(request.contains(&format!("\r\n{header}\r\n")), "{name}: {request}");
+        }
+        assert_eq!(request.contains("anthropic-version: 2023-06-01"), name.starts_with("anthropic"), "{request}");
+    }
 }
 
 #[tokio::test]

@@ -28,26 +28,53 @@ fn wire() -> Option<PathBuf> {
     wire
 }
 
-/// The exchanges in the recordings of one kind, from every server that speaks this dialect.
+/// Servers that speak one dialect, and how its requests are known.
+struct Dialect {
+    provider: &'static str,
+    servers: &'static [&'static str],
+    /// What stands in the path of its requests.
+    path: &'static str,
+}
+
+const CHAT: Dialect = Dialect {
+    provider: "openai",
+    servers: &["openai", "openai-compatible", "groq", "mistral", "xai", "deepseek", "llamacpp", "openrouter"],
+    path: "/chat/completions",
+};
+const MESSAGES: Dialect = Dialect { provider: "anthropic", servers: &["anthropic"], path: "/messages" };
+const RESPONSES: Dialect =
+    Dialect { provider: "openai-responses", servers: &["openai", "xai", "openrouter"], path: "/responses" };
+const GEMINI: Dialect = Dialect { provider: "gemini", servers: &["gemini"], path: "enerateContent" };
+
+/// The exchanges in the recordings of one kind, from every server that speaks Chat Completions.
 fn exchanges(kind: &str) -> Vec<(String, Exchange)> {
+    let found = recorded(&CHAT, kind);
+    assert!(!found.is_empty() || wire().is_none(), "no recording of {kind} could be read");
+    found
+}
+
+fn recorded(dialect: &Dialect, kind: &str) -> Vec<(String, Exchange)> {
     let Some(wire) = wire() else { return Vec::new() };
     let mut found = Vec::new();
-    for server in ["openai", "openai-compatible", "groq", "mistral", "xai", "deepseek", "llamacpp", "openrouter"] {
+    for server in dialect.servers {
         let Ok(folder) = std::fs::read_dir(wire.join(server).join(kind)) else { continue };
         for entry in folder {
             let path = entry.expect("a readable folder").path();
             let name = format!("{server}/{kind}/{}", path.file_name().unwrap_or_default().to_string_lossy());
             let text = std::fs::read_to_string(&path).expect("a readable recording");
             if path.extension().is_some_and(|kind| kind == "json") {
-                let path = "/chat/completions".to_owned();
+                let path = dialect.path.to_owned();
                 found.push((name, Exchange { path, status: 200, body: text }));
+            } else if name.ends_with(".chunks.txt") {
+                let body =
+                    text.lines().filter(|line| !line.is_empty()).map(|line| format!("data: {line}\n\n")).collect();
+                found.push((name, Exchange { path: dialect.path.to_owned(), status: 200, body }));
             } else {
                 found.extend(text.split("\n---\n").filter_map(read).map(|exchange| (name.clone(), exchange)));
             }
         }
     }
-    found.retain(|(_, exchange)| exchange.path.ends_with("/chat/completions"));
-    assert!(!found.is_empty(), "no recording of {kind} could be read");
+    found.retain(|(_, exchange)| exchange.path.contains(dialect.path));
     eprintln!("{kind}: {} exchanges", found.len());
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
@@ -59,7 +86,11 @@ fn read(document: &str) -> Option<Exchange> {
     let (_, then) = document.split_once("\nthen:\n")?;
     let status = then.lines().find_map(|line| line.strip_prefix("  status: "))?.parse().ok()?;
     let (_, body) = then.split_once("  body: ")?;
-    let body = if let Some(quoted) = body.strip_prefix('\'') {
+    let body = if body.starts_with('"') {
+        // Double quotes as JSON has them, but for lines that are folded.
+        let folded: String = body.trim_end().lines().map(|line| line.trim_start().trim_end_matches('\\')).collect();
+        serde_json::from_str(&folded).ok()?
+    } else if let Some(quoted) = body.strip_prefix('\'') {
         quoted.trim_end().strip_suffix('\'')?.replace("''", "'")
     } else {
         let (_, block) = body.split_once('\n')?;
@@ -69,9 +100,14 @@ fn read(document: &str) -> Option<Exchange> {
 }
 
 async fn replay(exchange: &Exchange) -> Result<Reply, ModelFailure> {
+    replay_as(&CHAT, exchange).await
+}
+
+async fn replay_as(dialect: &Dialect, exchange: &Exchange) -> Result<Reply, ModelFailure> {
     let server = server(response(&format!("{} X", exchange.status), &exchange.body)).await;
     let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
-    let model = connect(&spec("openai/recorded"), &config).expect("good settings");
+    let name = format!("{}/recorded", dialect.provider);
+    let model = connect(&spec(&name), &config).expect("good settings");
     model.send(model.encode(&prompt(0, vec![user("hello")]))).await
 }
 
@@ -218,5 +254,49 @@ async fn ollamas_own_replies() {
         assert_eq!(reply.finish, Finish::Length);
         let usage = reply.usage.expect("counted");
         assert!(usage.input > 0 && usage.output > 0 && !reply.text.is_empty(), "{reply:?}");
+    }
+}
+
+/// The dialects that answer in blocks: every recording of them is a reply with a known end, or an error in its class.
+#[tokio::test]
+async fn messages_responses_and_gemini() {
+    let Some(wire) = wire() else { return };
+    for dialect in [MESSAGES, RESPONSES, GEMINI] {
+        let (mut replies, mut errors) = (0, 0);
+        let kinds =
+            dialect.servers.iter().flat_map(|server| std::fs::read_dir(wire.join(server)).into_iter().flatten());
+        let kinds: std::collections::BTreeSet<String> =
+            kinds.map(|kind| kind.expect("a readable folder").file_name().to_string_lossy().into_owned()).collect();
+        for kind in kinds {
+            for (name, exchange) in recorded(&dialect, &kind) {
+                let came = replay_as(&dialect, &exchange).await;
+                if exchange.status != 200 {
+                    let failure = came.expect_err(&name);
+                    assert_eq!(failure.status, Some(exchange.status), "{name}");
+                    assert_ne!(failure.class, ModelErrorClass::Malformed, "{name}: {failure:?}");
+                    assert_ne!(failure.class, ModelErrorClass::Transient, "{name}: {failure:?}");
+                    errors += 1;
+                    continue;
+                }
+                // A listing of models, or a file: no reply of a model.
+                if !exchange.body.contains("usage") {
+                    continue;
+                }
+                let reply = came.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+                assert!(reply.usage.is_some_and(|usage| usage.tokens() > 0), "{name}: {reply:?}");
+                assert!(!matches!(reply.finish, Finish::Other(_)), "{name}: {reply:?}");
+                assert!(reply.finish != Finish::ToolCalls || !reply.calls.is_empty(), "{name}: {reply:?}");
+                assert!(reply.calls.iter().all(|call| !call.name.is_empty()), "{name}: {reply:?}");
+                match kind.as_str() {
+                    "refusal" => assert_eq!(reply.finish, Finish::Refused, "{name}"),
+                    "parallel-tool-calls" if reply.finish == Finish::ToolCalls => {}
+                    "thinking-interleaved" => assert!(reply.wired.is_some(), "{name}: {reply:?}"),
+                    _ => {}
+                }
+                replies += 1;
+            }
+        }
+        eprintln!("{}: {replies} replies, {errors} errors", dialect.provider);
+        assert!(replies + errors > 0, "no recording of {} could be read", dialect.provider);
     }
 }

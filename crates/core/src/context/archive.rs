@@ -283,6 +283,7 @@ mod tests {
                     finish: Finish::Stop,
                     usage: None,
                     repaired: None,
+                    wired: None,
                 },
                 usage: crate::budget::Usage::default(),
                 settled: Settled::Reported,

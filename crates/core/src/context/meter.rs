@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::context::estimate::{Bound, Estimator, Features};
 use crate::context::window::Part;
 use crate::ids::TurnId;
+use crate::outcome::WireBlock;
 use crate::prompt::{Item, ToolDef};
 use crate::run::{Anchor, Counts, Run};
 
@@ -268,9 +269,15 @@ fn size_of_tool(tool: &ToolDef) -> Features {
 fn size_of(item: &Item) -> Features {
     let text = match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => Features::of(text),
-        Item::Assistant { text, calls } => calls.iter().fold(Features::of(text), |sum, call| {
-            sum + Features::of(&call.name) + Features::of(&call.arguments) + Features::of_message("")
-        }),
+        Item::Assistant { text, calls, wired } => {
+            let said = calls.iter().fold(Features::of(text), |sum, call| {
+                sum + Features::of(&call.name) + Features::of(&call.arguments) + Features::of_message("")
+            });
+            wired.iter().flat_map(|wired| &wired.blocks).fold(said, |sum, block| match block {
+                WireBlock::Opaque(json) | WireBlock::With(json) => sum + Features::of(json.as_str()),
+                WireBlock::Text(_) | WireBlock::Call => sum,
+            })
+        }
     };
     text + Features::of_message("")
 }

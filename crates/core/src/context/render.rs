@@ -62,8 +62,9 @@ fn every(run: &Run, tail: &str) -> u64 {
 fn length(item: &Item) -> usize {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len(),
-        Item::Assistant { text, calls } => {
-            text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+        Item::Assistant { text, calls, wired } => {
+            let kept = wired.as_ref().map_or(0, |wired| wired.bytes());
+            text.len() + kept + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
         }
     }
 }

@@ -423,8 +423,9 @@ fn verbatim(run: &Run, limit: u64) -> BTreeSet<Seq> {
 fn length(item: &Item) -> u64 {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() as u64,
-        Item::Assistant { text, calls } => {
-            text.len() as u64 + calls.iter().map(|call| call.arguments.len() as u64).sum::<u64>()
+        Item::Assistant { text, calls, wired } => {
+            let kept = wired.as_ref().map_or(0, |wired| wired.bytes());
+            (text.len() + kept) as u64 + calls.iter().map(|call| call.arguments.len() as u64).sum::<u64>()
         }
     }
 }

@@ -47,17 +47,26 @@ impl Run {
             Purpose::Work if !reply.calls.is_empty() => {
                 self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
                 // The calls join the text when they are proposed, in the same batch.
-                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.say(
+                    turn,
+                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
+                );
                 self.arguments_of(reply);
             }
             Purpose::Work => {
-                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new() });
+                self.say(
+                    turn,
+                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
+                );
                 self.show_pending();
             }
             Purpose::Closing => {
                 let remark = (!reply.text.is_empty()).then(|| reply.text.clone());
                 if let Some(text) = &remark {
-                    self.say(turn, Item::Assistant { text: text.clone(), calls: Vec::new() });
+                    self.say(
+                        turn,
+                        Item::Assistant { text: text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
+                    );
                 }
                 self.show_pending();
                 let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;

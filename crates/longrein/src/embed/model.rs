@@ -192,6 +192,7 @@ impl Script {
             finish: Finish::ToolCalls,
             usage: Some(Usage::default()),
             repaired: None,
+            wired: None,
         };
         self.reply(Ok(reply))
     }
@@ -200,7 +201,14 @@ impl Script {
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         let usage = Some(Usage::default());
-        self.reply(Ok(Reply { text: text.into(), calls: Vec::new(), finish: Finish::Stop, usage, repaired: None }))
+        self.reply(Ok(Reply {
+            text: text.into(),
+            calls: Vec::new(),
+            finish: Finish::Stop,
+            usage,
+            repaired: None,
+            wired: None,
+        }))
     }
 
     /// An answer in JSON.

@@ -126,7 +126,14 @@ impl Model for Puppet {
                 Some(_) => (String::new(), Finish::ToolCalls),
                 None => ("It is done.".to_owned(), Finish::Stop),
             };
-            Ok(Reply { text, calls: call.into_iter().collect(), finish, usage: Some(Usage::default()), repaired: None })
+            Ok(Reply {
+                text,
+                calls: call.into_iter().collect(),
+                finish,
+                usage: Some(Usage::default()),
+                repaired: None,
+                wired: None,
+            })
         })
     }
 }

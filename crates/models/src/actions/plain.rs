@@ -47,7 +47,9 @@ impl<E: Envelope> Spelling for Plain<'_, E> {
     fn item(&self, prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
         match item {
             Item::User(text) | Item::Harness(text) => say(place, Role::User, text, out),
-            Item::Assistant { text, calls } => say(place, Role::Assistant, &said(text, calls, &prompt.answer), out),
+            Item::Assistant { text, calls, wired: _ } => {
+                say(place, Role::Assistant, &said(text, calls, &prompt.answer), out)
+            }
             Item::Observation { call: _, action: _, tool: _, text, verdict: _ } => {
                 say(place, Role::User, &words::result(text), out)
             }

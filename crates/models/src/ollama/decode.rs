@@ -70,7 +70,7 @@ impl Reading for Decoder {
             (None, Some(done), _) => {
                 let finish = if done == Finish::Stop && !self.calls.is_empty() { Finish::ToolCalls } else { done };
                 let text = without_thoughts(&self.text).to_owned();
-                return Ok(Reply { text, calls: self.calls, finish, usage: self.usage, repaired: None });
+                return Ok(Reply { text, calls: self.calls, finish, usage: self.usage, repaired: None, wired: None });
             }
             (None, None, End::Closed) if self.bytes == 0 => {
                 transient("the server closed the connection without a reply".to_owned())

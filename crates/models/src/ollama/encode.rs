@@ -151,7 +151,7 @@ impl<'a> Message<'a> {
     fn of(item: &'a Item) -> Self {
         match item {
             Item::User(text) | Item::Harness(text) => Self::plain("user", text),
-            Item::Assistant { text, calls } => {
+            Item::Assistant { text, calls, wired: _ } => {
                 Self { tool_calls: calls.iter().map(Call::of).collect(), ..Self::plain("assistant", text) }
             }
             Item::Observation { call, action: _, tool, text, verdict: _ } => {

@@ -19,7 +19,7 @@ use reqwest::Url;
 use crate::actions::{Constraint, Envelope, Wire};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
-use crate::http::Client;
+use crate::http::{Client, KeyIn};
 use crate::timeouts::Timeouts;
 
 use decode::Decoder;
@@ -90,7 +90,7 @@ impl Envelope for Ollama {
 pub(crate) fn client(config: &ModelConfig) -> Result<Client, ConfigError> {
     let url = host::at(&host::root(config.base_url.as_deref())?, "api/chat");
     let timeouts = config.timeouts.clone().unwrap_or_else(Timeouts::local);
-    Client::new(url, config.api_key.as_ref(), timeouts, "is Ollama running, and is OLLAMA_HOST right?")
+    Client::new(url, KeyIn::Bearer, config, &[], timeouts, "is Ollama running, and is OLLAMA_HOST right?")
 }
 
 /// Where the server tells what it has.

@@ -5,218 +5,89 @@
 //! guess: a piece it cannot read fails the reply, and arguments are handed on exactly as they came.
 
 mod calls;
-mod lines;
 
 use longrein_core::budget::Usage;
-use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
+use longrein_core::outcome::{Finish, ModelFailure, Reply};
 use serde_json::Value;
 
-use crate::failure::{Refusal, broken, no_room};
-use crate::reading::{BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt};
+use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
+use crate::reading::{TOKENS_MAX, says_something, spoilt};
+use crate::stream::{Closed, refusal};
 
 use calls::Calls;
-use lines::{Event, Lines};
 
 /// One response on its way in.
-#[derive(Default)]
-pub struct Decoder {
-    framing: Framing,
-    draft: Draft,
-    bytes: usize,
-    failed: Option<ModelFailure>,
-}
+pub type Decoder = crate::stream::Decoder<Draft>;
 
-#[derive(Default)]
-enum Framing {
-    /// The first bytes, as long as they do not tell: empty, white, or part of a byte-order mark.
-    #[default]
-    Undecided,
-    Events(Lines),
-    /// One JSON body, or several one after another.
-    Json(Vec<u8>),
-}
+impl crate::stream::Draft for Draft {
+    const SERVER: &'static str = "a Chat Completions server";
 
-impl Reading for Decoder {
-    fn feed(&mut self, bytes: &[u8]) -> Progress {
-        if self.failed.is_some() {
-            return Progress::Failed;
+    /// One chunk of a stream, or a whole completion.
+    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        let is = |key: &str, word: &str| value.get(key).and_then(Value::as_str) == Some(word);
+        let error = value.get("error").is_some_and(says_something);
+        if error || is("type", "error") || is("object", "error") {
+            return Err(refusal(value));
         }
-        self.bytes += bytes.len();
-        if self.bytes > REPLY_MAX_BYTES {
-            self.fail(malformed("the response is larger than 16 MiB and was refused"));
-            return Progress::Failed;
-        }
-        let mut bytes = bytes;
-        if matches!(self.framing, Framing::Undecided) {
-            // A byte-order mark can only stand here, and none of its bytes can start JSON or an event.
-            let blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
-            let Some(start) = bytes.iter().position(|byte| !blank(byte)) else { return self.progress() };
-            bytes = &bytes[start..];
-            self.framing = match bytes[0] {
-                b'{' | b'[' => Framing::Json(Vec::new()),
-                _ => Framing::Events(Lines::default()),
-            };
-        }
-        match &mut self.framing {
-            Framing::Undecided => {}
-            Framing::Json(body) => body.extend_from_slice(bytes),
-            Framing::Events(lines) => {
-                let events = lines.feed(bytes);
-                self.take_events(events);
+        let choice = self.choice_of(value);
+        if let Some(choice) = choice {
+            if choice.get("error").is_some_and(says_something) {
+                return Err(refusal(choice));
             }
+            self.take_choice(choice);
         }
-        self.progress()
+        if let Some(usage) = value.get("usage").and_then(usage) {
+            self.usage = Some(usage);
+            self.usage_at_stop |= self.finish.is_some();
+        }
+        // A body such as {"detail": "not found"} under status 200.
+        let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
+        if choice.is_none() && value.get("choices").is_none() && explained {
+            return Err(refusal(value));
+        }
+        Ok(())
     }
 
-    fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
-        if self.failed.is_none() {
-            self.flush(&end);
-        }
-        match (self.failed.take(), end) {
-            (Some(failure), _) => Err(self.draft.spoilt(failure)),
-            (None, _) if self.draft.is_cut_at_birth() => Err(no_room(self.draft.usage)),
-            (None, _) if self.draft.finish.is_some() || self.draft.done => Ok(self.draft.reply()),
-            // Closed in good order, so this is all there is, although nobody said why.
-            (None, End::Closed) if self.draft.begun => Ok(self.draft.reply()),
-            (None, End::Closed) => {
-                let text = if self.bytes == 0 {
-                    "the server closed the connection without a reply"
-                } else {
-                    "the server's response holds no reply: check that the base URL is that of a Chat Completions server"
-                };
-                Err(self.draft.spoilt(broken(ModelErrorClass::Transient, Billing::Perhaps, text)))
-            }
-            (None, End::Broken(why)) => {
-                let text = format!("the reply broke off before it was complete: {why}");
-                Err(self.draft.spoilt(broken(ModelErrorClass::Transient, Billing::Perhaps, text)))
-            }
-        }
+    fn done(&mut self) {
+        self.done = true;
     }
-}
 
-impl Decoder {
     fn progress(&self) -> Progress {
-        if self.failed.is_some() {
-            Progress::Failed
-        } else if self.draft.done || (self.draft.finish.is_some() && self.draft.usage_at_stop) {
+        if self.done || (self.finish.is_some() && self.usage_at_stop) {
             Progress::Complete
-        } else if self.draft.finish.is_some() {
+        } else if self.finish.is_some() {
             Progress::Stopped
         } else {
             Progress::Reading
         }
     }
 
-    /// Reads what has no end of its own: a body, a last event without its blank line.
-    fn flush(&mut self, end: &End) {
-        match std::mem::take(&mut self.framing) {
-            Framing::Undecided => {}
-            Framing::Events(lines) => {
-                if let Some(event) = lines.rest() {
-                    // A half-written last event is no junk but a sign of a cut, which the missing finish tells as well.
-                    if event.data.trim() == "[DONE]" || parse(&event.data).is_some() {
-                        self.take_events(vec![event]);
-                    } else if self.draft.finish.is_none() && !self.draft.done {
-                        self.fail(broken(
-                            ModelErrorClass::Transient,
-                            Billing::Perhaps,
-                            match end {
-                                End::Closed => "the stream ended in the middle of an event".to_owned(),
-                                End::Broken(why) => format!("the stream broke off in the middle of an event: {why}"),
-                            },
-                        ));
-                    }
-                }
-            }
-            Framing::Json(body) => self.take_body(&String::from_utf8_lossy(&body), end),
-        }
+    fn is_whole(&self, closed: Closed) -> bool {
+        // Closed in good order, what has begun is all there is, although nobody said why.
+        self.finish.is_some() || self.done || (self.begun && closed == Closed::Yes) || self.is_cut_at_birth()
     }
 
-    fn take_body(&mut self, body: &str, end: &End) {
-        for value in serde_json::Deserializer::from_str(&mended(body)).into_iter::<Value>() {
-            match (value, end) {
-                (Ok(value), _) => self.take(&value),
-                // The end says it better.
-                (Err(error), End::Broken(_)) if error.is_eof() => {}
-                (Err(error), _) => self.fail(malformed(format!("the response is no JSON: {error}"))),
-            }
+    fn reply(self) -> Result<Reply, ModelFailure> {
+        if self.is_cut_at_birth() {
+            return Err(no_room(self.usage));
         }
+        let finish = match self.finish.unwrap_or_default() {
+            _ if !self.refusal.is_empty() => Finish::Refused,
+            word => finish(word),
+        };
+        let text = if self.text.is_empty() { self.refusal } else { self.text };
+        Ok(Reply { text, calls: self.calls.into_raw(), finish, usage: self.usage, repaired: None, wired: None })
     }
 
-    fn take_events(&mut self, events: Vec<Event>) {
-        for event in events {
-            if self.failed.is_some() {
-                return;
-            }
-            if event.overlong {
-                self.fail(malformed("a line of the stream is longer than 10 MiB"));
-                return;
-            }
-            let data = event.data.trim();
-            if data.is_empty() {
-                continue;
-            }
-            if data == "[DONE]" {
-                self.draft.done = true;
-                continue;
-            }
-            if let Some(values) = parse(data) {
-                self.draft.done |= data.ends_with("[DONE]");
-                for value in &values {
-                    if event.is_error { self.refuse(value) } else { self.take(value) }
-                }
-            } else if event.is_error {
-                self.fail(Refusal { status: None, body: data, retry_after_s: None }.into_failure());
-            } else {
-                self.fail(malformed("an event of the stream is no JSON"));
-            }
-        }
-    }
-
-    /// One chunk of a stream, or a whole completion.
-    fn take(&mut self, value: &Value) {
-        if let Value::Array(list) = value {
-            list.iter().for_each(|value| self.take(value));
-            return;
-        }
-        let is = |key: &str, word: &str| value.get(key).and_then(Value::as_str) == Some(word);
-        let error = value.get("error").is_some_and(says_something);
-        if error || is("type", "error") || is("object", "error") {
-            self.refuse(value);
-            return;
-        }
-        let choice = self.draft.choice_of(value);
-        if let Some(choice) = choice {
-            if choice.get("error").is_some_and(says_something) {
-                self.refuse(choice);
-                return;
-            }
-            self.draft.take_choice(choice);
-        }
-        if let Some(usage) = value.get("usage").and_then(usage) {
-            self.draft.usage = Some(usage);
-            self.draft.usage_at_stop |= self.draft.finish.is_some();
-        }
-        // A body such as {"detail": "not found"} under status 200.
-        let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
-        if choice.is_none() && value.get("choices").is_none() && explained {
-            self.refuse(value);
-        }
-    }
-
-    fn refuse(&mut self, value: &Value) {
-        self.fail(Refusal { status: None, body: &value.to_string(), retry_after_s: None }.into_failure());
-    }
-
-    fn fail(&mut self, failure: ModelFailure) {
-        self.failed.get_or_insert(failure);
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
+        spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage)
     }
 }
 
 /// What has arrived of the reply.
 #[derive(Default)]
-struct Draft {
+pub struct Draft {
     text: String,
     refusal: String,
     calls: Calls,
@@ -286,20 +157,6 @@ impl Draft {
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
         is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
     }
-
-    fn reply(self) -> Reply {
-        let finish = match self.finish.unwrap_or_default() {
-            _ if !self.refusal.is_empty() => Finish::Refused,
-            word => finish(word),
-        };
-        let text = if self.text.is_empty() { self.refusal } else { self.text };
-        Reply { text, calls: self.calls.into_raw(), finish, usage: self.usage, repaired: None }
-    }
-
-    /// A failure with what had arrived before it.
-    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
-        spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage)
-    }
 }
 
 fn finish(word: String) -> Finish {
@@ -347,14 +204,4 @@ fn usage(value: &Value) -> Option<Usage> {
             .is_some_and(|total| total == prompt.saturating_add(completion).saturating_add(reasoning));
     let output = if apart { completion.saturating_add(reasoning) } else { completion };
     Some(Usage { input: prompt - cached - cache_write, cached, cache_write, output, reasoning })
-}
-
-/// The JSON values in an event's data: one, unless a server left out the blank lines between events.
-fn parse(data: &str) -> Option<Vec<Value>> {
-    let read = |text: &str| serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok();
-    if let Some(value) = read(data) {
-        return Some(vec![value]);
-    }
-    let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "[DONE]");
-    if lines().nth(1).is_some() || data.contains("[DONE]") { lines().map(read).collect() } else { None }
 }

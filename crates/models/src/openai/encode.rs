@@ -152,7 +152,7 @@ impl<'a> Message<'a> {
             Item::User(text) => Message::User { content: text },
             // Many servers refuse a system message in mid-conversation; the text carries its own envelope.
             Item::Harness(text) => Message::User { content: text },
-            Item::Assistant { text, calls } => Message::Assistant {
+            Item::Assistant { text, calls, wired: _ } => Message::Assistant {
                 content: Some(text.as_str()).filter(|text| !text.is_empty() || calls.is_empty()),
                 tool_calls: calls.iter().map(Call::of).collect(),
             },

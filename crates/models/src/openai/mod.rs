@@ -12,13 +12,11 @@ use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
 use longrein_ports::{BoxFuture, Encoded, Model};
-use reqwest::Url;
 
 use crate::actions::{Envelope, Wire};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
-use crate::http::{Client, is_loopback};
-use crate::timeouts::Timeouts;
+use crate::http::{self, Client, KeyIn};
 
 use decode::Decoder;
 use encode::{Chat, OutputLimit};
@@ -72,29 +70,13 @@ impl Envelope for OpenAi {
 }
 
 /// Where OpenAI itself is.
-const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
-const OPENAI_HOST: &str = "api.openai.com";
+pub(crate) const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+pub(crate) const OPENAI_HOST: &str = "api.openai.com";
 
 pub(crate) fn client(config: &ModelConfig) -> Result<Client, ConfigError> {
-    let url = endpoint(config.base_url.as_deref().unwrap_or(OPENAI_BASE_URL))?;
-    let timeouts = config
-        .timeouts
-        .clone()
-        .unwrap_or_else(|| if is_loopback(&url) { Timeouts::local() } else { Timeouts::default() });
-    Client::new(url, config.api_key.as_ref(), timeouts, "is the base URL right, is the server up?")
+    let base = config.base_url.as_deref().unwrap_or(OPENAI_BASE_URL);
+    Client::of(http::endpoint(base, PATH, None)?, KeyIn::Bearer, config, &[])
 }
 
-fn endpoint(base: &str) -> Result<Url, ConfigError> {
-    let bad = |problem: &str| ConfigError::BaseUrl { url: base.to_owned(), problem: problem.to_owned() };
-    const FORM: &str = "it must begin with http:// or https://: write http://HOST:PORT/v1";
-    if !base.contains("://") {
-        return Err(bad(FORM));
-    }
-    let mut url = Url::parse(base.trim()).map_err(|error| bad(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad(FORM));
-    }
-    let path = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
-    url.set_path(&format!("{path}/chat/completions"));
-    Ok(url)
-}
+/// Behind the base URL.
+pub(crate) const PATH: &str = "/chat/completions";

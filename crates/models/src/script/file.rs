@@ -150,6 +150,7 @@ impl Written {
                 finish: Finish::Stop,
                 usage: Some(self.usage.unwrap_or_default().into()),
                 repaired: None,
+                wired: None,
             };
             if cut { Err(cut_off(reply, reported)) } else { Ok(finished(reply, self.finish)) }
         };

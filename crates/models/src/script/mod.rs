@@ -205,7 +205,7 @@ impl Spelling for Readable {
         let value = match item {
             Item::User(text) => json!({ "user": text }),
             Item::Harness(text) => json!({ "harness": text }),
-            Item::Assistant { text, calls } => {
+            Item::Assistant { text, calls, wired: _ } => {
                 let calls: Vec<_> = calls
                     .iter()
                     .map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))

@@ -63,7 +63,7 @@ pub(crate) fn assistant(text: &str, calls: &[(&str, &str, &str)]) -> Item {
         name: (*name).into(),
         arguments: (*arguments).into(),
     });
-    Item::Assistant { text: text.into(), calls: calls.collect() }
+    Item::Assistant { text: text.into(), calls: calls.collect(), wired: None }
 }
 
 pub(crate) fn observation(call: &str, action: u32, text: &str) -> Item {

@@ -145,7 +145,7 @@ fn filler(bytes: usize) -> String {
 every_backend! {
     async fn every_kind_of_piece_comes_back_by_handle(bench: &Bench) {
         let mut past = Past::of(bench, "r1", "Mend the \"gate\".\nThen paint it.").await;
-        let reply = Reply { text: "I look first.".into(), calls: vec![], finish: Finish::ToolCalls, usage: None, repaired: None };
+        let reply = Reply { text: "I look first.".into(), calls: vec![], finish: Finish::ToolCalls, usage: None, repaired: None, wired: None };
         let attempt = AttemptId { turn: TurnId(1), attempt: 1 };
         let (settled, usage) = (Settled::Reported, Usage::default());
         past.add(vec![Event::ModelReplied(ModelReplied { attempt, reply, usage, settled, micros: 0 })], vec![]).await;

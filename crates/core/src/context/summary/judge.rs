@@ -337,7 +337,14 @@ mod tests {
     }
 
     fn said(text: &str) -> Reply {
-        Reply { text: text.to_owned(), calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None }
+        Reply {
+            text: text.to_owned(),
+            calls: Vec::new(),
+            finish: Finish::Stop,
+            usage: None,
+            repaired: None,
+            wired: None,
+        }
     }
 
     fn fact(text: &str) -> String {

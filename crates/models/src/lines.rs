@@ -5,17 +5,17 @@
 
 /// The data of one event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) data: String,
+pub(crate) struct Event {
+    pub(crate) data: String,
     /// It came under `event: error`.
-    pub(super) is_error: bool,
+    pub(crate) is_error: bool,
     /// A line was too long to keep.
-    pub(super) overlong: bool,
+    pub(crate) overlong: bool,
 }
 
 /// Cuts bytes into lines and lines into events.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// The line that has no end yet.
     line: Vec<u8>,
     /// The last byte was a CR: an LF right after it ends no other line.
@@ -30,7 +30,7 @@ const LINE_MAX_BYTES: usize = 10 * 1024 * 1024;
 
 impl Lines {
     /// Events that end in these bytes, in order.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Vec<Event> {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         if self.after_cr && bytes.first() == Some(&b'\n') {
             bytes = &bytes[1..];
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// The event that was never ended by a blank line, if there is one.
-    pub(super) fn rest(mut self) -> Option<Event> {
+    pub(crate) fn rest(mut self) -> Option<Event> {
         self.end_line().or_else(|| self.end_event())
     }
 

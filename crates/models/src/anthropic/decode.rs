@@ -1,0 +1,291 @@
+//! From the bytes of a Messages response to a reply: typed events about numbered blocks, or one message.
+
+use std::collections::BTreeMap;
+
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Finish, ModelFailure, RawCall, Reply};
+use serde_json::{Map, Value};
+
+use crate::blocks::{Block, Blocks};
+use crate::failure::no_room;
+pub use crate::reading::{End, Progress, Reading};
+use crate::reading::{malformed, says_something, spoilt};
+use crate::stream::{Closed, refusal};
+
+/// One response on its way in.
+pub type Decoder = crate::stream::Decoder<Draft>;
+
+/// What has arrived of the message.
+#[derive(Default)]
+pub struct Draft {
+    blocks: BTreeMap<u64, Begun>,
+    stop: Option<String>,
+    /// Why it was refused, in words.
+    explanation: String,
+    usage: Counts,
+    /// `message_stop`, or a whole message.
+    over: bool,
+}
+
+/// One block, as far as it has come.
+struct Begun {
+    block: Map<String, Value>,
+    /// Pieces of a call's arguments.
+    json: String,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Counts {
+    input: Option<u64>,
+    cached: u64,
+    cache_write: u64,
+    output: u64,
+    reasoning: u64,
+}
+
+impl crate::stream::Draft for Draft {
+    const SERVER: &'static str = "a Messages server";
+
+    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        let kind = text(value, "type");
+        if kind == "error" || (kind.is_empty() && value.get("error").is_some_and(says_something)) {
+            return Err(refusal(value));
+        }
+        if self.over {
+            return Ok(());
+        }
+        match kind {
+            "message" => {
+                self.begin(value);
+                for (index, block) in (0..).zip(value.get("content").and_then(Value::as_array).into_iter().flatten()) {
+                    self.open(index, block);
+                }
+                self.stopped(value, value.get("usage"));
+                self.over = true;
+            }
+            // A second one before the end of the first: a gateway asked again, and begins anew.
+            "message_start" if self.stop.is_none() => self.begin(value.get("message").unwrap_or(&Value::Null)),
+            "content_block_start" => {
+                let index = self.index(value);
+                self.open(index, value.get("content_block").unwrap_or(&Value::Null));
+            }
+            "content_block_delta" => self.grow(value)?,
+            "message_delta" => self.stopped(value.get("delta").unwrap_or(&Value::Null), value.get("usage")),
+            "message_stop" => self.over = true,
+            // A body such as {"detail": "not found"} under status 200.
+            "" if ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string)) => {
+                return Err(refusal(value));
+            }
+            // `content_block_stop`, `ping`, and what nobody knows yet.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        match (self.over, &self.stop) {
+            (true, _) => Progress::Complete,
+            (false, Some(_)) => Progress::Stopped,
+            (false, None) => Progress::Reading,
+        }
+    }
+
+    fn is_whole(&self, _closed: Closed) -> bool {
+        // Without a reason to stop it was cut, however politely.
+        self.stop.is_some()
+    }
+
+    fn reply(self) -> Result<Reply, ModelFailure> {
+        let usage = self.usage.read();
+        let stop = self.stop.unwrap_or_default();
+        let mut blocks = Blocks::default();
+        for (_, begun) in self.blocks {
+            blocks.push(begun.read()?);
+        }
+        if stop == WINDOW_FULL && blocks.is_empty() {
+            return Err(no_room(usage));
+        }
+        let finish = match stop.as_str() {
+            "end_turn" | "stop_sequence" => Finish::Stop,
+            "tool_use" => Finish::ToolCalls,
+            "max_tokens" | WINDOW_FULL => Finish::Length,
+            "refusal" => Finish::Refused,
+            _ => Finish::Other(stop),
+        };
+        let (mut text, calls, wired) = blocks.into_parts();
+        if text.is_empty() && finish == Finish::Refused {
+            text = self.explanation;
+        }
+        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        Ok(Reply { text, calls, finish, usage, repaired: None, wired })
+    }
+
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
+        let usage = self.usage.read();
+        let mut said = String::new();
+        let mut calls = Vec::new();
+        for begun in self.blocks.into_values() {
+            let id = || text_of(&begun.block, "id").to_owned();
+            match text_of(&begun.block, "type") {
+                "text" => said.push_str(text_of(&begun.block, "text")),
+                "tool_use" => calls.push(RawCall {
+                    id: id(),
+                    name: text_of(&begun.block, "name").to_owned(),
+                    arguments: begun.json,
+                }),
+                _ => {}
+            }
+        }
+        spoilt(failure, said, calls, usage)
+    }
+}
+
+/// The reply filled the model's whole window.
+const WINDOW_FULL: &str = "model_context_window_exceeded";
+
+impl Draft {
+    fn begin(&mut self, message: &Value) {
+        *self = Self::default();
+        self.count(message.get("usage"));
+    }
+
+    /// Where an event belongs: some gateways leave the number out of what concerns the last block.
+    fn index(&self, value: &Value) -> u64 {
+        let last = self.blocks.keys().next_back().copied();
+        let begins = text(value, "type") == "content_block_start";
+        let next = || last.map_or(0, |last| if begins { last + 1 } else { last });
+        value.get("index").and_then(Value::as_u64).unwrap_or_else(next)
+    }
+
+    fn open(&mut self, index: u64, block: &Value) {
+        let block = block.as_object().cloned().unwrap_or_default();
+        self.blocks.insert(index, Begun { block, json: String::new() });
+    }
+
+    fn grow(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        let index = self.index(value);
+        let Some(delta) = value.get("delta") else { return Ok(()) };
+        let (kind, grows) = match text(delta, "type") {
+            "text_delta" => ("text", "text"),
+            "thinking_delta" => ("thinking", "thinking"),
+            "signature_delta" => ("thinking", "signature"),
+            "input_json_delta" => {
+                let Some(begun) = self.blocks.get_mut(&index) else {
+                    return Err(malformed("arguments came for a call that never began"));
+                };
+                begun.json.push_str(text(delta, "partial_json"));
+                return Ok(());
+            }
+            "citations_delta" => {
+                if let (Some(begun), Some(citation)) = (self.blocks.get_mut(&index), delta.get("citation")) {
+                    let list = begun.block.entry("citations").or_insert_with(|| Value::Array(Vec::new()));
+                    match list {
+                        Value::Array(list) => list.push(citation.clone()),
+                        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                            *list = Value::Array(vec![citation.clone()]);
+                        }
+                    }
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let begun = self.blocks.entry(index).or_insert_with(|| Begun {
+            block: Map::from_iter([("type".to_owned(), Value::String(kind.to_owned()))]),
+            json: String::new(),
+        });
+        let more = text(delta, grows);
+        match begun.block.get_mut(grows) {
+            Some(Value::String(so_far)) => so_far.push_str(more),
+            Some(_) | None => {
+                begun.block.insert(grows.to_owned(), Value::String(more.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, delta: &Value, usage: Option<&Value>) {
+        if let Some(stop) = delta.get("stop_reason").and_then(Value::as_str) {
+            self.stop = Some(stop.to_owned());
+        }
+        if let Some(why) = delta.pointer("/stop_details/explanation").and_then(Value::as_str) {
+            why.clone_into(&mut self.explanation);
+        }
+        self.count(usage);
+    }
+
+    /// Counts are running totals: the last one that was told counts.
+    fn count(&mut self, usage: Option<&Value>) {
+        let Some(usage) = usage else { return };
+        let number = |pointer: &str| usage.pointer(pointer).and_then(crate::reading::count);
+        let counts = &mut self.usage;
+        if let Some(input) = number("/input_tokens") {
+            counts.input = Some(input);
+        }
+        for (pointer, count) in [
+            ("/cache_read_input_tokens", &mut counts.cached),
+            ("/cache_creation_input_tokens", &mut counts.cache_write),
+            ("/output_tokens", &mut counts.output),
+            ("/output_tokens_details/thinking_tokens", &mut counts.reasoning),
+        ] {
+            if let Some(told) = number(pointer) {
+                *count = told;
+            }
+        }
+    }
+}
+
+impl Counts {
+    fn read(self) -> Option<Usage> {
+        let Counts { input, cached, cache_write, output, reasoning } = self;
+        let usage = Usage { input: input.unwrap_or(0), cached, cache_write, output, reasoning };
+        (input.is_some() || usage.tokens() > 0).then_some(usage)
+    }
+}
+
+impl Begun {
+    fn read(mut self) -> Result<Block, ModelFailure> {
+        let own = |block: &Map<String, Value>, keys: &[&str]| {
+            let rest = block.iter().filter(|(key, value)| !keys.contains(&key.as_str()) && !value.is_null());
+            rest.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>()
+        };
+        let kind = text_of(&self.block, "type").to_owned();
+        match kind.as_str() {
+            "text" => {
+                // Citations point into documents of the request, and may not be sent again beside other text.
+                let text = text_of(&self.block, "text").to_owned();
+                Ok(Block::Text { text, with: Map::new() })
+            }
+            "tool_use" => {
+                let arguments = match self.block.get("input") {
+                    _ if !self.json.is_empty() => self.json,
+                    // No piece came: an input of its own, or none.
+                    Some(input @ Value::Object(map)) if !map.is_empty() => input.to_string(),
+                    Some(Value::Object(_) | Value::Null) | None => String::new(),
+                    Some(other) => other.to_string(),
+                };
+                let (id, name) = (text_of(&self.block, "id").to_owned(), text_of(&self.block, "name").to_owned());
+                let with = own(&self.block, &["type", "id", "name", "input"]);
+                Ok(Block::Call { call: RawCall { id, name, arguments }, with })
+            }
+            "" => Err(malformed("a block of the reply does not say what it is")),
+            // Thoughts, signed or hidden, and what servers did themselves: back as it came.
+            _ => {
+                if !self.json.is_empty()
+                    && let Ok(input) = serde_json::from_str::<Value>(&self.json)
+                {
+                    self.block.insert("input".to_owned(), input);
+                }
+                Ok(Block::Opaque(Value::Object(self.block)))
+            }
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn text_of<'a>(block: &'a Map<String, Value>, key: &str) -> &'a str {
+    block.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,211 @@
+//! From a prompt to the bytes of a Messages request.
+//!
+//! Roles alternate, so what one side says in several items is one message of several blocks; results come before words, as
+//! the provider wants it. A message, and the last block in it, are closed only by what follows: the last block of the
+//! history gets the cache mark, and what stands before it keeps its bytes.
+
+use longrein_core::payload::Payload;
+use longrein_core::prompt::{Item, Prompt, Told, WireCall};
+use longrein_ports::Encoded;
+use serde::Serialize;
+
+use crate::blocks::{Said, beside, safe_id, said};
+use crate::grown::{self, Grown, Spelling};
+
+/// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
+pub struct Encoder {
+    spelling: Messages,
+    grown: Grown<Place>,
+}
+
+impl Encoder {
+    /// `model` is the name the server knows it by.
+    pub fn new(model: &str, temperature: Option<f64>) -> Self {
+        Self { spelling: Messages::new(model, temperature), grown: Grown::default() }
+    }
+
+    pub fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.grown.encode(&self.spelling, prompt)
+    }
+}
+
+pub(super) struct Messages {
+    model: String,
+    /// As a reply's own blocks name it.
+    full: String,
+    temperature: Option<f64>,
+}
+
+/// Where in the list of messages we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Empty,
+    /// Inside a message, behind a block that is not closed yet.
+    Open(Role, Last),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+/// Whether the block that is still open can carry a cache mark: thoughts cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    Markable,
+    Closed,
+}
+
+const MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
+
+impl Messages {
+    pub(super) fn new(model: &str, temperature: Option<f64>) -> Self {
+        Self { model: model.to_owned(), full: super::full_name(model), temperature }
+    }
+
+    pub(super) fn full_name(&self) -> &str {
+        &self.full
+    }
+
+    /// Begins a block of `role`, which is another message if the other one was speaking.
+    fn turn(place: Place, role: Role, out: &mut Vec<u8>) {
+        match place {
+            Place::Open(speaker, last) => {
+                close(last, out);
+                if speaker == role {
+                    out.push(b',');
+                    return;
+                }
+                out.extend_from_slice(b"]},");
+            }
+            Place::Empty => {}
+        }
+        out.extend_from_slice(br#"{"role":"#);
+        grown::json(&role, out);
+        out.extend_from_slice(br#","content":["#);
+    }
+
+    /// A text block; none where there is nothing to read, which the provider refuses.
+    fn words(place: Place, role: Role, text: &str, out: &mut Vec<u8>) -> Place {
+        if text.trim().is_empty() {
+            return place;
+        }
+        Self::turn(place, role, out);
+        out.extend_from_slice(br#"{"type":"text","text":"#);
+        grown::json(text, out);
+        Place::Open(role, Last::Markable)
+    }
+
+    fn call(place: Place, call: &WireCall, with: Option<&Payload>, out: &mut Vec<u8>) -> Place {
+        Self::turn(place, Role::Assistant, out);
+        out.extend_from_slice(br#"{"type":"tool_use","id":"#);
+        grown::json(&*safe_id(&call.id), out);
+        out.extend_from_slice(br#","name":"#);
+        grown::json(&call.name, out);
+        out.extend_from_slice(br#","input":"#);
+        out.extend_from_slice(call.arguments.trim().as_bytes());
+        beside(with, out);
+        Place::Open(Role::Assistant, Last::Markable)
+    }
+}
+
+fn close(last: Last, out: &mut Vec<u8>) {
+    match last {
+        Last::Markable => out.push(b'}'),
+        Last::Closed => {}
+    }
+}
+
+impl Spelling for Messages {
+    type Place = Place;
+
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> Place {
+        #[derive(Serialize)]
+        struct Tool<'a> {
+            name: &'a str,
+            description: &'a str,
+            input_schema: &'a Payload,
+        }
+        out.extend_from_slice(br#"{"model":"#);
+        grown::json(&self.model, out);
+        out.extend_from_slice(br#","stream":true"#);
+        if let Some(temperature) = self.temperature {
+            out.extend_from_slice(br#","temperature":"#);
+            grown::json(&temperature, out);
+        }
+        if !prompt.tools.is_empty() {
+            out.extend_from_slice(br#","tools":["#);
+            for (at, tool) in prompt.tools.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                grown::json(
+                    &Tool { name: tool.name.as_str(), description: &tool.description, input_schema: &tool.parameters },
+                    out,
+                );
+            }
+            out.push(b']');
+        }
+        if !prompt.system.trim().is_empty() {
+            // Behind the tools and before everything that grows: one mark for both.
+            out.extend_from_slice(br#","system":[{"type":"text","text":"#);
+            grown::json(&*prompt.system, out);
+            out.extend_from_slice(MARK);
+            out.extend_from_slice(b"}]");
+        }
+        out.extend_from_slice(br#","messages":["#);
+        Place::Empty
+    }
+
+    fn item(&self, _prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
+        match item {
+            Item::User(text) | Item::Harness(text) => Self::words(place, Role::User, text, out),
+            Item::Observation { call, action: _, tool: _, text, verdict } => {
+                Self::turn(place, Role::User, out);
+                out.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
+                grown::json(&*safe_id(call), out);
+                match verdict {
+                    Told::Ok => {}
+                    Told::Error => out.extend_from_slice(br#","is_error":true"#),
+                }
+                out.extend_from_slice(br#","content":"#);
+                grown::json(text, out);
+                Place::Open(Role::User, Last::Markable)
+            }
+            Item::Assistant { text, calls, wired } => {
+                let mut place = place;
+                for block in said(&self.full, text, calls, wired.as_ref()) {
+                    place = match block {
+                        Said::Text { text, with: _ } => Self::words(place, Role::Assistant, text, out),
+                        Said::Call { call, with } => Self::call(place, call, with, out),
+                        Said::Opaque(json) => {
+                            Self::turn(place, Role::Assistant, out);
+                            out.extend_from_slice(json.as_str().as_bytes());
+                            Place::Open(Role::Assistant, Last::Closed)
+                        }
+                    };
+                }
+                place
+            }
+        }
+    }
+
+    fn foot(&self, prompt: &Prompt, place: Place, out: &mut Vec<u8>) {
+        let mut place = place;
+        if let Place::Open(role, Last::Markable) = place {
+            out.extend_from_slice(MARK);
+            out.push(b'}');
+            place = Place::Open(role, Last::Closed);
+        }
+        if let Some(tail) = &prompt.tail {
+            place = Self::words(place, Role::User, tail, out);
+        }
+        if let Place::Open(_, last) = place {
+            close(last, out);
+            out.extend_from_slice(b"]}");
+        }
+        out.extend_from_slice(format!("],\"max_tokens\":{}}}", prompt.max_output).as_bytes());
+    }
+}

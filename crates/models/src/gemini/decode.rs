@@ -1,0 +1,175 @@
+//! From the bytes of a `generateContent` response to a reply: chunks that each hold the next parts, or one of them.
+
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
+use serde_json::{Map, Value};
+
+use crate::blocks::{Block, Blocks};
+use crate::failure::no_room;
+pub use crate::reading::{End, Progress, Reading};
+use crate::reading::{count, malformed, says_something, spoilt};
+use crate::stream::{Closed, refusal};
+
+/// One response on its way in.
+pub type Decoder = crate::stream::Decoder<Draft>;
+
+/// What has arrived of the candidate.
+#[derive(Default)]
+pub struct Draft {
+    parts: Vec<Map<String, Value>>,
+    finish: Option<String>,
+    /// What the server says beside the finish.
+    explanation: String,
+    usage: Option<Usage>,
+}
+
+impl crate::stream::Draft for Draft {
+    const SERVER: &'static str = "the Gemini API";
+
+    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        if value.get("error").is_some_and(says_something) {
+            return Err(refusal(value));
+        }
+        if let Some(usage) = value.get("usageMetadata").and_then(usage) {
+            self.usage = Some(usage);
+        }
+        if let Some(why) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+            let words = value.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str).unwrap_or(why);
+            let mut failure = malformed(format!("the provider refused the prompt: {words} ({why})"));
+            failure.class = ModelErrorClass::ContentRefused;
+            return Err(failure);
+        }
+        let Some(candidate) = value.get("candidates").and_then(Value::as_array).and_then(|list| list.first()) else {
+            let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
+            return if explained { Err(refusal(value)) } else { Ok(()) };
+        };
+        for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(part) = part.as_object() {
+                self.add(part);
+            }
+        }
+        if let Some(finish) = candidate.get("finishReason").and_then(Value::as_str) {
+            self.finish = Some(finish.to_owned());
+            let words = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or_default();
+            words.clone_into(&mut self.explanation);
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        // There is no word for the end; usage may still follow.
+        if self.finish.is_some() { Progress::Stopped } else { Progress::Reading }
+    }
+
+    fn is_whole(&self, _closed: Closed) -> bool {
+        self.finish.is_some()
+    }
+
+    fn reply(self) -> Result<Reply, ModelFailure> {
+        let finish = self.finish.unwrap_or_default();
+        let usage = self.usage;
+        let nothing = self.parts.is_empty();
+        let blocks = blocks(self.parts);
+        let (mut text, calls, wired) = blocks.into_parts();
+        let finish = match finish.as_str() {
+            "STOP" if calls.is_empty() => Finish::Stop,
+            "STOP" => Finish::ToolCalls,
+            "MAX_TOKENS" if nothing && usage.is_none_or(|usage| usage.output == 0) => return Err(no_room(usage)),
+            "MAX_TOKENS" => Finish::Length,
+            word if REFUSALS.contains(&word) => Finish::Refused,
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" if calls.is_empty() => {
+                let words = if self.explanation.is_empty() { &finish } else { &self.explanation };
+                return Err(spoilt(
+                    malformed(format!("the model wrote a call that cannot be read: {words}")),
+                    text,
+                    calls,
+                    usage,
+                ));
+            }
+            _ => Finish::Other(finish),
+        };
+        if text.is_empty() && finish == Finish::Refused {
+            text = self.explanation;
+        }
+        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        Ok(Reply { text, calls, finish, usage, repaired: None, wired })
+    }
+
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
+        let (text, calls, _) = blocks(self.parts).into_parts();
+        spoilt(failure, text, calls, self.usage)
+    }
+}
+
+/// Finishes that mean that somebody declined.
+const REFUSALS: [&str; 10] = [
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "LANGUAGE",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+];
+
+impl Draft {
+    /// Streamed words are one part, unless a signature says where one ends.
+    fn add(&mut self, part: &Map<String, Value>) {
+        let is_words = |part: &Map<String, Value>| {
+            part.get("text").is_some_and(Value::is_string) && part.keys().all(|key| key == "text" || key == "thought")
+        };
+        let is_thought = |part: &Map<String, Value>| part.get("thought") == Some(&Value::Bool(true));
+        if is_words(part)
+            && let Some(last) = self.parts.last_mut()
+            && is_words(last)
+            && is_thought(last) == is_thought(part)
+            && let (Some(Value::String(so_far)), Some(more)) =
+                (last.get_mut("text"), part.get("text").and_then(Value::as_str))
+        {
+            so_far.push_str(more);
+            return;
+        }
+        self.parts.push(part.clone());
+    }
+}
+
+fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
+    let mut blocks = Blocks::default();
+    for mut part in parts {
+        if part.get("thought") == Some(&Value::Bool(true)) {
+            blocks.push(Block::Opaque(Value::Object(part)));
+        } else if let Some(called) = part.remove("functionCall") {
+            let word = |key: &str| called.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let arguments = match called.get("args") {
+                None | Some(Value::Null) => String::new(),
+                Some(args) => args.to_string(),
+            };
+            part.remove("thought");
+            let call = RawCall { id: word("id"), name: word("name"), arguments };
+            blocks.push(Block::Call { call, with: part });
+        } else if let Some(Value::String(text)) = part.remove("text") {
+            part.remove("thought");
+            blocks.push(Block::Text { text, with: part });
+        } else {
+            blocks.push(Block::Opaque(Value::Object(part)));
+        }
+    }
+    blocks
+}
+
+/// Thoughts are counted beside the candidate, and what is cached inside the prompt.
+fn usage(value: &Value) -> Option<Usage> {
+    let number = |key: &str| value.get(key).and_then(count);
+    let (prompt, candidate) = (number("promptTokenCount"), number("candidatesTokenCount"));
+    if prompt.is_none() && candidate.is_none() {
+        return None;
+    }
+    let prompt = prompt.unwrap_or(0).saturating_add(number("toolUsePromptTokenCount").unwrap_or(0));
+    let cached = number("cachedContentTokenCount").unwrap_or(0).min(prompt);
+    let reasoning = number("thoughtsTokenCount").unwrap_or(0);
+    let output = candidate.unwrap_or(0).saturating_add(reasoning);
+    Some(Usage { input: prompt - cached, cached, cache_write: 0, output, reasoning })
+}

@@ -1,0 +1,73 @@
+//! Google's Gemini API: `generateContent`, streamed.
+//!
+//! [`encode`] and [`decode`] are pure; the client moves bytes and counts time. Signatures of thoughts are kept beside the
+//! parts they came with, for the next requests to the same model.
+
+pub mod decode;
+pub mod encode;
+
+use longrein_core::outcome::{ModelFailure, Reply};
+use longrein_core::prompt::Prompt;
+use longrein_core::task::ModelSpec;
+use longrein_ports::{BoxFuture, Encoded, Model};
+use reqwest::Url;
+
+use crate::connect::{ConfigError, ModelConfig};
+use crate::grown::Grown;
+use crate::http::{self, Client, KeyIn};
+
+use decode::Decoder;
+use encode::{Contents, Place};
+
+/// A model behind the Gemini API.
+pub struct Gemini {
+    contents: Contents,
+    grown: Grown<Place>,
+    client: Client,
+}
+
+impl Gemini {
+    /// `model` is the name the API knows it by, with or without `models/`.
+    pub fn new(model: &str, spec: &ModelSpec, config: &ModelConfig) -> Result<Self, ConfigError> {
+        let client = client(model, config)?;
+        if client.url().host_str() == Some(HOST) && !client.has_key() {
+            return Err(ConfigError::NoKeyFor { host: HOST, variable: "GEMINI_API_KEY", base: "GEMINI_BASE_URL" });
+        }
+        let temperature = spec.temperature.map(longrein_core::task::Temperature::number);
+        Ok(Self { contents: Contents::new(model, temperature), grown: Grown::default(), client })
+    }
+}
+
+impl Model for Gemini {
+    fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.grown.encode(&self.contents, prompt)
+    }
+
+    fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        Box::pin(async {
+            let mut reply = self.client.attempt::<Decoder>(request.bytes).await?;
+            http::claim(&mut reply, self.contents.full_name());
+            Ok(reply)
+        })
+    }
+}
+
+fn full_name(model: &str) -> String {
+    format!("gemini/{model}")
+}
+
+const BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+const HOST: &str = "generativelanguage.googleapis.com";
+
+pub(crate) fn client(model: &str, config: &ModelConfig) -> Result<Client, ConfigError> {
+    let mut url = listing(config)?;
+    let model = model.trim_start_matches("models/");
+    url.set_path(&format!("{}/{model}:streamGenerateContent", url.path()));
+    url.set_query(Some("alt=sse"));
+    Client::of(url, KeyIn::Header("x-goog-api-key"), config, &[])
+}
+
+/// Where the API tells what it has.
+pub(crate) fn listing(config: &ModelConfig) -> Result<Url, ConfigError> {
+    http::endpoint(config.base_url.as_deref().unwrap_or(BASE_URL), "/models", Some("v1beta"))
+}

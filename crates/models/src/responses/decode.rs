@@ -1,0 +1,265 @@
+//! From the bytes of a Responses response to a reply: typed events about numbered items, or one response object.
+//!
+//! The last event repeats the whole response; servers that leave it empty are read by their items.
+
+use std::collections::BTreeMap;
+
+use longrein_core::budget::Usage;
+use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
+use serde_json::{Map, Value, json};
+
+use crate::blocks::{Block, Blocks};
+use crate::failure::{broken, no_room};
+pub use crate::reading::{End, Progress, Reading};
+use crate::reading::{count, malformed, says_something, spoilt};
+use crate::stream::{Closed, refusal};
+
+/// One response on its way in.
+pub type Decoder = crate::stream::Decoder<Draft>;
+
+/// What has arrived of the response.
+#[derive(Default)]
+pub struct Draft {
+    items: BTreeMap<u64, Value>,
+    ended: Option<Ended>,
+    usage: Option<Usage>,
+    /// Words of a refusal.
+    refusal: String,
+}
+
+/// How the response says it ended.
+enum Ended {
+    Completed,
+    /// The reason, as the server words it.
+    Incomplete(String),
+}
+
+impl crate::stream::Draft for Draft {
+    const SERVER: &'static str = "a Responses server";
+
+    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        let kind = text(value, "type");
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        match kind {
+            "response.output_item.added" | "response.output_item.done" => {
+                if let Some(item) = value.get("item") {
+                    let index = self.index(value, item);
+                    self.items.insert(index, item.clone());
+                }
+            }
+            "response.output_text.delta" => self.say(value, "output_text", "text"),
+            "response.refusal.delta" => self.say(value, "refusal", "refusal"),
+            "response.function_call_arguments.delta" => {
+                let index = self.index_of(value);
+                let Some(item) = self.items.get_mut(&index) else {
+                    return Err(malformed("arguments came for a call that never began"));
+                };
+                append(item, "arguments", text(value, "delta"));
+            }
+            "response.function_call_arguments.done" => {
+                let index = self.index_of(value);
+                if let (Some(Value::Object(item)), Some(arguments)) =
+                    (self.items.get_mut(&index), value.get("arguments").filter(|arguments| arguments.is_string()))
+                {
+                    item.insert("arguments".to_owned(), arguments.clone());
+                }
+            }
+            "response.completed" | "response.incomplete" | "response.done" => {
+                self.whole(value.get("response").unwrap_or(value))?;
+            }
+            "response.failed" => return Err(failed(value.get("response").unwrap_or(value))),
+            "error" => return Err(refusal(value)),
+            // A body: the response itself.
+            "" => {
+                if text(value, "object") == "response" {
+                    return self.whole(value);
+                }
+                let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
+                if explained || value.get("error").is_some_and(says_something) {
+                    return Err(refusal(value));
+                }
+            }
+            // Beginnings, summaries of thoughts, and what nobody knows yet.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        if self.ended.is_some() { Progress::Complete } else { Progress::Reading }
+    }
+
+    fn is_whole(&self, _closed: Closed) -> bool {
+        self.ended.is_some()
+    }
+
+    fn reply(self) -> Result<Reply, ModelFailure> {
+        let usage = self.usage;
+        let Some(ended) = self.ended else {
+            return Err(malformed("the response has no end"));
+        };
+        let mut refused = self.refusal;
+        let mut blocks = Blocks::default();
+        for item in self.items.into_values() {
+            read(item, &mut blocks, &mut refused);
+        }
+        let nothing = blocks.is_empty() && refused.is_empty();
+        let (mut text, calls, wired) = blocks.into_parts();
+        let finish = match ended {
+            Ended::Incomplete(why) if why == "max_output_tokens" || why == "max_tokens" => {
+                if nothing && usage.is_none_or(|usage| usage.output == 0) {
+                    return Err(no_room(usage));
+                }
+                Finish::Length
+            }
+            Ended::Incomplete(why) if why == "content_filter" => Finish::Refused,
+            Ended::Incomplete(why) => Finish::Other(why),
+            Ended::Completed if !refused.is_empty() => Finish::Refused,
+            Ended::Completed if !calls.is_empty() => Finish::ToolCalls,
+            Ended::Completed => Finish::Stop,
+        };
+        if text.is_empty() {
+            text = refused;
+        }
+        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        Ok(Reply { text, calls, finish, usage, repaired: None, wired })
+    }
+
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
+        let mut refused = self.refusal;
+        let mut blocks = Blocks::default();
+        for item in self.items.into_values() {
+            read(item, &mut blocks, &mut refused);
+        }
+        let (text, calls, _) = blocks.into_parts();
+        spoilt(failure, text + &refused, calls, self.usage)
+    }
+}
+
+impl Draft {
+    /// Where an event belongs: by number, else by the item's id, else at the end.
+    fn index_of(&self, value: &Value) -> u64 {
+        let id = text(value, "item_id");
+        let by_id = || {
+            let found = self.items.iter().find(|(_, item)| !id.is_empty() && text(item, "id") == id);
+            found.map(|(index, _)| *index)
+        };
+        let last = || self.items.keys().next_back().copied();
+        value.get("output_index").and_then(Value::as_u64).or_else(by_id).or_else(last).unwrap_or(0)
+    }
+
+    fn index(&self, value: &Value, item: &Value) -> u64 {
+        let id = text(item, "id");
+        let by_id = || {
+            let found = self.items.iter().find(|(_, known)| !id.is_empty() && text(known, "id") == id);
+            found.map(|(index, _)| *index)
+        };
+        let next = || self.items.keys().next_back().map_or(0, |last| last + 1);
+        value.get("output_index").and_then(Value::as_u64).or_else(by_id).unwrap_or_else(next)
+    }
+
+    /// Adds to the last part of a message, which is begun if there is none of its kind.
+    fn say(&mut self, value: &Value, kind: &str, key: &str) {
+        let index = self.index_of(value);
+        let item = self.items.entry(index).or_insert_with(|| json!({"type": "message", "content": []}));
+        let Some(item) = item.as_object_mut() else { return };
+        let content = item.entry("content").or_insert_with(|| Value::Array(Vec::new()));
+        if !content.is_array() {
+            *content = Value::Array(Vec::new());
+        }
+        let Some(parts) = content.as_array_mut() else { return };
+        let place = value.get("content_index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
+        let place = place.unwrap_or(parts.len().saturating_sub(1)).min(parts.len());
+        if parts.get(place).is_none_or(|part| text(part, "type") != kind) {
+            parts.insert(place, json!({"type": kind, key: ""}));
+        }
+        append(&mut parts[place], key, text(value, "delta"));
+    }
+
+    fn whole(&mut self, response: &Value) -> Result<(), ModelFailure> {
+        if text(response, "status") == "failed" || response.get("error").is_some_and(says_something) {
+            return Err(failed(response));
+        }
+        self.usage = response.get("usage").and_then(usage).or(self.usage);
+        let output = response.get("output").and_then(Value::as_array).filter(|output| !output.is_empty());
+        if let Some(output) = output {
+            self.items = (0..).zip(output.iter().cloned()).collect();
+        }
+        let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+        self.ended = Some(match (text(response, "status"), why) {
+            ("incomplete", why) => Ended::Incomplete(why.unwrap_or("incomplete").to_owned()),
+            ("cancelled", _) => Ended::Incomplete("cancelled".to_owned()),
+            (_, Some(why)) => Ended::Incomplete(why.to_owned()),
+            (_, None) => Ended::Completed,
+        });
+        Ok(())
+    }
+}
+
+/// A response that failed on its way.
+fn failed(response: &Value) -> ModelFailure {
+    match response.get("error").filter(|error| says_something(error)) {
+        Some(error) => refusal(&json!({ "error": error })),
+        None => {
+            broken(ModelErrorClass::Transient, Billing::Perhaps, "the response failed, and the server did not say why")
+        }
+    }
+}
+
+/// One item of the output as blocks.
+fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
+    match text(&item, "type") {
+        "message" => {
+            for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                match text(part, "type") {
+                    "refusal" => refused.push_str(text(part, "refusal")),
+                    _ => blocks.push(Block::Text { text: text(part, "text").to_owned(), with: Map::new() }),
+                }
+            }
+        }
+        "function_call" => {
+            let id = if text(&item, "call_id").is_empty() { text(&item, "id") } else { text(&item, "call_id") };
+            let arguments = match item.get("arguments") {
+                Some(Value::String(arguments)) => arguments.clone(),
+                Some(Value::Null) | None => String::new(),
+                Some(other) => other.to_string(),
+            };
+            let call = RawCall { id: id.to_owned(), name: text(&item, "name").to_owned(), arguments };
+            blocks.push(Block::Call { call, with: Map::new() });
+        }
+        // The server keeps no responses for us: thoughts can be sent back only if they came along, encrypted.
+        "reasoning" if text(&item, "encrypted_content").is_empty() => {}
+        "reasoning" => blocks.push(Block::Opaque(item)),
+        // What servers did themselves is not asked for and cannot be sent back without their store.
+        _ => {}
+    }
+}
+
+fn usage(value: &Value) -> Option<Usage> {
+    let number = |pointer: &str| value.pointer(pointer).and_then(count);
+    let (input, output) = (number("/input_tokens"), number("/output_tokens"));
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    let input = input.unwrap_or(0);
+    let cached = number("/input_tokens_details/cached_tokens").unwrap_or(0).min(input);
+    let cache_write = number("/input_tokens_details/cache_write_tokens").unwrap_or(0).min(input - cached);
+    let reasoning = number("/output_tokens_details/reasoning_tokens").unwrap_or(0);
+    Some(Usage { input: input - cached - cache_write, cached, cache_write, output: output.unwrap_or(0), reasoning })
+}
+
+fn append(item: &mut Value, key: &str, more: &str) {
+    let Some(item) = item.as_object_mut() else { return };
+    match item.get_mut(key) {
+        Some(Value::String(so_far)) => so_far.push_str(more),
+        Some(_) | None => {
+            item.insert(key.to_owned(), Value::String(more.to_owned()));
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! From a prompt to the bytes of a Responses request.
+//!
+//! Nothing is kept at the server (`store` is false), so every request carries the whole conversation; thoughts come back
+//! encrypted and are sent again with it.
+
+use longrein_core::payload::Payload;
+use longrein_core::prompt::{Item, Prompt};
+use longrein_ports::Encoded;
+use serde::Serialize;
+
+use crate::blocks::{Said, safe_id, said};
+use crate::grown::{self, Grown, List, Spelling};
+
+/// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
+pub struct Encoder {
+    spelling: Input,
+    grown: Grown<List>,
+}
+
+impl Encoder {
+    /// `model` is the name the server knows it by.
+    pub fn new(model: &str, temperature: Option<f64>) -> Self {
+        Self { spelling: Input::new(model, temperature), grown: Grown::default() }
+    }
+
+    pub fn encode(&self, prompt: &Prompt) -> Encoded {
+        self.grown.encode(&self.spelling, prompt)
+    }
+}
+
+pub(super) struct Input {
+    model: String,
+    /// As a reply's own blocks name it.
+    full: String,
+    temperature: Option<f64>,
+}
+
+impl Input {
+    pub(super) fn new(model: &str, temperature: Option<f64>) -> Self {
+        Self { model: model.to_owned(), full: super::full_name(model), temperature }
+    }
+
+    pub(super) fn full_name(&self) -> &str {
+        &self.full
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Entry<'a> {
+    Message { role: &'static str, content: &'a str },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: &'a str },
+}
+
+fn push(list: List, entry: &Entry<'_>, out: &mut Vec<u8>) -> List {
+    let list = list.next(out);
+    grown::json(entry, out);
+    list
+}
+
+impl Spelling for Input {
+    type Place = List;
+
+    fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> List {
+        #[derive(Serialize)]
+        struct Tool<'a> {
+            r#type: &'static str,
+            name: &'a str,
+            description: &'a str,
+            parameters: &'a Payload,
+            // Strict mode takes a part of JSON Schema only; arguments are checked here in any case.
+            strict: bool,
+        }
+        out.extend_from_slice(br#"{"model":"#);
+        grown::json(&self.model, out);
+        out.extend_from_slice(br#","stream":true,"store":false,"include":["reasoning.encrypted_content"]"#);
+        if let Some(temperature) = self.temperature {
+            out.extend_from_slice(br#","temperature":"#);
+            grown::json(&temperature, out);
+        }
+        if !prompt.system.is_empty() {
+            out.extend_from_slice(br#","instructions":"#);
+            grown::json(&*prompt.system, out);
+        }
+        if !prompt.tools.is_empty() {
+            let tools = prompt.tools.iter().map(|tool| Tool {
+                r#type: "function",
+                name: tool.name.as_str(),
+                description: &tool.description,
+                parameters: &tool.parameters,
+                strict: false,
+            });
+            out.extend_from_slice(br#","tools":"#);
+            grown::json(&tools.collect::<Vec<_>>(), out);
+        }
+        out.extend_from_slice(br#","input":["#);
+        List::Empty
+    }
+
+    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+        match item {
+            Item::User(text) | Item::Harness(text) => push(list, &Entry::Message { role: "user", content: text }, out),
+            Item::Observation { call, action: _, tool: _, text, verdict: _ } => {
+                push(list, &Entry::FunctionCallOutput { call_id: &safe_id(call), output: text }, out)
+            }
+            Item::Assistant { text, calls, wired } => {
+                let mut list = list;
+                for block in said(&self.full, text, calls, wired.as_ref()) {
+                    list = match block {
+                        Said::Text { text, with: _ } => {
+                            push(list, &Entry::Message { role: "assistant", content: text }, out)
+                        }
+                        Said::Call { call, with: _ } => push(
+                            list,
+                            &Entry::FunctionCall {
+                                call_id: &safe_id(&call.id),
+                                name: &call.name,
+                                arguments: &call.arguments,
+                            },
+                            out,
+                        ),
+                        Said::Opaque(json) => {
+                            let list = list.next(out);
+                            out.extend_from_slice(json.as_str().as_bytes());
+                            list
+                        }
+                    };
+                }
+                list
+            }
+        }
+    }
+
+    fn foot(&self, prompt: &Prompt, list: List, out: &mut Vec<u8>) {
+        if let Some(tail) = &prompt.tail {
+            push(list, &Entry::Message { role: "user", content: tail }, out);
+        }
+        out.extend_from_slice(format!("],\"max_output_tokens\":{}}}", prompt.max_output).as_bytes());
+    }
+}

@@ -1,0 +1,229 @@
+//! One response on its way in, whatever its dialect: a stream of server-sent events, or one JSON body, whichever came.
+//!
+//! Here bytes become JSON values, wherever they were cut; what a value means is a [`Draft`]'s business. What cannot be
+//! read fails the reply, and is never guessed at.
+
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
+use serde_json::Value;
+
+use crate::failure::{Refusal, broken};
+use crate::lines::{Event, Lines};
+use crate::reading::{BYTE_ORDER_MARK, End, Progress, REPLY_MAX_BYTES, Reading, malformed, mended};
+
+/// A reply in the making.
+pub trait Draft: Default + Send {
+    /// Of which kind a server is that answers so, for people.
+    const SERVER: &'static str;
+
+    /// One event's value, or a whole body.
+    fn take(&mut self, value: &Value) -> Result<(), ModelFailure>;
+
+    /// The words `[DONE]`, which end a stream of Chat Completions.
+    fn done(&mut self) {}
+
+    /// How far it is, as long as nothing failed.
+    fn progress(&self) -> Progress;
+
+    /// Whether what is there is a whole reply. `Closed`: the response ended as HTTP says, so nothing more can come.
+    fn is_whole(&self, closed: Closed) -> bool;
+
+    /// The reply, once it is whole.
+    fn reply(self) -> Result<Reply, ModelFailure>;
+
+    /// A failure with what had arrived before it.
+    fn spoilt(self, failure: ModelFailure) -> ModelFailure;
+}
+
+/// Whether a response ended in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    Yes,
+    No,
+}
+
+/// One response on its way in.
+pub struct Decoder<D> {
+    framing: Framing,
+    draft: D,
+    bytes: usize,
+    failed: Option<ModelFailure>,
+}
+
+#[derive(Default)]
+enum Framing {
+    /// The first bytes, as long as they do not tell: empty, white, or part of a byte-order mark.
+    #[default]
+    Undecided,
+    Events(Lines),
+    /// One JSON body, or several one after another.
+    Json(Vec<u8>),
+}
+
+impl<D: Draft> Default for Decoder<D> {
+    fn default() -> Self {
+        Self { framing: Framing::default(), draft: D::default(), bytes: 0, failed: None }
+    }
+}
+
+impl<D: Draft> Reading for Decoder<D> {
+    fn feed(&mut self, bytes: &[u8]) -> Progress {
+        if self.failed.is_some() {
+            return Progress::Failed;
+        }
+        self.bytes += bytes.len();
+        if self.bytes > REPLY_MAX_BYTES {
+            self.fail(malformed("the response is larger than 16 MiB and was refused"));
+            return Progress::Failed;
+        }
+        let mut bytes = bytes;
+        if matches!(self.framing, Framing::Undecided) {
+            // A byte-order mark can only stand here, and none of its bytes can start JSON or an event.
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
+            let Some(start) = bytes.iter().position(|byte| !blank(byte)) else { return self.progress() };
+            bytes = &bytes[start..];
+            self.framing = match bytes[0] {
+                b'{' | b'[' => Framing::Json(Vec::new()),
+                _ => Framing::Events(Lines::default()),
+            };
+        }
+        match &mut self.framing {
+            Framing::Undecided => {}
+            Framing::Json(body) => body.extend_from_slice(bytes),
+            Framing::Events(lines) => {
+                let events = lines.feed(bytes);
+                self.take_events(events);
+            }
+        }
+        self.progress()
+    }
+
+    fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
+        if self.failed.is_none() {
+            self.flush(&end);
+        }
+        if let Some(failure) = self.failed {
+            return Err(self.draft.spoilt(failure));
+        }
+        let closed = match &end {
+            End::Closed => Closed::Yes,
+            End::Broken(_) => Closed::No,
+        };
+        if self.draft.is_whole(closed) {
+            return self.draft.reply();
+        }
+        let text = match end {
+            End::Closed if self.bytes == 0 => "the server closed the connection without a reply".to_owned(),
+            End::Closed => {
+                format!(
+                    "the server's response holds no whole reply: it was cut, or the base URL is not that of {}",
+                    D::SERVER
+                )
+            }
+            End::Broken(why) => format!("the reply broke off before it was complete: {why}"),
+        };
+        Err(self.draft.spoilt(broken(ModelErrorClass::Transient, Billing::Perhaps, text)))
+    }
+}
+
+impl<D: Draft> Decoder<D> {
+    fn progress(&self) -> Progress {
+        if self.failed.is_some() { Progress::Failed } else { self.draft.progress() }
+    }
+
+    /// Reads what has no end of its own: a body, a last event without its blank line.
+    fn flush(&mut self, end: &End) {
+        match std::mem::take(&mut self.framing) {
+            Framing::Undecided => {}
+            Framing::Events(lines) => {
+                if let Some(event) = lines.rest() {
+                    // A half-written last event is no junk but a sign of a cut, which the missing finish tells as well.
+                    if event.data.trim() == DONE || parse(&event.data).is_some() {
+                        self.take_events(vec![event]);
+                    } else if !self.draft.is_whole(Closed::No) {
+                        let text = match end {
+                            End::Closed => "the stream ended in the middle of an event".to_owned(),
+                            End::Broken(why) => format!("the stream broke off in the middle of an event: {why}"),
+                        };
+                        self.fail(broken(ModelErrorClass::Transient, Billing::Perhaps, text));
+                    }
+                }
+            }
+            Framing::Json(body) => self.take_body(&String::from_utf8_lossy(&body), end),
+        }
+    }
+
+    fn take_body(&mut self, body: &str, end: &End) {
+        for value in serde_json::Deserializer::from_str(&mended(body)).into_iter::<Value>() {
+            match (value, end) {
+                (Ok(value), _) => self.take(&value),
+                // The end says it better.
+                (Err(error), End::Broken(_)) if error.is_eof() => {}
+                (Err(error), _) => self.fail(malformed(format!("the response is no JSON: {error}"))),
+            }
+        }
+    }
+
+    fn take_events(&mut self, events: Vec<Event>) {
+        for event in events {
+            if self.failed.is_some() {
+                return;
+            }
+            if event.overlong {
+                self.fail(malformed("a line of the stream is longer than 10 MiB"));
+                return;
+            }
+            let data = event.data.trim();
+            if data.is_empty() {
+                continue;
+            }
+            if data == DONE {
+                self.draft.done();
+                continue;
+            }
+            if let Some(values) = parse(data) {
+                if data.ends_with(DONE) {
+                    self.draft.done();
+                }
+                for value in &values {
+                    if event.is_error { self.fail(refusal(value)) } else { self.take(value) }
+                }
+            } else if event.is_error {
+                self.fail(Refusal { status: None, body: data, retry_after_s: None }.into_failure());
+            } else {
+                self.fail(malformed("an event of the stream is no JSON"));
+            }
+        }
+    }
+
+    /// A list is taken one by one: some servers send a stream as one list.
+    fn take(&mut self, value: &Value) {
+        if let Value::Array(list) = value {
+            list.iter().for_each(|value| self.take(value));
+        } else if self.failed.is_none()
+            && let Err(failure) = self.draft.take(value)
+        {
+            self.fail(failure);
+        }
+    }
+
+    fn fail(&mut self, failure: ModelFailure) {
+        self.failed.get_or_insert(failure);
+    }
+}
+
+/// A refusal inside a response that began well.
+pub(crate) fn refusal(value: &Value) -> ModelFailure {
+    Refusal { status: None, body: &value.to_string(), retry_after_s: None }.into_failure()
+}
+
+const DONE: &str = "[DONE]";
+
+/// The JSON values in an event's data: one, unless a server left out the blank lines between events.
+fn parse(data: &str) -> Option<Vec<Value>> {
+    let read = |text: &str| serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok();
+    if let Some(value) = read(data) {
+        return Some(vec![value]);
+    }
+    let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty() && *line != DONE);
+    if lines().nth(1).is_some() || data.contains(DONE) { lines().map(read).collect() } else { None }
+}
