@@ -133,6 +133,30 @@ fn what_show_and_context_print() {
     assert!(now.contains("── goal and messages · u1, the goal · about"), "{now}");
 }
 
+/// A worker is told to stop while calls of an outside tool are under way: their results are kept, and nobody has asked for
+/// more. One is large, in the other is a picture.
+#[test]
+fn the_next_request_is_shown_as_it_will_be_sent() {
+    let world = World::new();
+    window_of(&world, SMALL);
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ".repeat(20);
+    let look = tool("look", "external", "touch looking; sleep 0.5; seq 1 20000", "");
+    let see = tool("see", "external", &format!("sleep 0.5; echo {picture}"), "");
+    let both = "[[reply]]\ncalls = [{ name = \"look\", args = {} }, { name = \"see\", args = {} }]\n";
+    task(&world, &(look + &see + ALLOWED), &(both.to_owned() + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the call runs", || world.path("looking").exists().then_some(()));
+    running.signal("TERM");
+    running.end();
+    let shown = world.run("context r --json").is(0).last_json();
+    assert_eq!((&shown["turn"], &shown["before"]), (&2.into(), &serde_json::json!({ "spills": 2 })), "{shown}");
+    assert!(world.run("context r").is(0).stdout.contains("2 new results are made shorter for it"));
+    world.run("resume r").is(0);
+    assert_eq!(shown["items"], request(&world, "r", 2)["items"]);
+}
+
+const ALLOWED: &str = "[policy]\nallow = [\"look\", \"see\"]\n";
+
 #[test]
 fn a_request_that_was_never_sent_is_not_shown() {
     let world = World::new();
