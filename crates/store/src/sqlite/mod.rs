@@ -647,7 +647,10 @@ mod tests {
             let answer = Arc::new(AtAnswer { file, bytes, told: Condvar::new() });
             let mut append = journal.append(&claim, &batch);
             let waker = answer.clone().into();
-            assert!(append.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "what is synced is waited for");
+            assert!(
+                append.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(),
+                "what is synced is waited for"
+            );
             let bytes = answer.bytes.lock().expect("nothing panics under it");
             let bytes = answer.told.wait_while(bytes, |bytes| bytes.is_none()).expect("nothing panics under it");
             assert_eq!(*bytes, Some(before), "append {head}");
