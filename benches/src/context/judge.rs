@@ -201,10 +201,10 @@ impl Judge {
             found.compactions += u64::from(cut_back);
         }
         if let Some(gap) = arrival.gap {
-            // The reply with many calls at once takes its time, whoever runs them.
+            // The reply with many calls at once takes the time of its tools, whoever runs them.
             let many = turn.checked_sub(1).is_some_and(|before| self.plan.turns[before].calls.len() > 5);
             if cut_back {
-                found.gaps_of_rebuilds.push(gap);
+                found.gaps_of_rebuilds.extend((!many).then_some(gap));
             } else if arrival.after_recall {
                 found.gaps_of_recalls.push(gap);
             } else if !many {

@@ -133,11 +133,13 @@ fn cost(rows: &mut Vec<Row>, found: &Findings, plan: &Plan, ended: &Ended) {
     let text = format!("median {:.1} ms, p99 {:.1} ms", median(gaps.iter().copied()), quantile(&gaps, 0.99));
     row("from reply to request", "", Verdict::Said, text);
     let rebuilds: Vec<_> = found.gaps_of_rebuilds.iter().map(|time| millis(*time)).collect();
-    let longest = quantile(&rebuilds, 1.0) - median(gaps.iter().copied());
-    let text = format!("{longest:.1} ms more than a turn, the longest of {}", rebuilds.len());
+    let turn = median(gaps.iter().copied());
+    let (usual, longest) = (median(rebuilds.iter().copied()) - turn, quantile(&rebuilds, 1.0) - turn);
+    let text = format!("median {usual:.1} ms, most {longest:.1} ms more than a turn, of {}", rebuilds.len());
     row("rebuild", "at most 50 ms", Verdict::Goal(!rebuilds.is_empty() && longest <= 50.0), text);
     let recalls: Vec<_> = found.gaps_of_recalls.iter().map(|time| millis(*time)).collect();
-    let text = format!("p99 {:.1} ms from reply to request, of {}", quantile(&recalls, 0.99), recalls.len());
+    let (usual, p99) = (median(recalls.iter().copied()), quantile(&recalls, 0.99));
+    let text = format!("median {usual:.1} ms, p99 {p99:.1} ms from reply to request, of {}", recalls.len());
     row("recall", "under 20 ms", Verdict::Goal(!recalls.is_empty() && quantile(&recalls, 0.99) < 20.0), text);
     let window = plan.size.window as f64;
     let off: Vec<_> = found.off.iter().map(|tokens| *tokens as f64 / window * 100.0).collect();

@@ -165,8 +165,10 @@ fn print(request: &Request, bytes: &Sameness, waiting: usize, summary: bool) {
     match &request.before {
         Before::Nothing => {}
         Before::Calls => say!("           calls are under way: what comes of them follows what is shown here"),
-        Before::Spills(1) => say!("           one new result is shown shorter before it is sent"),
-        Before::Spills(count) => say!("           {count} new results are shown shorter before it is sent"),
+        Before::Spills(1) => say!("           one new result is made shorter for it; shown is what it comes to"),
+        Before::Spills(count) => {
+            say!("           {count} new results are made shorter for it; shown is what they come to")
+        }
         Before::Rebuild(started) => {
             say!("           {}", words::rebuilt(started));
             say!("           that is still to be done; shown is what it comes to");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::snapshots::{hold, settled};
-use crate::support::server::{Server, text};
+use crate::support::server::{Server, status, text};
 use crate::support::task::{calls, configure, says, task, tool, wire_task};
 use crate::support::{World, of_type};
 
@@ -133,6 +133,30 @@ fn what_show_and_context_print() {
     assert!(now.contains("── goal and messages · u1, the goal · about"), "{now}");
 }
 
+/// A worker is told to stop while calls of an outside tool are under way: their results are kept, and nobody has asked for
+/// more. One is larger than the window can bear; the picture in the other was taken out when it came.
+#[test]
+fn the_next_request_is_shown_as_it_will_be_sent() {
+    let world = World::new();
+    window_of(&world, SMALL);
+    let picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ".repeat(20);
+    let look = tool("look", "external", "touch looking; sleep 0.5; seq 1 20000", "");
+    let see = tool("see", "external", &format!("sleep 0.5; echo {picture}"), "");
+    let both = "[[reply]]\ncalls = [{ name = \"look\", args = {} }, { name = \"see\", args = {} }]\n";
+    task(&world, &(look + &see + ALLOWED), &(both.to_owned() + &says("done")));
+    let running = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the call runs", || world.path("looking").exists().then_some(()));
+    running.signal("TERM");
+    running.end();
+    let shown = world.run("context r --json").is(0).last_json();
+    assert_eq!((&shown["turn"], &shown["before"]), (&2.into(), &serde_json::json!({ "spills": 1 })), "{shown}");
+    assert!(world.run("context r").is(0).stdout.contains("one new result is made shorter for it"));
+    world.run("resume r").is(0);
+    assert_eq!(shown["items"], request(&world, "r", 2)["items"]);
+}
+
+const ALLOWED: &str = "[policy]\nallow = [\"look\", \"see\"]\n";
+
 #[test]
 fn a_request_that_was_never_sent_is_not_shown() {
     let world = World::new();
@@ -242,6 +266,35 @@ fn what_does_not_fit_ends_in_6_and_goes_on_with_more_room() {
     world.write("roomy.toml", &(says("first") + &says("from another")));
     world.run("resume other --model script/roomy.toml").is(0);
     world.verify("other");
+}
+
+/// The same three pages again and again: the window fills up, is made anew, and nothing new comes of it.
+#[test]
+fn a_window_that_fills_up_in_vain_ends_the_run_by_name() {
+    let world = World::new();
+    window_of(&world, SMALL);
+    pages(&world, 3);
+    let replies: String = (0..120).map(|number| read("", number % 3 + 1)).collect();
+    task(&world, BUILTINS, &replies);
+    let ended = world.run("run --task task.toml --id r").is(4);
+    assert!(ended.stderr.contains("the window filled up 3 times in a row"), "{}", ended.stderr);
+    let log = world.log("r");
+    assert_eq!(of_type(&log, "run.ended")[0]["state"], "failed");
+    assert!(of_type(&log, "generation.started").len() >= 3);
+}
+
+/// What a server showed of its window counts for the next run as well, which need not find out.
+#[test]
+fn a_learned_window_is_kept_for_other_runs() {
+    let world = World::new();
+    wire_task(&world, "");
+    let too_long = r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.","code":"context_length_exceeded"}}"#;
+    let server = Server::playing([status(400, too_long), text("done"), text("done")]);
+    server.call(&world, "run --task task.toml --id first").done().is(0);
+    server.call(&world, "run --task task.toml --id second").done().is(0);
+    let second = server.call(&world, "show second").done().is(0).stdout;
+    assert!(second.contains("window 8192 (learned from the server)"), "{second}");
+    assert!(of_type(&world.log("second"), "model.failed").is_empty());
 }
 
 #[test]

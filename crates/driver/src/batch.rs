@@ -74,8 +74,8 @@ impl Drive<'_> {
                 let first = head.0 + 1 - batch.events.len() as u64;
                 let events: Vec<_> = (first..).map(Seq).zip(batch.events).collect();
                 self.observer.committed(&self.run, &events);
-                self.keep(&events).await;
                 self.act(&events).await?;
+                self.keep(&events);
                 Ok(Appended::Committed)
             }
             Err(AppendError::InputPending) => {
@@ -221,7 +221,7 @@ impl Drive<'_> {
         let flights: Vec<_> = self.hangar.flights().cloned().collect();
         for flight in flights {
             let keep = match &flight {
-                Flight::Inbox | Flight::Index => true,
+                Flight::Inbox | Flight::Index | Flight::Keep => true,
                 Flight::Run(action, _) if self.stopping.is_some() => {
                     !stop_now && self.effect(*action) == EffectClass::External
                 }

@@ -151,7 +151,8 @@ impl<'a> Drive<'a> {
             run,
             meter: None,
             snapshot: claim_head,
-            indexed: claim_head,
+            // It may have been lost with the boot: whoever searches first would wait for all of it.
+            indexed: Seq(0),
             snapshot_every: options.snapshot_every,
             batches: 0,
             draft,

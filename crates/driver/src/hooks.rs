@@ -149,6 +149,7 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::InboxChanged
             | Landed::Indexed
+            | Landed::Kept
             | Landed::Gathered(_) => return Ok(()),
         };
         match &moment {

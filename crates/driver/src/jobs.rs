@@ -8,14 +8,17 @@ use std::time::Duration;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::{Finding, Verdict};
 use longrein_core::hook::{HookRan, Moment};
-use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, RunId, ToolName};
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
+use longrein_core::run::Run;
+use longrein_core::snapshot;
 use longrein_core::taint::Mark;
 use longrein_core::task::{CheckSpec, EffectClass, Task};
-use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Written};
+use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Snapshot, Written};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
+use crate::context::Learned;
 use crate::edge;
 use crate::origin::Watch;
 use crate::ports::Ports;
@@ -38,6 +41,8 @@ pub(crate) enum Flight {
     Inbox,
     /// Brings the archive's index up to what has left the window.
     Index,
+    /// Keeps a snapshot, and what was learned of the model.
+    Keep,
     /// Gathers what a summary is made from.
     Gather(u32, u32),
     /// The call for a summary.
@@ -56,6 +61,7 @@ pub(crate) enum Landed {
     Heard(Vec<HookRan>),
     InboxChanged,
     Indexed,
+    Kept,
     /// What is to be sent for a summary, or why there is nothing.
     Gathered(Result<Box<Gathered>, String>),
     /// It was given up.
@@ -113,6 +119,7 @@ impl Hangar {
             | Flight::Hooks(_)
             | Flight::Inbox
             | Flight::Index
+            | Flight::Keep
             | Flight::Gather(..)
             | Flight::Summary(..) => None,
         })
@@ -129,6 +136,7 @@ impl Hangar {
             | Flight::Check(..)
             | Flight::Inbox
             | Flight::Index
+            | Flight::Keep
             | Flight::Gather(..)
             | Flight::Summary(..) => None,
         })
@@ -144,7 +152,7 @@ impl Hangar {
             | Flight::Check(..)
             | Flight::Hooks(_) => true,
             // Nothing waits for a summary.
-            Flight::Inbox | Flight::Index | Flight::Gather(..) | Flight::Summary(..) => false,
+            Flight::Inbox | Flight::Index | Flight::Keep | Flight::Gather(..) | Flight::Summary(..) => false,
         })
     }
 
@@ -219,10 +227,43 @@ async fn look(ports: &Ports, watch: Option<Watch>) -> Vec<Written> {
     }
 }
 
+/// Caches are seen to so long after the batch that made that due: by then the request it cleared has left, and a model
+/// takes longer to answer.
+const CACHES_AFTER: Duration = Duration::from_millis(20);
+
+/// What is kept beside the journal so that less has to be done later.
+pub(crate) struct Caches {
+    /// The state after an event that is committed.
+    pub(crate) snapshot: Option<Run>,
+    pub(crate) learned: Option<(ModelName, Learned)>,
+}
+
+/// Keeps caches; nothing waits for it.
+pub(crate) fn keep(ports: &Ports, caches: Caches) -> impl Future<Output = Landed> + Send + 'static {
+    let ports = ports.clone();
+    async move {
+        tokio::time::sleep(CACHES_AFTER).await;
+        let Caches { snapshot, learned } = caches;
+        if let Some((model, learned)) = learned {
+            learned.remember(&ports, &model, &ports.definitions).await;
+        }
+        if let Some(run) = snapshot {
+            let kept = Snapshot { seq: run.head, catalogue: snapshot::catalogue(), body: snapshot::save(&run).into() };
+            let id = run.id.clone();
+            // What it shares with the run at work is copied by whoever changes it first.
+            drop(run);
+            // Without it the next claim folds more.
+            let _ = ports.cabinet.keep_snapshot(&id, &kept).await;
+        }
+        Landed::Kept
+    }
+}
+
 /// Makes what a run has seen by now ready to be found.
 pub(crate) fn index(ports: &Ports, run: RunId) -> impl Future<Output = Landed> + Send + 'static {
     let archive = Arc::clone(&ports.archive);
     async move {
+        tokio::time::sleep(CACHES_AFTER).await;
         // A cache: whoever searches brings it up, too.
         let _ = archive.index(&run).await;
         Landed::Indexed

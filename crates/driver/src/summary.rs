@@ -76,7 +76,8 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::Heard(_)
             | Landed::InboxChanged
-            | Landed::Indexed => return,
+            | Landed::Indexed
+            | Landed::Kept => return,
         };
         let Request { prompt, counted, shown, features } = request;
         let encoded = summariser.encode(&prompt);
@@ -122,6 +123,7 @@ impl Drive<'_> {
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed
+            | Landed::Kept
             | Landed::Gathered(_)) => Err(given_up(&landed)),
         };
         let reported = match &result {

@@ -182,6 +182,7 @@ impl Drive<'_> {
                         | Landed::Heard(_)
                         | Landed::InboxChanged
                         | Landed::Indexed
+                        | Landed::Kept
                         | Landed::Gathered(_) => {
                             "It was ended before it was through: the run is brought to rest.".to_owned()
                         }
@@ -206,7 +207,7 @@ impl Drive<'_> {
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
             // Given up: still owed if it is.
-            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index, _) => {}
+            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index | Flight::Keep, _) => {}
         }
         Ok(())
     }
@@ -255,6 +256,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Indexed
+        | Landed::Kept
         | Landed::Gathered(_) => "given up: the run is brought to rest".to_owned(),
     };
     let class = match landed {
@@ -267,6 +269,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Indexed
+        | Landed::Kept
         | Landed::Gathered(_) => ModelErrorClass::Lost,
     };
     ModelFailure {

@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use longrein_core::action::Action;
 use longrein_core::context::estimate::Estimator;
 use longrein_core::context::meter::Meter;
-use longrein_core::context::plan::{self, Budget, Fixed, Plan, TAIL, TOOLS};
+use longrein_core::context::plan::{self, Budget, Fixed, Plan, Spill, TAIL, TOOLS};
 use longrein_core::context::render;
 use longrein_core::context::window::Part;
-use longrein_core::event::{Event, GenerationStarted, ModelRequested, RunStarted};
+use longrein_core::event::{Event, GenerationStarted, ModelRequested, ResultSpilled, RunStarted};
 use longrein_core::ids::{RunId, Seq, TurnId};
 use longrein_core::owed;
+use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{Item, Prompt, Purpose, ToolDef};
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::Task;
@@ -58,7 +60,7 @@ pub enum Before {
     Nothing,
     /// The results of calls that are not over.
     Calls,
-    /// So many new results are first made shorter.
+    /// So many new results are made shorter for it. They are shown as they will be then.
     Spills(usize),
     /// The window was made anew for it. It is shown as it will be then.
     Rebuild(Box<GenerationStarted>),
@@ -83,18 +85,55 @@ impl Runs {
         // A run at rest that goes on begins with a request too.
         if let Stage::Ready(_) | Stage::Rest(_) = &run.stage {
             let now = self.clock().now();
-            match plan::plan(&run, &meter, purpose, now) {
-                Plan::Send { .. } => {}
-                Plan::Spill(spills) => before = Before::Spills(spills.len()),
-                Plan::Forgo(forgone) => before = Before::Forgone(forgone.reason),
-                Plan::Rebuild(started) => {
-                    run.apply(Seq(run.head.0 + 1), now, &Event::GenerationStarted(started.clone()));
-                    meter.measure(&run);
-                    before = Before::Rebuild(started);
+            let mut shortened = BTreeSet::new();
+            for _ in 0..PLANS_MAX {
+                let followed = match plan::plan(&run, &meter, purpose, now) {
+                    Plan::Send { .. } => cleaned(&run),
+                    Plan::Spill(spills) => self.spilled(&run, &spills).await,
+                    Plan::Forgo(forgone) => {
+                        before = Before::Forgone(forgone.reason);
+                        break;
+                    }
+                    Plan::Rebuild(started) => {
+                        before = Before::Rebuild(started.clone());
+                        vec![Event::GenerationStarted(started)]
+                    }
+                };
+                if followed.is_empty() {
+                    break;
                 }
+                for event in followed {
+                    if let Event::ResultSpilled(spilled) = &event {
+                        shortened.insert(spilled.action);
+                    }
+                    run.apply(run.head.next(), now, &event);
+                }
+                meter.measure(&run);
+            }
+            if let (Before::Nothing, 1..) = (&before, shortened.len()) {
+                before = Before::Spills(shortened.len());
             }
         }
         Request::of(run, purpose, &meter, before, None)
+    }
+
+    /// The results a plan wants shorter, as the run will have them shown.
+    async fn spilled(&self, run: &Run, spills: &[Spill]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for Spill { action, bytes_max } in spills {
+            let fresh = run.fresh.iter().find(|fresh| fresh.id == *action);
+            let Some(content) = fresh.and_then(Action::data) else { continue };
+            let whole = match content {
+                Content::Inline(_) => None,
+                Content::Blob(blob) => self.blob(&blob.digest).await.ok().flatten(),
+            };
+            // One that is lost: what there is of it.
+            let whole = whole.and_then(|bytes| Payload::parse(String::from_utf8(bytes.to_vec()).ok()?).ok());
+            let bytes_max = usize::try_from(*bytes_max).unwrap_or(usize::MAX);
+            let shown = longrein_tools::preview(whole.as_ref().unwrap_or(content.shown()), bytes_max);
+            events.push(Event::ResultSpilled(ResultSpilled { action: *action, shown, total: content.bytes() }));
+        }
+        events
     }
 
     /// What a run sent for a turn: in the last attempt, if there were several.
@@ -161,6 +200,19 @@ impl Runs {
         plan::heavy(&run, &longrein_driver::meter(self.cabinet(), &run, &tools).await, &tools)
     }
 }
+
+/// The new results that hold what is never shown, without it.
+fn cleaned(run: &Run) -> Vec<Event> {
+    let cleaned = |action: &Action| {
+        let content = action.data()?;
+        let shown = longrein_tools::cleaned(content.shown())?;
+        Some(Event::ResultSpilled(ResultSpilled { action: action.id, shown, total: content.bytes() }))
+    };
+    run.fresh.iter().filter_map(cleaned).collect()
+}
+
+/// A window is made ready in fewer steps than these, or it does not fit.
+const PLANS_MAX: usize = 8;
 
 impl Request {
     fn of(run: Run, purpose: Purpose, meter: &Meter, before: Before, sent: Option<(Seq, ModelRequested)>) -> Self {

@@ -567,6 +567,9 @@ impl Everything for Files<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Condvar;
+    use std::task::{Context, Wake};
+
     use longrein_core::event::{Event, RunParked};
     use longrein_core::time::Timestamp;
     use longrein_ports::{BatchId, NewEvent};
@@ -605,6 +608,61 @@ mod tests {
         let claim = next.claim(&run, &here, None, Create::Never).await.expect("claims again");
         assert_eq!(claim.head, Seq(head));
         assert_eq!(next.verify(&run).await.expect("verifies").expect("is there").findings, []);
+    }
+
+    /// Notes how large a file is at the moment of the answer.
+    struct AtAnswer {
+        file: PathBuf,
+        bytes: Mutex<Option<u64>>,
+        told: Condvar,
+    }
+
+    impl Wake for AtAnswer {
+        fn wake(self: Arc<Self>) {
+            let bytes = std::fs::metadata(&self.file).expect("the file is there").len();
+            self.bytes.lock().expect("nothing panics under it").get_or_insert(bytes);
+            self.told.notify_all();
+        }
+    }
+
+    /// Copying the log into the database syncs twice: whoever appended has its answer by then.
+    #[test]
+    fn an_append_is_answered_before_the_log_is_copied() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("longrein.db");
+        let journal = SqliteJournal::open(&path, Arc::new(crate::SystemClock::default())).expect("opens");
+        let here = here::worker_here().expect("proc is readable");
+        let run = RunId::new("r1");
+        let claim = block_on(journal.claim(&run, &here, None, Create::IfAbsent)).expect("claims");
+        let size = || std::fs::metadata(&path).expect("the file is there").len();
+        let mut copied = 0;
+        for head in 0..40 {
+            // Whatever the append before left to be done is done when the desk is free.
+            drop(journal.shared.desk());
+            let before = size();
+            let mut batch = batch(&run, head);
+            let bytes = Bytes::from(format!("{head} {}", "x".repeat(blobs::ROW_MAX_BYTES - 100)));
+            batch.blobs.push((Digest::of(&bytes), bytes));
+            let (file, bytes) = (path.clone(), Mutex::default());
+            let answer = Arc::new(AtAnswer { file, bytes, told: Condvar::new() });
+            let mut append = journal.append(&claim, &batch);
+            let waker = answer.clone().into();
+            assert!(
+                append.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(),
+                "what is synced is waited for"
+            );
+            let bytes = answer.bytes.lock().expect("nothing panics under it");
+            let bytes = answer.told.wait_while(bytes, |bytes| bytes.is_none()).expect("nothing panics under it");
+            assert_eq!(*bytes, Some(before), "append {head}");
+            block_on(append).expect("appends");
+            drop(journal.shared.desk());
+            copied += u32::from(size() > before);
+        }
+        assert!(copied > 1, "the log was copied {copied} times");
+    }
+
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().expect("builds").block_on(work)
     }
 
     fn batch(run: &RunId, head: u64) -> Batch {

@@ -120,7 +120,7 @@ enum Log {
 
 impl Desk {
     pub(super) fn new(connection: Connection) -> Self {
-        connection.wal_hook(Some(checkpoint));
+        connection.wal_hook(Some(look_at_log));
         Self { connection, mode: Durability::Written, log: Log::New }
     }
 
@@ -138,7 +138,7 @@ impl Desk {
             return Err(job);
         }
         self.carry_out(shared, vec![job]);
-        if CHECKPOINTS.replace(Checkpoints::MayNot) == Checkpoints::Due {
+        if LOG_IS_LONG.take() {
             self.log = Log::Long;
         }
         Ok(())
@@ -157,7 +157,10 @@ impl Desk {
         }
         self.log = Log::Begun;
         self.carry_out(shared, group);
-        if CHECKPOINTS.replace(Checkpoints::May) == Checkpoints::Made {
+        // Everybody was told: copying syncs twice, and what they do next need not wait for it.
+        if LOG_IS_LONG.take() {
+            // A later commit tries again.
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             self.log = Log::New;
         }
     }
@@ -224,33 +227,14 @@ impl Desk {
 /// The log is copied to the database when it has so many pages (SQLite's own default).
 const CHECKPOINT_PAGES: c_int = 1000;
 
-/// What a thread may do about a long log: copying syncs, and only the writer may wait for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Checkpoints {
-    MayNot,
-    /// It may not, and one was due after its last commit.
-    Due,
-    May,
-    /// It may, and made one after its last commit.
-    Made,
-}
-
 thread_local! {
-    static CHECKPOINTS: Cell<Checkpoints> = const { Cell::new(Checkpoints::MayNot) };
+    /// Whether the log is to be copied, as this thread's last commit left it.
+    static LOG_IS_LONG: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Called by SQLite after each commit, in place of its own checkpoints.
-fn checkpoint(log: &Wal, pages: c_int) -> rusqlite::Result<()> {
-    if pages >= CHECKPOINT_PAGES {
-        CHECKPOINTS.set(match CHECKPOINTS.get() {
-            Checkpoints::MayNot | Checkpoints::Due => Checkpoints::Due,
-            Checkpoints::May | Checkpoints::Made => {
-                // The commit is done whatever becomes of this, and a later one tries again.
-                let _ = log.checkpoint();
-                Checkpoints::Made
-            }
-        });
-    }
+/// Called by SQLite within each commit, in place of its own checkpoints: whoever commits sees to it when it has answered.
+fn look_at_log(_: &Wal, pages: c_int) -> rusqlite::Result<()> {
+    LOG_IS_LONG.set(pages >= CHECKPOINT_PAGES);
     Ok(())
 }
 
@@ -269,7 +253,6 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        CHECKPOINTS.set(Checkpoints::May);
         while !self.stopping {
             let group = self.next_group();
             if !group.is_empty() {
