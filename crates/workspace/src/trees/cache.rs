@@ -135,11 +135,7 @@ impl Cache {
 
     pub(super) fn folder(&self, path: &[u8]) -> Option<KnownFolder<'_>> {
         let part = self.folders.get(path)?;
-        Some(KnownFolder {
-            object: part.object,
-            stored: part.stored,
-            entries: Bytes(&self.bytes[part.from..part.to]),
-        })
+        Some(KnownFolder { object: part.object, stored: part.stored, entries: Bytes(&self.bytes[part.from..part.to]) })
     }
 }
 

@@ -154,7 +154,8 @@ impl Folder {
                 _ => return None,
             };
             // a name is joined to a path when the tree is restored: it may lead nowhere but down
-            let is_name = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0);
+            let is_name =
+                !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0);
             let in_order = folder.entries.last().is_none_or(|last| last.name < name);
             if !is_name || !in_order {
                 return None;

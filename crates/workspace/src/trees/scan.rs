@@ -190,8 +190,8 @@ impl Scan<'_, '_> {
                 Ok(outcome) => {
                     let mut outcome = outcome;
                     if let Outcome::Seen(seen) = &mut outcome {
-                        let all = entries.fetch_add(seen.entries.len() as u64, Ordering::Relaxed);
-                        if all > self.entries_max {
+                        let count = seen.entries.len() as u64;
+                        if entries.fetch_add(count, Ordering::Relaxed) + count > self.entries_max {
                             queue.lock().failed = Some(self.too_many());
                             break;
                         }

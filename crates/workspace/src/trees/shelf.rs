@@ -202,9 +202,10 @@ impl Pack {
             return Ok(open);
         }
         let file = File::open(&self.path).map_err(|error| TreesError::io(&self.path, error))?;
-        let index = read_index(&file, self.bytes)
-            .map_err(|error| TreesError::io(&self.path, error))?
-            .ok_or_else(|| TreesError::Damaged(format!("the index of {} is not what was written", self.path.display())))?;
+        let index =
+            read_index(&file, self.bytes).map_err(|error| TreesError::io(&self.path, error))?.ok_or_else(|| {
+                TreesError::Damaged(format!("the index of {} is not what was written", self.path.display()))
+            })?;
         Ok(self.open.get_or_init(|| Open { file, index }))
     }
 
@@ -426,7 +427,9 @@ pub(super) fn lock(path: &Path, how: FlockOperation) -> Result<Held, TreesError>
             Ok(()) => return Ok(Held { _file: file }),
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(TreesError::Busy("another process is at work on the snapshots of this store; try again later"));
+                return Err(TreesError::Busy(
+                    "another process is at work on the snapshots of this store; try again later",
+                ));
             }
             Err(errno) => return Err(TreesError::of(path, errno)),
         }

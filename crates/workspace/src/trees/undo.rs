@@ -26,9 +26,17 @@ use crate::root::{Place, Root};
 pub(super) enum Now {
     Absent,
     /// `object` is None where it has another size than either tree says.
-    File { object: Option<ObjectId>, is: Identity },
-    Folder { is: Identity },
-    Link { target: Vec<u8>, is: Identity },
+    File {
+        object: Option<ObjectId>,
+        is: Identity,
+    },
+    Folder {
+        is: Identity,
+    },
+    Link {
+        target: Vec<u8>,
+        is: Identity,
+    },
     /// Nothing that a tree holds, or nothing that can be read.
     Strange,
 }
@@ -275,7 +283,9 @@ impl ReachOf<'_, '_> {
             let is_there = self.folder(above)?.is_some_and(|folder| folder.entry(name).is_some());
             let kind = match left {
                 Some(Flat::File { .. }) if end == path.len() && name == IGNORE_FILE => continue,
-                Some(Flat::File { .. } | Flat::Link { .. } | Flat::Beyond(_)) | None if end == path.len() => Kind::Other,
+                Some(Flat::File { .. } | Flat::Link { .. } | Flat::Beyond(_)) | None if end == path.len() => {
+                    Kind::Other
+                }
                 Some(_) | None => Kind::Folder,
             };
             if !is_there && self.rules(above)?.ignore(here, kind) {
@@ -314,7 +324,9 @@ impl ReachOf<'_, '_> {
             None => self.planning.outer.clone(),
         };
         let text = match self.folder(path)?.as_ref().and_then(|folder| folder.entry(IGNORE_FILE)) {
-            Some(Node::File { object, size, .. }) if *size <= IGNORE_FILE_MAX_BYTES => self.planning.view.read(*object)?,
+            Some(Node::File { object, size, .. }) if *size <= IGNORE_FILE_MAX_BYTES => {
+                self.planning.view.read(*object)?
+            }
             Some(Node::File { .. } | Node::Folder { .. } | Node::Link { .. } | Node::Beyond(_)) | None => None,
         };
         let rules = text.map_or_else(|| above.clone(), |text| above.with(path, &text));

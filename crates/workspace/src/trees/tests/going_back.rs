@@ -25,6 +25,11 @@ fn two_trees(world: &World) -> (TreeId, TreeId, Picture) {
     fs::create_dir(world.path("empty")).unwrap();
     fs::write(world.bytes(b"bytes\xff\n ~"), b"\0\xff").unwrap();
     world.chmod("shut", 0o555);
+    world.write("opened/a", "a");
+    world.chmod("opened", 0o500);
+    world.write("closed/a", "a");
+    world.write("shut-and-gone/a", "a");
+    world.chmod("shut-and-gone", 0o555);
     world.write(".git/index", "the user's");
     let (to, before) = (world.take(), world.picture());
 
@@ -40,6 +45,10 @@ fn two_trees(world: &World) -> (TreeId, TreeId, Picture) {
     world.chmod("shut", 0o755);
     world.write("shut/in", "j");
     world.chmod("shut", 0o555);
+    world.chmod("opened", 0o755);
+    world.write("opened/a", "b");
+    world.chmod("closed", 0o500);
+    world.remove("shut-and-gone");
     world.remove("link");
     world.write("link", "no link");
     world.remove("relink");
@@ -66,7 +75,8 @@ fn a_tree_comes_back_byte_for_byte_and_goes_forth_again() {
     assert_eq!(world.picture(), before);
     assert_eq!(world.take(), to);
     assert_eq!(undone.kept, [] as [&str; 0]);
-    let mut paths: Vec<String> = world.store.differences(&to, &left).unwrap().into_iter().map(|(path, _)| path).collect();
+    let mut paths: Vec<String> =
+        world.store.differences(&to, &left).unwrap().into_iter().map(|(path, _)| path).collect();
     paths.sort();
     let mut told = undone.paths;
     told.sort();

@@ -16,8 +16,24 @@ enum Act {
 
 /// Few enough to meet often, strange enough to hurt.
 const NAMES: &[&[u8]] = &[
-    b"a", b"b", b"a/x", b"a/y", b"a/x/z", b"b/\xff\xfe", b"b/\xff\xfe/n", b" sp ace", b"new\nline", b"new\nline/\t", b"-rf",
-    b"a-b", b"a.b/c", b"\xc3\xa9", b".hidden/..x", b"~/..y", b"\\x41", b"*/?",
+    b"a",
+    b"b",
+    b"a/x",
+    b"a/y",
+    b"a/x/z",
+    b"b/\xff\xfe",
+    b"b/\xff\xfe/n",
+    b" sp ace",
+    b"new\nline",
+    b"new\nline/\t",
+    b"-rf",
+    b"a-b",
+    b"a.b/c",
+    b"\xc3\xa9",
+    b".hidden/..x",
+    b"~/..y",
+    b"\\x41",
+    b"*/?",
 ];
 const MODES: &[u32] = &[0o644, 0o600, 0o755, 0o777, 0o444, 0o4755, 0o2750, 0o1777];
 const TARGETS: &[&[u8]] = &[b"a", b"../..", b"dangling", b"/etc/passwd", b"b/\xff", b"."];

@@ -125,7 +125,8 @@ fn what_git_ignores_and_git_itself_are_no_part() {
 
 #[test]
 fn what_the_operator_includes_is_a_part_though_ignored() {
-    let settings = TreeSettings { include: vec!["out/dist/**".to_owned(), "*.env".to_owned()], ..TreeSettings::default() };
+    let settings =
+        TreeSettings { include: vec!["out/dist/**".to_owned(), "*.env".to_owned()], ..TreeSettings::default() };
     let world = World::with(settings);
     world.write(".gitignore", "out\n*.env\n");
     world.write("out/junk", "");
