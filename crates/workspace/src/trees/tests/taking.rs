@@ -197,3 +197,30 @@ fn a_trap_of_folders_is_left_out_and_named() {
     assert_eq!(snapshot.left_out.len(), 1);
     assert_eq!(snapshot.left_out[0].1, LeftOut::TooDeep);
 }
+
+/// By nightly: fifty thousand files, and what an unchanged snapshot costs beside the first one.
+#[test]
+fn an_unchanged_large_tree_costs_a_fraction() {
+    if std::env::var_os("LONGREIN_NIGHTLY").is_none() {
+        eprintln!("skipped: LONGREIN_NIGHTLY is not set");
+        return;
+    }
+    let world = World::new();
+    world.write(".gitignore", "*.log\n/target/\nnode_modules\n");
+    for number in 0..50_000 {
+        let content: String = format!("{number:08}").repeat(512);
+        world.write(&format!("d{}/f{}", number / 100, number % 100), &content);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let time = |what: &str| {
+        let (cpu, began) = (cpu(), std::time::Instant::now());
+        let snapshot = world.store.snapshot(&world.root).unwrap();
+        let took = super::cpu() - cpu;
+        eprintln!("{what}: {} ms, CPU {} ms", began.elapsed().as_millis(), took.as_millis());
+        (snapshot.id, took)
+    };
+    let (id, first) = time("first");
+    assert_eq!(time("second").0, id);
+    let least = (0..10).map(|_| time("unchanged").1).min().unwrap();
+    assert!(least * 3 < first, "{least:?} beside {first:?}");
+}
