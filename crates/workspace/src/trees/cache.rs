@@ -83,10 +83,13 @@ pub(super) struct KnownFolder<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     bytes: Vec<u8>,
-    folders: HashMap<Vec<u8>, Part>,
+    folders: Parts,
     /// The packs whose objects are marked as stored.
     pub(super) packs: Vec<String>,
 }
+
+/// By the path of the folder.
+type Parts = HashMap<Vec<u8>, Part>;
 
 #[derive(Debug, Clone, Copy)]
 struct Part {
@@ -103,7 +106,7 @@ impl Cache {
         Self { bytes, folders, packs }
     }
 
-    fn parts(bytes: &[u8], device: u64) -> Option<(HashMap<Vec<u8>, Part>, Vec<String>)> {
+    fn parts(bytes: &[u8], device: u64) -> Option<(Parts, Vec<String>)> {
         let (content, digest) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
         if ObjectId::of(content).0 != digest {
             return None;

@@ -449,10 +449,8 @@ impl Worker<'_, '_, '_> {
         if task.reach == Reach::Known {
             return Reach::Known;
         }
-        let (kind, is_rules) = match kind {
-            FileType::Directory => (Kind::Folder, false),
-            kind => (Kind::Other, kind == FileType::RegularFile && name == IGNORE_FILE),
-        };
+        let is_rules = kind == FileType::RegularFile && name == IGNORE_FILE;
+        let kind = if kind == FileType::Directory { Kind::Folder } else { Kind::Other };
         if !is_rules && rules.ignore(&below(&task.path, name), kind) { Reach::Known } else { Reach::Ruled }
     }
 

@@ -89,12 +89,11 @@ fn damage_is_told_and_nothing_is_touched_for_it() {
         bytes[at] ^= 1;
         fs::write(&oldest, &bytes).unwrap();
         let refused = world.undo(&to, &left).unwrap_err();
-        let source = match refused {
-            TreesError::Partly { done, source, .. } => {
-                assert!(done.is_empty());
-                *source
-            }
-            other => other,
+        let source = if let TreesError::Partly { done, source, .. } = refused {
+            assert!(done.is_empty());
+            *source
+        } else {
+            refused
         };
         assert!(matches!(source, TreesError::Damaged(_) | TreesError::Io { .. }), "{at}: {source}");
         assert_eq!(world.read("a"), "other");

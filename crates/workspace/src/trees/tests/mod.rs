@@ -1,7 +1,5 @@
 //! A workspace, a store beside it, and a picture of every byte of the one.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
-
 mod going_back;
 mod keeping;
 mod random;
