@@ -17,6 +17,7 @@ mod report;
 mod server;
 mod syncs;
 mod texts;
+mod trees;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +34,7 @@ struct Options {
     context: context::Options,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|context]; longrein-bench ";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|trees|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -62,6 +63,10 @@ fn main() -> anyhow::Result<()> {
     // Nor does this: it is about the store.
     if options.only.as_deref() == Some("recall") {
         return recall::print();
+    }
+    // Nor this: it is about files.
+    if options.only.as_deref() == Some("trees") {
+        return trees::print();
     }
     let binary = match &options.binary {
         Some(binary) => std::path::absolute(binary)?,

@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::bare::Kind;
 use crate::client::{self, Place, Running, Who};
 use crate::server::{Sample, Script, Server};
-use crate::{conversation, library, process, recall, syncs};
+use crate::{conversation, library, process, recall, syncs, trees};
 
 pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |part: &str| only.is_none_or(|only| only == part);
@@ -33,6 +33,9 @@ pub(crate) fn print(binary: &Path, turns: u64, repeat: usize, only: Option<&str>
     }
     if wanted("recall") {
         recall::print()?;
+    }
+    if wanted("trees") {
+        trees::print()?;
     }
     Ok(())
 }

@@ -60,6 +60,7 @@ mod runs;
 mod settings;
 pub mod taskfile;
 pub mod trajectory;
+mod trees;
 
 pub use embed::{
     Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
@@ -82,7 +83,9 @@ pub use longrein_ports as ports;
 pub use longrein_sandbox::{Probed as ProbedSandbox, Tier as SandboxTier, probe as probe_sandbox};
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;
+pub use longrein_workspace::trees::{Collected as CollectedTrees, LeftOut, Sizes as TreeSizes, Snapshot, TreeSettings};
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
 pub use runs::{Endorsed, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
 pub use settings::{SandboxMode, SandboxSettings};
+pub use trees::{WorkspaceTrees, collect_trees, sizes_of_trees};

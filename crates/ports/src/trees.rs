@@ -20,6 +20,9 @@ pub enum TreeError {
     /// The store of snapshots is full, by its quota, or the workspace is beyond what one may hold. Says which and what to do.
     #[error("{0}")]
     TooLarge(String),
+    /// Something of it is missing from the store, or is not what was written. It will not pass.
+    #[error("{0}")]
+    Damaged(String),
     /// It stopped in the middle; the same restore may be asked for again. What was done, and why it stopped.
     #[error("restored {} of {of} paths, then: {source}", .done.len())]
     Partly { done: Vec<String>, of: usize, source: BoxError },
@@ -70,7 +73,11 @@ pub struct Undo {
 /// What a restore did. Paths written as in [`Difference`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restored {
+    /// As in the tree that was gone back to, whether by this call or by an earlier one that died.
     pub paths: Vec<String>,
+    /// Differ and were left alone: one of the two snapshots did not reach them (ignored, too large, no regular file), or a
+    /// folder holds something like that. Where this is not empty, the workspace is not quite what it was.
+    pub kept: Vec<String>,
     /// Where what stood there before was moved to; None: nothing had to be moved.
     pub aside: Option<String>,
 }
@@ -87,6 +94,6 @@ pub trait Trees: Send + Sync {
     fn differences<'a>(&'a self, from: &'a TreeId, to: &'a TreeId)
     -> BoxFuture<'a, Result<Vec<Difference>, TreeError>>;
 
-    /// Goes back. Asked twice (a death in between), it ends as if asked once.
+    /// Goes back. Times, owners and extended attributes of files are not restored. Asked twice (a death in between), it ends as if asked once.
     fn undo<'a>(&'a self, undo: &'a Undo) -> BoxFuture<'a, Result<Restored, TreeError>>;
 }

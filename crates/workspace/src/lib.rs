@@ -21,6 +21,7 @@ mod root;
 mod search;
 mod shown;
 mod text;
+pub mod trees;
 mod walk;
 
 pub use carry::{Carried, Kept, carry};
