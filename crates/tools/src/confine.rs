@@ -11,6 +11,7 @@ use longrein_sandbox::{Confined, Confinement, Ended, Network, Spec, StartError, 
 use tempfile::TempDir;
 
 use crate::beyond::{self, Made};
+use crate::held::{self, Held, Hold};
 use crate::planted::Watch;
 use crate::terrain::{OBEYED, Terrain};
 
@@ -31,6 +32,9 @@ pub struct Sandbox {
     scratch: OnceLock<Option<TempDir>>,
     /// What lay in the workspace before the first command; what commands add is theirs.
     terrain: OnceLock<Terrain>,
+    /// Where it is noted what is held for commands, out of their reach. None: nowhere, and a kill leaves it.
+    notes: Option<PathBuf>,
+    held: OnceLock<Held>,
 }
 
 /// What commands of the shell may do in the workspace: a plan and a shadow only look.
@@ -74,6 +78,18 @@ impl Sandbox {
         Self { read, write, ..self }
     }
 
+    /// With a folder for notes on what is held in workspaces: no command may reach it.
+    #[must_use]
+    pub fn noting(self, notes: PathBuf) -> Self {
+        Self { notes: Some(notes), ..self }
+    }
+
+    /// Takes away what runs that were killed left in a workspace where git would obey it: before anything else is done there.
+    /// A line each for people.
+    pub fn sweep(&self, workspace: &Path) -> Vec<String> {
+        self.notes.iter().flat_map(|notes| held::sweep(workspace, notes)).collect()
+    }
+
     fn way(&self) -> Option<Way> {
         match self.walls {
             Walls::None => None,
@@ -103,12 +119,25 @@ impl Sandbox {
         self.terrain.get_or_init(|| Terrain::of(Path::new(&task.workspace)))
     }
 
+    /// Holds the names that git obeys and that are not there, until this is dropped.
+    fn hold(&self, task: &Task, run: &str) {
+        let Some(way) = self.way() else { return };
+        let hold = match way {
+            Way::Namespaces | Way::UserNamespace => Hold::Mounted,
+            Way::Landlock | Way::SystemCalls => Hold::Watched,
+        };
+        let workspace = Path::new(&task.workspace);
+        let repositories = &self.terrain(task).repositories;
+        self.held.get_or_init(|| Held::over(workspace, run, repositories, hold, self.notes.as_deref()));
+    }
+
     /// Runs a command in its walls, and takes away what it planted for the operator's git. Every command of a run goes
     /// through here.
     pub(crate) async fn run(&self, task: &Task, spec: Spec) -> Result<Ended, StartError> {
         let mut watch = match spec.confinement {
             Confinement::None => None,
             Confinement::Confined(_) => {
+                self.hold(task, &spec.marker.run);
                 Some(Watch::over(Path::new(&task.workspace), &self.terrain(task).repositories, self.scratch()))
             }
         };
@@ -175,7 +204,11 @@ impl Sandbox {
                 EffectKind::Run | EffectKind::Unknown => {}
             }
         }
-        (self.walls(task, reads, writes, network), made)
+        let mut confinement = self.walls(task, reads, writes, network);
+        if let (Confinement::Confined(confined), true) = (&mut confinement, beyond::adds_submodules(beyond)) {
+            confined.sealed.clear();
+        }
+        (confinement, made)
     }
 
     /// The walls around a hook: as around the shell, and its own folder can be read, though it lie where what is Longrein's own
@@ -206,6 +239,7 @@ impl Sandbox {
         // a folder of such a name is an environment of Python
         let secrets = within(SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
         confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();
+        confined.sealed = terrain.sealed();
         confined.scratch = self.scratch();
         confined.network = network;
         Confinement::Confined(Box::new(confined))

@@ -21,6 +21,7 @@ mod ending;
 mod environment;
 mod error;
 mod excerpt;
+mod held;
 mod hook;
 mod host;
 mod near;

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
+use longrein_sandbox::Sealed;
+
 /// A walk this long takes some hundreds of milliseconds, once a run.
 const ENTRIES_MAX: usize = 200_000;
 
@@ -17,8 +19,11 @@ const REPOSITORIES_MAX: usize = 128;
 const SKIPPED: [&str; 2] = ["node_modules", "target"];
 
 /// Of a folder of git, what says what git runs or where it reads that.
-pub(crate) const OBEYED: [&str; 6] =
-    ["config", "config.worktree", "hooks", "commondir", "info/attributes", "objects/info/alternates"];
+pub(crate) const OBEYED: [&str; 7] =
+    ["config", "config.worktree", "hooks", "commondir", "gitdir", "info/attributes", "objects/info/alternates"];
+
+/// Of a folder of git, where it looks for the repositories of submodules: one that lies there is taken for the submodule's.
+pub(crate) const OF_SUBMODULES: &str = "modules";
 
 #[derive(Debug, Default)]
 pub(crate) struct Terrain {
@@ -55,6 +60,21 @@ impl Terrain {
             terrain.secrets = vec![workspace.to_owned()];
         }
         terrain
+    }
+
+    /// Where git looks for repositories of submodules, each with those that are there: commands make no new ones.
+    pub(crate) fn sealed(&self) -> Vec<Sealed> {
+        let sealed = |repository: &PathBuf| {
+            let folder = repository.join(OF_SUBMODULES);
+            let open = self.repositories.iter().filter(|inside| inside.starts_with(&folder));
+            // one inside another's is open with it
+            let open = open.filter(|inside| {
+                let rest = inside.strip_prefix(&folder).unwrap_or(inside);
+                !rest.components().any(|part| part.as_os_str() == OF_SUBMODULES)
+            });
+            Sealed { open: open.cloned().collect(), folder }
+        };
+        self.repositories.iter().map(sealed).collect()
     }
 
     /// A folder of git, and those it keeps for submodules and worktrees. A submodule's name may have several parts.
