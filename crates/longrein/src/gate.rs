@@ -63,7 +63,15 @@ pub(crate) fn surroundings(
 /// Longrein's own files, for what hides them.
 pub(crate) fn own_files(store: &str, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let around = surroundings(Some(store), environment, Arc::new(FileSystem));
-    around.own.into_iter().map(PathBuf::from).collect()
+    around.own.into_iter().map(PathBuf::from).chain(notes(store)).collect()
+}
+
+/// Where it is noted what is held in workspaces: beside the store, and with it Longrein's own. None: the store is no file.
+pub(crate) fn notes(store: &str) -> Option<PathBuf> {
+    let store = std::path::absolute(store.strip_prefix("sqlite:")?).ok()?;
+    let mut name = store.file_name()?.to_owned();
+    name.push("-held");
+    Some(store.with_file_name(name))
 }
 
 /// Where the tool chains of this user keep what they fetched, and the locks they take for it.
