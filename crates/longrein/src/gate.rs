@@ -54,10 +54,25 @@ pub(crate) fn surroundings(
         longrein_home: longrein_home.and_then(text),
         own: own.flatten().filter_map(text).collect(),
         binary: binary.and_then(text),
+        git_config: Some(git_config(environment)),
         world,
         fence: Arc::new(Containment::Nothing),
         ledger: Arc::new(Blank),
     }
+}
+
+/// Where the operator's git looks for what holds in every repository.
+fn git_config(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("HOME");
+    let config = set("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let system = set("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"));
+    let global = match set("GIT_CONFIG_GLOBAL") {
+        Some(only) => vec![Some(only)],
+        None => vec![config.map(|config| config.join("git/config")), home.map(|home| home.join(".gitconfig"))],
+    };
+    let files = std::iter::once(Some(system)).chain(global).flatten();
+    files.filter_map(|file| std::path::absolute(file).ok()?.into_os_string().into_string().ok()).collect()
 }
 
 /// Longrein's own files, for what hides them.

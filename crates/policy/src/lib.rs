@@ -24,6 +24,7 @@ mod mcp;
 mod modes;
 mod named;
 mod near;
+mod obeyed;
 mod path;
 mod rule;
 mod shell;
@@ -42,6 +43,7 @@ use serde_json::{Map, Value};
 pub use label::{Blank, Ledger};
 pub use modes::{Containment, Fence};
 pub use near::near;
+pub use obeyed::obeyed_by_git;
 pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Expected, Fault, List};
 
@@ -59,6 +61,7 @@ pub struct Policy {
     ask: Vec<Rule>,
     allow: Vec<Rule>,
     surroundings: Surroundings,
+    found: obeyed::Found,
 }
 
 impl Policy {
@@ -86,6 +89,7 @@ impl Policy {
             ask: read(List::Ask, &rules.ask)?,
             allow: read(List::Allow, &rules.allow)?,
             surroundings,
+            found: obeyed::Found::default(),
         })
     }
 
@@ -117,8 +121,8 @@ impl Policy {
         carries: Carries,
         server: Option<&str>,
     ) -> Ruled {
-        let Surroundings { world, fence, .. } = &self.surroundings;
-        let places = Places::new(world.as_ref(), call.workspace);
+        let fence = &self.surroundings.fence;
+        let places = Places::new(self, call.workspace);
         let verdict = match nature {
             Nature::Shell => verdict.and(self.hosts_of(&effects)),
             Nature::OfTheRun

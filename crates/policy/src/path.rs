@@ -69,6 +69,8 @@ pub struct Surroundings {
     pub own: Vec<String>,
     /// Absolute path of the program that runs this.
     pub binary: Option<String>,
+    /// The operator's own git configuration files, absolute; None: where git usually looks for them.
+    pub git_config: Option<Vec<String>>,
     pub world: Arc<dyn World>,
     pub fence: Arc<dyn Fence>,
     pub ledger: Arc<dyn Ledger>,
@@ -81,6 +83,7 @@ impl Default for Surroundings {
             longrein_home: None,
             own: Vec::new(),
             binary: None,
+            git_config: None,
             world: Arc::new(Unseen),
             fence: Arc::new(Containment::Nothing),
             ledger: Arc::new(Blank),
@@ -91,6 +94,13 @@ impl Default for Surroundings {
 impl Surroundings {
     pub(crate) fn home(&self) -> &str {
         self.home.as_deref().unwrap_or(UNKNOWN_HOME)
+    }
+
+    pub(crate) fn git_config(&self) -> Vec<String> {
+        self.git_config.clone().unwrap_or_else(|| {
+            let of_home = [".config/git/config", ".gitconfig"].map(|name| format!("{}/{name}", self.home()));
+            std::iter::once("/etc/gitconfig".to_owned()).chain(of_home).collect()
+        })
     }
 }
 

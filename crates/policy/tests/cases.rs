@@ -60,6 +60,7 @@ fn ruled(case: &Value, mode: Mode, rules: &PolicyRules, fence: Containment) -> &
         longrein_home: Some("/home/user/.local/share/longrein".to_owned()),
         own: vec!["/home/user/.local/share/longrein".to_owned()],
         binary: None,
+        git_config: None,
         world: Arc::new(Stub(case["context"].clone())),
         fence: Arc::new(fence),
         ledger: Arc::new(Blank),

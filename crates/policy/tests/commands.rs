@@ -47,6 +47,7 @@ fn policy() -> Policy {
         binary: None,
         fence: Arc::new(Containment::Writes),
         ledger: Arc::new(Blank),
+        git_config: None,
         world: Arc::new(Unseen),
     };
     Policy::read(&PolicyRules::default(), std::iter::empty(), surroundings).expect("no rules")

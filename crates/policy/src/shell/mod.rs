@@ -342,7 +342,8 @@ impl<'a> Analysis<'a> {
                 }
             }
         };
-        let plants = base == "git" && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule"));
+        let plants = base == "git"
+            && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule" | "init" | "clone"));
         let forgets = base == "git" && losses::loss(words) == Some(losses::Loss::History);
         verdict.and(if LEAVES.contains(&base) || plants || forgets { plain.beyond() } else { plain })
     }
@@ -932,7 +933,7 @@ impl<'a> Analysis<'a> {
             "git" => {
                 let folder = table::git_folder(words)
                     .map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
-                crate::git::trap(world, &folder)
+                crate::git::trap(world, &folder).or_else(|| self.policy.springs_here(self.workspace))
             }
             // rustup obeys a toolchain that lies beside the sources
             "cargo" | "rustc" | "rustfmt" | "rustup" => {

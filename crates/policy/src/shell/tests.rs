@@ -59,6 +59,7 @@ fn policy(rules: &str) -> Policy {
         longrein_home: Some("/home/me/.local/share/longrein".to_owned()),
         own: vec!["/home/me/.local/share/longrein".to_owned(), "/srv/store.db".to_owned()],
         binary: Some("/opt/lr/lr-1.0".to_owned()),
+        git_config: None,
         world: Arc::new(Stub { links }),
         fence: Arc::new(Containment::Writes),
         ledger: Arc::new(Blank),
