@@ -9,6 +9,7 @@
 //! length, depth or error skips the deny rules.
 
 mod commands;
+mod executed;
 mod found;
 mod harm;
 mod losses;
@@ -32,6 +33,8 @@ use crate::rule::{Matches, Rule};
 use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
+pub(crate) use self::executed::Executed;
+use self::executed::Source;
 use self::harm::flow::Part;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
@@ -84,6 +87,16 @@ pub(crate) struct Analysis<'a> {
     fetched: Vec<String>,
     /// What may happen beside the effects that are listed.
     untold: Option<String>,
+    /// Files that are run.
+    executed: Executed,
+    /// What the command at work reads from standard input.
+    source: Source,
+    /// The same for all that is inside the compound command or script at work.
+    around: Source,
+    /// A file that the command at work is redirected from.
+    redirected: Option<Source>,
+    /// Words that were held against the file system.
+    looked: usize,
 }
 
 /// How far inside other commands a command stands.
@@ -95,7 +108,14 @@ struct Nesting {
 
 impl Policy {
     /// What running this text in a shell deserves.
-    pub(crate) fn command(&self, text: &str, folder: String, workspace: &str, effects: &mut Vec<Effect>) -> Verdict {
+    pub(crate) fn command(
+        &self,
+        text: &str,
+        folder: String,
+        workspace: &str,
+        effects: &mut Vec<Effect>,
+        executed: &mut Executed,
+    ) -> Verdict {
         let mut analysis = Analysis {
             policy: self,
             workspace,
@@ -108,12 +128,19 @@ impl Policy {
             turns: TURNS_MAX,
             fetched: Vec::new(),
             untold: None,
+            executed: Executed::default(),
+            source: Source::Told,
+            around: Source::Told,
+            redirected: None,
+            looked: 0,
         };
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
         analysis.script(text, &Here::at(folder), 0);
         *effects = analysis.effects;
+        *executed = analysis.executed;
+        executed.written_before(effects);
         if let Some(untold) = analysis.untold {
             Effect::add(effects, EffectKind::Unknown, &untold);
         }
@@ -256,9 +283,11 @@ impl<'a> Analysis<'a> {
     fn simple(&mut self, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
         let Some(first) = words.first() else { return Verdict::allow(own::READS_INSIDE) };
         let Some(name) = first.known() else {
+            self.executed.cannot_tell(|| "which program it runs is only known once it runs".to_owned());
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
+        self.executes(words, name, base, here);
         let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
             return verdict;
@@ -296,6 +325,8 @@ impl<'a> Analysis<'a> {
         {
             // with other rights, or elsewhere, it does something else
             self.untold.get_or_insert_with(|| command_shown(words));
+            // and what is a program for us may be a file for it
+            self.may_execute(words, here);
         }
         let plain = match inner {
             Inner::None => self.plain(words, name, base, here, nesting),
@@ -324,12 +355,16 @@ impl<'a> Analysis<'a> {
                 let reason = format!("{base} runs whatever it is given on standard input");
                 self.untold.get_or_insert_with(|| reason.clone());
                 let verdict = Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
+                if self.stdin.is_none() {
+                    self.executes_input(base, here);
+                }
                 match self.stdin.take() {
                     Some(text) => verdict.and(self.inner_script(&text, here, nesting.scripts + 1)),
                     None => verdict,
                 }
             }
             Inner::Unseen(reason) => {
+                self.may_execute(words, here);
                 self.untold.get_or_insert_with(|| command_shown(words));
                 let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
                 let at = words.len().saturating_sub(1);
@@ -353,8 +388,12 @@ impl<'a> Analysis<'a> {
         let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
         // another shell does not have the variables of this one
         let bindings = std::mem::take(&mut self.bindings);
+        // whatever in it reads standard input first
+        let source = std::mem::take(&mut self.source);
+        let around = if source == Source::Told { self.around.clone() } else { source.clone() };
+        let around = std::mem::replace(&mut self.around, around);
         self.script(text, here, depth);
-        self.bindings = bindings;
+        (self.bindings, self.source, self.around) = (bindings, source, around);
         std::mem::replace(&mut self.verdict, outer)
     }
 
@@ -831,6 +870,9 @@ impl<'a> Analysis<'a> {
     /// What a program in the words, or in what they are given, says it does: only what is denied.
     fn inline(&mut self, base: &str, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
         let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if self.stdin.is_none() && harm::inline::reads_program(base, words) {
+            self.executes_input(base, here);
+        }
         let given = self.stdin.as_ref().filter(|_| harm::inline::reads_program(base, words));
         let Some(text) = harm::inline::of_words(base, words).or_else(|| given.cloned()) else { return verdict };
         let program = harm::inline::look(&text);
