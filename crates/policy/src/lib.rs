@@ -110,8 +110,25 @@ impl Policy {
             },
             ToolBody::Command(_) | ToolBody::Host(_) => Nature::Declared(call.tool),
         };
+        let verdict = verdict.and(self.runs_marked(&executed));
         let ruled = self.settle(call, nature, verdict, effects, carries, None);
         once(ruled, executed)
+    }
+
+    /// What running a file deserves that strangers may have written: no rule about a program is one about its content.
+    fn runs_marked(&self, executed: &Executed) -> Verdict {
+        let ledger = self.surroundings.ledger.as_ref();
+        for file in &executed.files {
+            let real = path::resolve(self.surroundings.world.as_ref(), "/", file);
+            let mark = ledger.file(real.as_deref().unwrap_or(file));
+            let untrusted = mark.filter(|mark| mark.label.integrity == longrein_core::taint::Integrity::Untrusted);
+            if let Some(mark) = untrusted {
+                let reason =
+                    format!("it runs {}, which was written by what {} says", shown(file), shown(&mark.source));
+                return Verdict::new(Strictness::Ask, own::TAINT, reason);
+            }
+        }
+        Verdict::allow(own::DEFAULT)
     }
 
     /// What mode, sandbox and taint make of a verdict.

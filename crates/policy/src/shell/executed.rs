@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 
 use super::harm::inline;
 use super::table::shown;
-use super::unwrap;
 use super::word::{Kind, Word};
-use super::{Analysis, Here};
+use super::{Analysis, Here, network, options, unwrap};
+use crate::hosts;
 use crate::path::{self, File};
+use crate::verdict::{Strictness, Verdict, own};
 use crate::{Effect, EffectKind};
 
 /// The files a call runs, and why there may be others.
@@ -80,6 +81,33 @@ impl Analysis<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Whether a command runs what an earlier one of the same call has brought in: a file that is told, or whatever a program
+    /// finds in the folder it works in.
+    pub(super) fn works_in_cloned(&self, base: &str, here: &Here) -> Option<&str> {
+        let is_in = |folder: &str| self.cloned.iter().find(|cloned| path::within(cloned, folder).is_some());
+        let found = self.executed.files.iter().find_map(|file| is_in(file));
+        let builds = || here.folders.iter().find_map(|folder| is_in(folder)).filter(|_| !ONLY_LOOKS.contains(&base));
+        found.or_else(builds).map(String::as_str)
+    }
+
+    /// What options have a program run, or reach: a rule about the program says nothing of that.
+    pub(super) fn led_elsewhere(&mut self, words: &[Word], base: &str, here: &Here) -> Verdict {
+        let mut verdict = Verdict::allow(own::DEFAULT);
+        for (option, value) in options::programs(base, words) {
+            Effect::add(&mut self.effects, EffectKind::Run, &value.text);
+            self.runs_if_there(&value, here);
+            let reason = format!("the option {option} of {base} names what is run: {}", shown(&value.text));
+            verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, reason));
+        }
+        let reaches = !network::reached(base, words, || base.to_owned()).is_empty();
+        let texts: Vec<Option<&str>> = words.iter().map(Word::known).collect();
+        if !reaches && let Some(host) = hosts::named(&texts).into_iter().next() {
+            let reason = format!("its words lead {base} to another machine: {}", shown(&host));
+            verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, own::NETWORK, reason));
+        }
+        verdict
     }
 
     /// The program that a command is given on standard input.
@@ -288,6 +316,12 @@ impl Analysis<'_> {
                 .any(|folder| path::within(folder, path).is_some())
     }
 }
+
+/// Commands that run nothing of the folder they work in.
+const ONLY_LOOKS: [&str; 26] = [
+    "cd", "ls", "cat", "head", "tail", "grep", "rg", "wc", "file", "stat", "find", "git", "pwd", "echo", "printf", "test",
+    "[", "true", "du", "tree", "less", "sort", "diff", "sed", "mkdir", "cp",
+];
 
 /// What runs by lying in the folder.
 struct Standing {

@@ -14,6 +14,7 @@ mod found;
 mod harm;
 mod losses;
 mod network;
+mod options;
 mod parse;
 mod program;
 mod scan;
@@ -85,6 +86,8 @@ pub(crate) struct Analysis<'a> {
     turns: usize,
     /// Files that an earlier command fetched from another machine.
     fetched: Vec<String>,
+    /// Folders into which an earlier command brought what lies on another machine.
+    cloned: Vec<String>,
     /// What may happen beside the effects that are listed.
     untold: Option<String>,
     /// Files that are run.
@@ -127,6 +130,7 @@ impl Policy {
             bindings: Vec::new(),
             turns: TURNS_MAX,
             fetched: Vec::new(),
+            cloned: Vec::new(),
             untold: None,
             executed: Executed::default(),
             source: Source::Told,
@@ -302,6 +306,10 @@ impl<'a> Analysis<'a> {
             let reason = "it runs a file that it has just fetched from another machine, unread";
             return Verdict::new(Strictness::Deny, own::FETCHED, reason);
         }
+        if let Some(folder) = self.works_in_cloned(base, here) {
+            let reason = format!("it runs what was just brought into {} from another machine, unread", shown(folder));
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::FETCHED, reason));
+        }
         if nesting.wrappers == UNWRAP_MAX {
             // whatever is around it, what stands at the end is looked at
             let at = words.iter().position(|word| !word.known().is_some_and(unwrap::is_wrapper)).unwrap_or_default();
@@ -475,6 +483,10 @@ impl<'a> Analysis<'a> {
                 verdict = verdict.and(self.simple(&command, here, nesting));
             }
         }
+        if let Some(cloned) = harm::flow::cloned_to(words) {
+            let all = here.folders.iter().map(|folder| path::absolute(folder, &cloned));
+            self.cloned.extend(all);
+        }
         for folder in here.folders.iter().filter(|_| !harm::flow::fetched_to(words).is_empty()) {
             let files = harm::flow::fetched_to(words);
             self.fetched.extend(files.iter().map(|file| path::absolute(folder, file)));
@@ -555,6 +567,7 @@ impl<'a> Analysis<'a> {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
                 verdict = verdict.and(self.options_lead(&expanded, here));
+                verdict = verdict.and(self.led_elsewhere(words, base, here));
                 if !told {
                     let effects = std::mem::take(&mut self.effects);
                     verdict = verdict.and(self.mentions(&expanded, base, here));
