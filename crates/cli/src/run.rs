@@ -15,7 +15,8 @@ use longrein::core::task::{Mode, ModeChange, PIPED, PolicyRules, Task};
 use longrein::ports::{CrashAt, CrashPoint, Faults};
 use longrein::taskfile::{self, LimitFlag, Loaded};
 use longrein::{
-    Driven, Runs, SandboxMode, SandboxSettings, SandboxTier, Standing, Stop, Surroundings, Target, WhenAsked, projection,
+    Driven, Runs, SandboxMode, SandboxSettings, SandboxTier, Standing, Stop, Surroundings, Target, WhenAsked,
+    projection,
 };
 
 use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};

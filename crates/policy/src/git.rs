@@ -11,7 +11,8 @@ use crate::path::{self, File, World};
 pub(crate) fn trap(world: &dyn World, folder: &str) -> Option<String> {
     let mut at = folder.to_owned();
     for _ in 0..PARENTS_MAX {
-        let has_head = || world.file(&format!("{at}/HEAD")) != File::Missing || world.link(&format!("{at}/HEAD")).is_some();
+        let has_head =
+            || world.file(&format!("{at}/HEAD")) != File::Missing || world.link(&format!("{at}/HEAD")).is_some();
         let is_folder = |name: &str| world.names(&format!("{at}/{name}")).is_some();
         // with `commondir` the rest of it lies elsewhere
         if (is_folder("objects") && is_folder("refs") || world.file(&format!("{at}/commondir")) != File::Missing)

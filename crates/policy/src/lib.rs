@@ -123,8 +123,7 @@ impl Policy {
             let mark = ledger.file(real.as_deref().unwrap_or(file));
             let untrusted = mark.filter(|mark| mark.label.integrity == longrein_core::taint::Integrity::Untrusted);
             if let Some(mark) = untrusted {
-                let reason =
-                    format!("it runs {}, which was written by what {} says", shown(file), shown(&mark.source));
+                let reason = format!("it runs {}, which was written by what {} says", shown(file), shown(&mark.source));
                 return Verdict::new(Strictness::Ask, own::TAINT, reason);
             }
         }

@@ -4,11 +4,11 @@
 use longrein_ports::{GateCall, Ruled};
 use serde_json::{Map, Value};
 
-use crate::shell::Executed;
 use crate::credential;
 use crate::escalate::Carries;
 use crate::files::{By, Touch};
 use crate::modes::Nature;
+use crate::shell::Executed;
 use crate::shell::{
     suspicious,
     table::{Purpose, shown},
@@ -171,7 +171,8 @@ impl Policy {
 
     /// What shell text among the arguments is denied for. What it would be asked about is asked about in any case.
     fn shell_text(&self, call: &GateCall<'_>, text: &str) -> Verdict {
-        let found = self.command(text, call.workspace.to_owned(), call.workspace, &mut Vec::new(), &mut Executed::default());
+        let found =
+            self.command(text, call.workspace.to_owned(), call.workspace, &mut Vec::new(), &mut Executed::default());
         if found.strictness == Strictness::Deny { found } else { Verdict::allow(own::DEFAULT) }
     }
 }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::Policy;
 use crate::git;
 use crate::path::{self, File, Surroundings, World};
-use crate::Policy;
 
 /// What configuration names inside one workspace: absolute paths, each with the setting.
 pub(crate) type Named = BTreeMap<String, String>;
@@ -170,8 +170,7 @@ fn part_of_bare(world: &dyn World, workspace: &str, inside: &str) -> Option<Stri
 }
 
 /// What git looks for or obeys in a folder of its own.
-const BARE_PARTS: [&str; 8] =
-    ["config", "config.worktree", "hooks", "info", "objects", "refs", "modules", "worktrees"];
+const BARE_PARTS: [&str; 8] = ["config", "config.worktree", "hooks", "info", "objects", "refs", "modules", "worktrees"];
 /// Configuration files that are read, with what they include.
 const FILES_MAX: usize = 32;
 const INCLUDES_MAX: usize = 4;

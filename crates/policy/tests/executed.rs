@@ -7,7 +7,8 @@ use support::{Folder, is_allowed, judge, policy};
 
 fn workspace(name: &str) -> Folder {
     let folder = Folder::new(name);
-    for file in ["y", "x/y", "x/Makefile", "Makefile", "mod.py", "pkg/__init__.py", "pkg/run.py", "data.json", "package.json"]
+    for file in
+        ["y", "x/y", "x/Makefile", "Makefile", "mod.py", "pkg/__init__.py", "pkg/run.py", "data.json", "package.json"]
     {
         folder.write(&format!("w/{file}"), "content\n");
     }
@@ -114,7 +115,10 @@ fn where_it_cannot_be_told_a_yes_counts_once_and_says_so() {
 fn what_was_just_cloned_is_not_run_by_a_rule() {
     let folder = workspace("cloned");
     let workspace = folder.text("w");
-    let policy = support::policy_allowing(&folder.text("home"), &["shell", "shell(git clone *)", "shell(make *)", "shell(wget *)"]);
+    let policy = support::policy_allowing(
+        &folder.text("home"),
+        &["shell", "shell(git clone *)", "shell(make *)", "shell(wget *)"],
+    );
     for command in [
         "git clone https://h.example/r.git && cd r && make",
         "git clone https://h.example/r && make -C r",

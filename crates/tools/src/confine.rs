@@ -59,7 +59,8 @@ pub enum Walls {
 const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".longrein"];
 
 /// Of a workspace, what usually holds secrets, even if it comes later.
-const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
+const SECRETS: [&str; 8] =
+    [".env", ".env.local", ".envrc", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass"];
 
 impl Sandbox {
     pub fn new(walls: Walls, workspace: Workspace, hidden: Vec<PathBuf>) -> Self {
@@ -225,7 +226,7 @@ impl Sandbox {
     fn walls(&self, task: &Task, reads: Vec<PathBuf>, writes: Vec<PathBuf>, network: Network) -> Confinement {
         let Some(way) = self.way() else { return Confinement::None };
         let workspace = Path::new(&task.workspace);
-        let within = |names: [&str; 3]| names.map(|name| workspace.join(name));
+        let within = |names: &[&str]| names.iter().map(|name| workspace.join(name)).collect::<Vec<_>>();
         let terrain = self.terrain(task);
         let obeyed = terrain.repositories.iter().flat_map(|folder| OBEYED.map(|name| folder.join(name)));
         let mut confined = Confined::new(way);
@@ -235,9 +236,9 @@ impl Sandbox {
         confined.reads.extend(self.read.iter().cloned());
         confined.writes = writes.into_iter().chain(self.write.iter().cloned()).filter(|path| path.exists()).collect();
         confined.read_only =
-            within(PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
+            within(&PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
         // a folder of such a name is an environment of Python
-        let secrets = within(SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
+        let secrets = within(&SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
         confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();
         confined.sealed = terrain.sealed();
         confined.scratch = self.scratch();

@@ -51,7 +51,13 @@ struct Note {
 
 impl Held {
     /// `notes`: a folder that no command reaches.
-    pub(crate) fn over(workspace: &Path, run: &str, repositories: &[PathBuf], hold: Hold, notes: Option<&Path>) -> Self {
+    pub(crate) fn over(
+        workspace: &Path,
+        run: &str,
+        repositories: &[PathBuf],
+        hold: Hold,
+        notes: Option<&Path>,
+    ) -> Self {
         let wanted: Vec<PathBuf> = repositories.iter().flat_map(|folder| missing(folder)).collect();
         // first the note: a name without one would be nobody's
         let note = Note {
@@ -101,7 +107,8 @@ pub(crate) fn sweep(workspace: &Path, notes: &Path) -> Vec<String> {
     let mut told = Vec::new();
     for (path, _file, note) in left {
         for name in &note.names {
-            let is_in_place = name.parent().is_some_and(|around| around.canonicalize().is_ok_and(|real| real == around));
+            let is_in_place =
+                name.parent().is_some_and(|around| around.canonicalize().is_ok_and(|real| real == around));
             if !is_in_place || !name.starts_with(&workspace) {
                 continue;
             }
@@ -250,9 +257,10 @@ mod tests {
             names(&git),
             ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "modules", "objects"]
         );
-        assert_eq!((names(&git.join("info")), names(&git.join("objects"))), (vec!["attributes".to_owned()], vec![
-            "info".to_owned()
-        ]));
+        assert_eq!(
+            (names(&git.join("info")), names(&git.join("objects"))),
+            (vec!["attributes".to_owned()], vec!["info".to_owned()])
+        );
         assert_eq!(names(&notes).len(), 1);
         // somebody's own meanwhile
         std::fs::write(git.join("config.worktree"), "[user]\n").unwrap();
@@ -277,7 +285,10 @@ mod tests {
             std::fs::write(git.join("hooks/post-checkout"), "x").unwrap();
             let told = sweep(folder.path(), &notes);
             assert_eq!(git.join("hooks/post-checkout").exists(), stays, "{hold:?}");
-            assert_eq!(told.iter().filter(|line| line.starts_with(".git/hooks was moved to")).count(), usize::from(!stays));
+            assert_eq!(
+                told.iter().filter(|line| line.starts_with(".git/hooks was moved to")).count(),
+                usize::from(!stays)
+            );
             assert!(!git.join("commondir").exists(), "{hold:?}");
             assert!(names(&notes).iter().all(|name| name == "quarantined"), "{hold:?}");
             let _ = std::fs::remove_dir_all(git.join("hooks"));

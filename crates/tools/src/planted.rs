@@ -99,9 +99,11 @@ impl Watch {
         }
         if let Some(workspace) = self.plain.take().filter(|workspace| looks_bare(workspace)) {
             told.push(match take_away(&workspace.join("HEAD"), self.scratch.as_deref()) {
-                Ok(()) => "[sandbox] HEAD was removed: with objects and refs beside it git takes the workspace itself for a \
+                Ok(()) => {
+                    "[sandbox] HEAD was removed: with objects and refs beside it git takes the workspace itself for a \
                            repository and obeys the settings in it"
-                    .to_owned(),
+                        .to_owned()
+                }
                 Err(error) => {
                     format!("[sandbox] the workspace was made to look like a repository ({error}): do not use git")
                 }

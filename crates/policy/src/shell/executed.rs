@@ -319,8 +319,8 @@ impl Analysis<'_> {
 
 /// Commands that run nothing of the folder they work in.
 const ONLY_LOOKS: [&str; 26] = [
-    "cd", "ls", "cat", "head", "tail", "grep", "rg", "wc", "file", "stat", "find", "git", "pwd", "echo", "printf", "test",
-    "[", "true", "du", "tree", "less", "sort", "diff", "sed", "mkdir", "cp",
+    "cd", "ls", "cat", "head", "tail", "grep", "rg", "wc", "file", "stat", "find", "git", "pwd", "echo", "printf",
+    "test", "[", "true", "du", "tree", "less", "sort", "diff", "sed", "mkdir", "cp",
 ];
 
 /// What runs by lying in the folder.
@@ -344,12 +344,7 @@ const STANDING: [Standing; 6] = [
         file: ["-f", "--justfile", "--justfile"],
         folder: ["-d", "--working-directory"],
     },
-    Standing {
-        names: &["ninja"],
-        usual: &["build.ninja"],
-        file: ["-f", "-f", "-f"],
-        folder: ["-C", "-C"],
-    },
+    Standing { names: &["ninja"], usual: &["build.ninja"], file: ["-f", "-f", "-f"], folder: ["-C", "-C"] },
     Standing {
         names: &["rake"],
         usual: &["rakefile", "Rakefile"],
@@ -383,8 +378,20 @@ const BY_OPTION: [(&[&str], &[&str]); 7] = [
 
 /// What runs the file it is given first, beside the interpreters that are known by what they may say.
 const MORE_INTERPRETERS: [&str; 14] = [
-    "tsx", "scala", "kotlin", "expect", "octave", "gnuplot", "ansible-playbook", "guile", "racket", "escript", "swift",
-    "ocaml", "raku", "wish",
+    "tsx",
+    "scala",
+    "kotlin",
+    "expect",
+    "octave",
+    "gnuplot",
+    "ansible-playbook",
+    "guile",
+    "racket",
+    "escript",
+    "swift",
+    "ocaml",
+    "raku",
+    "wish",
 ];
 
 /// Variables by which something else runs than the words say.

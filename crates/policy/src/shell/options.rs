@@ -8,7 +8,8 @@ use super::word::Word;
 /// The programs that options of this command name, each with the option. A value that cannot be told is one as well.
 pub(super) fn programs(base: &str, words: &[Word]) -> Vec<(String, Word)> {
     let mut found = Vec::new();
-    let short = SHORT.iter().filter(|(names, _)| names.contains(&base)).flat_map(|(_, options)| options.iter().copied());
+    let short =
+        SHORT.iter().filter(|(names, _)| names.contains(&base)).flat_map(|(_, options)| options.iter().copied());
     let short: Vec<&str> = short.collect();
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -80,7 +81,18 @@ fn is_plain_value(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii_digit())
         || matches!(
             value.to_ascii_lowercase().as_str(),
-            "y" | "n" | "yes" | "no" | "true" | "false" | "on" | "off" | "debug" | "release" | "auto" | "never" | "always"
+            "y" | "n"
+                | "yes"
+                | "no"
+                | "true"
+                | "false"
+                | "on"
+                | "off"
+                | "debug"
+                | "release"
+                | "auto"
+                | "never"
+                | "always"
         )
 }
 

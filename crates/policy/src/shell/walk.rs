@@ -7,12 +7,12 @@ use brush_parser::ast::{
     IoRedirect, Pipeline, ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, UnaryPredicate,
 };
 
+use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
 use super::table::{Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Word};
-use super::executed::{self, Source};
 use super::{Analysis, Here, Nesting, found, scan};
 use crate::path;
 use crate::verdict::{Strictness, Verdict, own};

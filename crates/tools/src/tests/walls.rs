@@ -98,7 +98,8 @@ async fn nothing_is_planted_for_git_not_even_for_a_moment() {
         for folder in ["", "sub/"] {
             let at = bench.at("proj").join(folder).join(".git").join(name);
             // it looks for what it planted itself: its own view is the host's
-            let see = format!("cat {0} 2>/dev/null | grep -q . && echo PLANTED; test -L {0} && echo PLANTED", at.display());
+            let see =
+                format!("cat {0} 2>/dev/null | grep -q . && echo PLANTED; test -L {0} && echo PLANTED", at.display());
             let told = bench.shell(&format!("(cd ./{folder}; {plant}); {see}; true"), Vec::new()).await;
             let output = told["output"].as_str().unwrap();
             let is_ours = |text: String| matches!(text.as_str(), "" | "././.\n" | "theirs\n");
@@ -126,7 +127,8 @@ async fn a_submodule_is_worked_in_and_none_is_planted() {
     let from = bench.at("proj/sub").display().to_string();
     git(&proj, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "lib/m"]);
     let name = "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t; ";
-    let told = bench.shell(&format!("{name}cd lib/m && git commit -q --allow-empty -m x && git gc -q"), Vec::new()).await;
+    let told =
+        bench.shell(&format!("{name}cd lib/m && git commit -q --allow-empty -m x && git gc -q"), Vec::new()).await;
     assert_eq!(told["status"], 0, "{told}");
     for attack in [
         "echo x >> .git/modules/lib/m/config",
