@@ -69,10 +69,11 @@ impl Analysis<'_> {
             self.runs_standing(operands, standing, here);
         }
         match base {
-            "source" | "." => match operands.iter().find(|word| word.text != "--") {
-                Some(word) => self.runs_file(word, here),
-                None => {}
-            },
+            "source" | "." => {
+                if let Some(word) = operands.iter().find(|word| word.text != "--") {
+                    self.runs_file(word, here);
+                }
+            }
             _ if unwrap::is_shell(base) => self.shell_runs(base, operands, here),
             // what they are given beside is what they read
             "awk" | "gawk" | "mawk" | "nawk" => {}
@@ -198,7 +199,7 @@ impl Analysis<'_> {
                 self.runs_file(word, here);
             }
             // the value of an option may well be a file, and the program comes behind it
-            let is_program = (is_there && !after_option) || (!is_there && looks_like_file(text) && !after_option);
+            let is_program = !after_option && (is_there || looks_like_file(text));
             if is_program && !has_text {
                 self.runs_file(word, here);
                 return;
