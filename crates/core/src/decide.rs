@@ -193,6 +193,8 @@ pub enum Readiness {
         brings: Vec<Mark>,
         /// What it would do, for whoever is asked or told.
         effects: Vec<Effect>,
+        /// What of that the walls around it have to let through.
+        beyond: Vec<Effect>,
         /// Whether it only looks.
         bearing: Bearing,
         /// The tier of the sandbox it would run in; None: it starts no process.
@@ -646,7 +648,18 @@ fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal
             // It is kept when it would start, in call order.
             Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _, effects, bearing, sandbox: _ } => {
+            Readiness::Ruled {
+                ruling,
+                question,
+                exact,
+                asks,
+                target: _,
+                brings: _,
+                effects,
+                beyond: _,
+                bearing,
+                sandbox: _,
+            } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else if let Some(shadowed) = shadowed(run, spec, &ruling, bearing, &effects) {
@@ -826,7 +839,7 @@ fn start(
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings, effects, bearing, sandbox) = match readiness {
+    let (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -857,8 +870,8 @@ fn start(
             });
             return Ok(events);
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox } => {
-            (ruling, question, exact, asks, target, brings, effects, bearing, sandbox)
+        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox } => {
+            (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox)
         }
     };
     match key {
@@ -953,7 +966,7 @@ fn start(
         },
         target,
         brings,
-        beyond: spec.beyond(&run.task.workspace, effects),
+        beyond,
         sandbox,
     }));
     Ok(events)

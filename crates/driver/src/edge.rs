@@ -211,7 +211,7 @@ pub(crate) async fn readiness(
         Mode::Shadow => (ports.gate.rule(&GateCall { mode: Mode::Ask, ..call.clone() }), bearing(ports, &call)),
         Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => (ports.gate.rule(&call), Bearing::Acts),
     };
-    let Ruled { ruling, mut answers, effects, brings, runs } = match &changed {
+    let Ruled { ruling, mut answers, effects, beyond, brings, runs } = match &changed {
         Some(Changed { file, .. }) => Ruled {
             ruling: Ruling::Ask {
                 rule: "pinned programs".to_owned(),
@@ -243,7 +243,7 @@ pub(crate) async fn readiness(
                 Answers::Fresh => None,
             };
             let sandbox = ports.tools.sandbox(&spec.name).map(str::to_owned);
-            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox }
+            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox }
         }
     };
     Ok((readiness, evidence))

@@ -81,6 +81,12 @@ pub(crate) fn own_files(store: &str, environment: &BTreeMap<String, String>) -> 
     around.own.into_iter().map(PathBuf::from).chain(notes(store)).collect()
 }
 
+/// What the operator's git runs or obeys in a workspace by their configuration.
+pub(crate) fn obeyed(workspace: &str, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let around = surroundings(None, environment, Arc::new(FileSystem));
+    longrein_policy::obeyed_by_git(&around, workspace).into_iter().map(PathBuf::from).collect()
+}
+
 /// Where it is noted what is held in workspaces: beside the store, and with it Longrein's own. None: the store is no file.
 pub(crate) fn notes(store: &str) -> Option<PathBuf> {
     let store = std::path::absolute(store.strip_prefix("sqlite:")?).ok()?;

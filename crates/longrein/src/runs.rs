@@ -536,7 +536,10 @@ impl Runs {
         };
         let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults };
         // before anything runs there, and before anybody is told that the run goes on
-        self.walls(&place).sweep(std::path::Path::new(&task.workspace)).iter().for_each(|line| observer.noticed(line));
+        self.walls(&task, &place)
+            .sweep(std::path::Path::new(&task.workspace))
+            .iter()
+            .for_each(|line| observer.noticed(line));
         let mut ports = self.ports(&task, &model, writer, &place, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &place)?));
@@ -614,7 +617,7 @@ impl Runs {
     }
 
     /// What is put around the commands of a run.
-    fn walls(&self, place: &Place<'_>) -> Sandbox {
+    fn walls(&self, task: &Task, place: &Place<'_>) -> Sandbox {
         let SandboxSettings { mode, read, write } = place.sandbox.clone();
         let walls = match (self.held, mode) {
             (Some(_), _) | (None, SandboxMode::External) => Walls::None,
@@ -626,6 +629,7 @@ impl Runs {
         };
         let sandbox = Sandbox::new(walls, workspace, gate::own_files(&self.store, place.environment));
         let sandbox = sandbox.granting(read, write).with_caches(gate::caches(place.environment));
+        let sandbox = sandbox.obeying(gate::obeyed(&task.workspace, place.environment));
         match gate::notes(&self.store) {
             Some(notes) => sandbox.noting(notes),
             None => sandbox,
@@ -642,7 +646,7 @@ impl Runs {
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
-        let toolbox = toolbox.with_sandbox(self.walls(place));
+        let toolbox = toolbox.with_sandbox(self.walls(task, place));
         let toolbox = match host {
             Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
             // Nothing is called: what a function would do, it need not be here for.

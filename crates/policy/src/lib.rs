@@ -12,6 +12,7 @@
 //! It touches neither files nor the network: links, names and addresses are asked of [`World`], the sandbox of [`Fence`],
 //! what earlier runs left of [`Ledger`].
 
+mod beyond;
 mod credential;
 mod escalate;
 mod examples;
@@ -163,7 +164,8 @@ impl Policy {
         };
         // a yes from before the run had read it says nothing of what it reads into the call now
         let answers = if call.taint.label().is_tainted() { Answers::Fresh } else { Answers::Remembered };
-        Ruled { ruling: verdict.ruling(), answers, effects, brings, runs: Vec::new() }
+        let beyond = self.beyond(call, &effects);
+        Ruled { ruling: verdict.ruling(), answers, effects, beyond, brings, runs: Vec::new() }
     }
 
     fn verdict(

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::beyond::{self, Made};
 use crate::held::{self, Held, Hold};
+use crate::hint;
 use crate::planted::Watch;
 use crate::terrain::{OBEYED, Terrain};
 
@@ -35,6 +36,8 @@ pub struct Sandbox {
     /// Where it is noted what is held for commands, out of their reach. None: nowhere, and a kill leaves it.
     notes: Option<PathBuf>,
     held: OnceLock<Held>,
+    /// What the operator's git configuration names in the workspace: run or obeyed later.
+    obeyed: Vec<PathBuf>,
 }
 
 /// What commands of the shell may do in the workspace: a plan and a shadow only look.
@@ -83,6 +86,12 @@ impl Sandbox {
     #[must_use]
     pub fn noting(self, notes: PathBuf) -> Self {
         Self { notes: Some(notes), ..self }
+    }
+
+    /// With what the operator's git obeys in the workspace: read-only, but for what a call was allowed by name.
+    #[must_use]
+    pub fn obeying(self, obeyed: Vec<PathBuf>) -> Self {
+        Self { obeyed, ..self }
     }
 
     /// Takes away what runs that were killed left in a workspace where git would obey it: before anything else is done there.
@@ -143,8 +152,14 @@ impl Sandbox {
             }
         };
         let is_together = matches!(spec.stderr, Stderr::WithStdout);
+        let confined = match &spec.confinement {
+            Confinement::None => None,
+            Confinement::Confined(confined) => Some(confined.clone()),
+        };
         let mut ended = longrein_sandbox::run(spec).await?;
-        let told = watch.as_mut().map(Watch::clear).unwrap_or_default();
+        let mut told = watch.as_mut().map(Watch::clear).unwrap_or_default();
+        let hint = confined.filter(|_| told.is_empty()).and_then(|confined| hint::hint(&ended, &confined));
+        told.extend(hint.map(str::to_owned));
         let output = if is_together { &mut ended.stdout } else { &mut ended.stderr };
         for line in told {
             output.append(format!("\n{line}\n").as_bytes());
@@ -209,6 +224,14 @@ impl Sandbox {
         if let (Confinement::Confined(confined), true) = (&mut confinement, beyond::adds_submodules(beyond)) {
             confined.sealed.clear();
         }
+        if let Confinement::Confined(confined) = &mut confinement {
+            let changes = |effect: &&Effect| matches!(effect.kind, EffectKind::Write | EffectKind::Delete);
+            let is_named = |path: &PathBuf| {
+                let mut named = beyond.iter().filter(changes).map(|effect| Path::new(&effect.what));
+                named.any(|named| named.starts_with(path) || path.starts_with(named))
+            };
+            confined.read_only.retain(|path| !self.obeyed.contains(path) || !is_named(path));
+        }
         (confinement, made)
     }
 
@@ -237,6 +260,7 @@ impl Sandbox {
         confined.writes = writes.into_iter().chain(self.write.iter().cloned()).filter(|path| path.exists()).collect();
         confined.read_only =
             within(&PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
+        confined.read_only.extend(self.obeyed.iter().cloned());
         // a folder of such a name is an environment of Python
         let secrets = within(&SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
         confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();

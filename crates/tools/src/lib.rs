@@ -22,6 +22,7 @@ mod environment;
 mod error;
 mod excerpt;
 mod held;
+mod hint;
 mod hook;
 mod host;
 mod near;

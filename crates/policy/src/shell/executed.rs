@@ -97,7 +97,9 @@ impl Analysis<'_> {
     pub(super) fn led_elsewhere(&mut self, words: &[Word], base: &str, here: &Here) -> Verdict {
         let mut verdict = Verdict::allow(own::DEFAULT);
         for (option, value) in options::programs(base, words) {
-            Effect::add(&mut self.effects, EffectKind::Run, &value.text);
+            if !value.text.contains("://") {
+                Effect::add(&mut self.effects, EffectKind::Run, &value.text);
+            }
             self.runs_if_there(&value, here);
             let reason = format!("the option {option} of {base} names what is run: {}", shown(&value.text));
             verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, reason));

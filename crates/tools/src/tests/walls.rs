@@ -43,7 +43,9 @@ fn bench(tools: &[Value]) -> Option<Bench> {
     std::fs::write(folder.path().join("outside/named"), "old").unwrap();
     let mut task = task_in(&work, tools);
     task.tools.push(crate::builtin(Builtin::Shell));
-    let sandbox = Sandbox::new(Walls::Strongest, Workspace::Writable, Vec::new());
+    std::fs::create_dir_all(work.join("hooks-of-the-operator")).unwrap();
+    let sandbox = Sandbox::new(Walls::Strongest, Workspace::Writable, Vec::new())
+        .obeying(vec![work.join("hooks-of-the-operator")]);
     let toolbox = Toolbox::new(&task, &operator(), Secrets::new()).unwrap().with_sandbox(sandbox);
     Some(Bench { folder, task, toolbox })
 }
@@ -257,4 +259,38 @@ async fn a_name_is_removed_only_by_what_does_nothing_else() {
     let told = bench.shell(&remove, effects).await;
     assert_eq!(told["status"], 0, "{told}");
     assert!(!bench.at("outside/named").exists());
+}
+
+/// What the operator's git obeys in the workspace is written only by a call that was allowed to by name.
+#[tokio::test]
+async fn what_the_operators_git_names_is_read_only_unless_it_was_allowed() {
+    let Some(bench) = bench(&[]) else { return };
+    let plant = "echo x > hooks-of-the-operator/pre-commit";
+    let told = bench.shell(plant, Vec::new()).await;
+    assert_ne!(told["status"], 0, "{told}");
+    assert!(!bench.at("proj/hooks-of-the-operator/pre-commit").exists());
+    let allowed = vec![bench.effect(EffectKind::Write, "proj/hooks-of-the-operator/pre-commit")];
+    let told = bench.shell(plant, allowed).await;
+    assert_eq!(told["status"], 0, "{told}");
+    assert!(bench.at("proj/hooks-of-the-operator/pre-commit").exists());
+}
+
+/// A hint says what is not reachable, and only where a command failed in such words.
+#[tokio::test]
+async fn a_command_that_fails_at_its_walls_is_told_what_may_be_why() {
+    let Some(bench) = bench(&[]) else { return };
+    for (command, hint) in [
+        ("echo 'curl: (6) Could not resolve host: h.example' >&2; exit 6", Some("there is no network here")),
+        ("echo x > .git/hooks/x", Some("only the workspace and /tmp are written here")),
+        ("cat deep/.netrc", Some("secrets, other rights")),
+        ("echo 'Network is unreachable'", None),
+        ("echo broken; exit 3", None),
+    ] {
+        let told = bench.shell(command, Vec::new()).await;
+        let output = told["output"].as_str().unwrap();
+        match hint {
+            Some(hint) => assert!(output.contains("[sandbox] This may be why: ") && output.contains(hint), "{told}"),
+            None => assert!(!output.contains("[sandbox]"), "{told}"),
+        }
+    }
 }
