@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::settings::SandboxMode;
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{BadRule, Blank, Containment, Fence, File, Ledger, Policy, Surroundings, World};
+use longrein_policy::{BadRule, Containment, Fence, File, Ledger, Policy, Surroundings, World};
 use longrein_sandbox::Tier;
 
 /// The policy of a run of this task, under these rules.
@@ -57,7 +57,7 @@ pub(crate) fn surroundings(
         git_config: Some(git_config(environment)),
         world,
         fence: Arc::new(Containment::Nothing),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(longrein_ports::NoOrigins),
     }
 }
 

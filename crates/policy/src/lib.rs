@@ -38,10 +38,9 @@ use longrein_core::ruling::EFFECTS_MAX;
 use longrein_core::target::Place;
 use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody};
 use longrein_ports::{Answers, Gate, GateCall, Ruled, Ruling};
-pub use longrein_ports::{Effect, EffectKind};
+pub use longrein_ports::{Effect, EffectKind, Ledger};
 use serde_json::{Map, Value};
 
-pub use label::{Blank, Ledger};
 pub use modes::{Containment, Fence};
 pub use near::near;
 pub use obeyed::obeyed_by_git;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use longrein_core::secret;
 
-use crate::label::{Blank, Ledger};
+use longrein_ports::{Ledger, NoOrigins};
+
 use crate::modes::{Containment, Fence};
 
 /// What of the file system and the network a ruling may ask about. A function of the path for the time of one ruling.
@@ -88,7 +89,7 @@ impl Default for Surroundings {
             git_config: None,
             world: Arc::new(Unseen),
             fence: Arc::new(Containment::Nothing),
-            ledger: Arc::new(Blank),
+            ledger: Arc::new(NoOrigins),
         }
     }
 }

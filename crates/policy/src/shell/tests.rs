@@ -10,7 +10,9 @@ use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, Too
 use longrein_ports::{Gate, GateCall, Ruling};
 use proptest::prelude::*;
 
-use crate::{Blank, Containment, EffectKind, Policy, Surroundings, World};
+use longrein_ports::NoOrigins;
+
+use crate::{Containment, EffectKind, Policy, Surroundings, World};
 
 mod options;
 
@@ -62,7 +64,7 @@ fn policy(rules: &str) -> Policy {
         git_config: None,
         world: Arc::new(Stub { links }),
         fence: Arc::new(Containment::Writes),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(NoOrigins),
     };
     Policy::read(&lists, std::iter::empty(), surroundings).unwrap()
 }
