@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longrein_core::taint::Mark;
 use longrein_core::time::Timestamp;
-use longrein_ports::{BoxFuture, Origins, Written};
+use longrein_ports::{BoxFuture, Ledger, Origins, Written};
 
 use crate::process::Process;
 use crate::world::World;
@@ -18,7 +18,7 @@ pub struct Files {
     pub process: Arc<Process>,
 }
 
-impl Origins for Files {
+impl Ledger for Files {
     fn file(&self, _path: &str) -> Option<Mark> {
         self.process.glance();
         None
@@ -33,7 +33,9 @@ impl Origins for Files {
         self.process.glance();
         false
     }
+}
 
+impl Origins for Files {
     fn written<'a>(&'a self, folder: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<Written>> {
         Box::pin(async move {
             self.process.call(&format!("look for what was written in {folder}")).await;

@@ -332,7 +332,7 @@ struct FromNowOn {
     born: Timestamp,
 }
 
-impl Origins for FromNowOn {
+impl longrein_ports::Ledger for FromNowOn {
     fn file(&self, path: &str) -> Option<Mark> {
         self.inner.file(path)
     }
@@ -342,6 +342,9 @@ impl Origins for FromNowOn {
     fn endorses(&self, source: &str) -> bool {
         self.inner.endorses(source)
     }
+}
+
+impl Origins for FromNowOn {
     fn written<'a>(&'a self, folder: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<Written>> {
         if since < self.born {
             return Box::pin(async { Vec::new() });

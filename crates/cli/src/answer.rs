@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
 use crate::ask::{GRANT, operator};
+use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
@@ -304,7 +305,7 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
     posted(runs.post(&id, InputBody::Settle(Settle { action, truth, by: operator() })).await?.1, &id)?;
     let rests = matches!(run.stage, Stage::Rest(_));
     if rests && runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_none()) {
-        runs.tend(&id, context::environment()).await?;
+        runs.tend(&id, context::environment(), &Config::load()?.sandbox).await?;
         tell!("settled");
         return Ok(Status::Done);
     }
@@ -324,7 +325,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     posted(runs.post(&id, InputBody::Cancel).await?.1, &id)?;
     let is_held = runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_some());
     if !is_held {
-        runs.tend(&id, context::environment()).await?;
+        runs.tend(&id, context::environment(), &Config::load()?.sandbox).await?;
     }
     let asked = Instant::now();
     let run = loop {

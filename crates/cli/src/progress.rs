@@ -118,6 +118,10 @@ impl Observer for Progress {
         }
         events.iter().for_each(|(_, new)| self.ask(run, &new.event));
     }
+
+    fn noticed(&self, line: &str) {
+        tell!("note: {}", words::safe(line));
+    }
 }
 /// One line of JSON on stdout.
 pub(crate) fn print_line(value: &serde_json::Value) {

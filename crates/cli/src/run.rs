@@ -15,7 +15,8 @@ use longrein::core::task::{Mode, ModeChange, PIPED, PolicyRules, Task};
 use longrein::ports::{CrashAt, CrashPoint, Faults};
 use longrein::taskfile::{self, LimitFlag, Loaded};
 use longrein::{
-    Driven, Runs, SandboxMode, SandboxSettings, Standing, Stop, Surroundings, Target, WhenAsked, projection,
+    Driven, Runs, SandboxMode, SandboxSettings, SandboxTier, Standing, Stop, Surroundings, Target, WhenAsked,
+    projection,
 };
 
 use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
@@ -368,11 +369,18 @@ impl Session {
             .map(|(list, word)| format!("{} {word}", list.len()))
             .collect();
         let rules = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
-        let sandbox = match permits.sandbox.mode {
-            SandboxMode::Best => "",
-            SandboxMode::Required => "; sandbox: required",
-            SandboxMode::External => "; sandbox: trusted to the surroundings by your setting",
+        let sandbox = self.runs.tier(task, &permits.sandbox).map(|tier| match tier {
+            SandboxTier::Full => "; sandbox: full",
+            SandboxTier::KernelRules => "; sandbox: partial (kernel rules)",
+            SandboxTier::NetworkOnly => "; sandbox: weak (network only, files are not protected)",
+            SandboxTier::None => "; sandbox: NONE works here",
+            SandboxTier::External => "; sandbox: none of ours, trusted to the surroundings",
+        });
+        let required = match permits.sandbox.mode {
+            SandboxMode::Required => ", required",
+            SandboxMode::Best | SandboxMode::External => "",
         };
+        let sandbox = sandbox.map(|sandbox| format!("{sandbox}{required}")).unwrap_or_default();
         tell!("permission mode: {mode}{}; rules: {rules}{}{sandbox}", named("permission_mode"), named("policy"));
     }
 

@@ -34,7 +34,8 @@ fn law_8_a_shadow_runs_reads_only_is_never_done_and_reports() {
     assert!(world.path("task.toml").exists());
     let stderr = &done.stderr;
     assert!(
-        stderr.starts_with("permission mode: shadow (--permission-mode); rules: 1 allow, 1 deny (task file)\n"),
+        stderr
+            .starts_with("permission mode: shadow (--permission-mode); rules: 1 allow, 1 deny (task file); sandbox: "),
         "{stderr}"
     );
     assert!(stderr.contains("failed: shadow mode: 4 calls were not executed (1 would have been allowed, 2 would have been asked about, 1 would have been denied), so nothing is done; the acceptance checks were not run"), "{stderr}");
@@ -160,7 +161,8 @@ fn configuration_has_a_mode_and_rules_and_says_where() {
     let replies = calls("shell", "{ command = \"touch made\" }") + &says("done");
     task(&world, "builtins = [\"shell\"]\n[policy]\nallow = [\"shell\"]\n", &replies);
     let done = world.run("run --task task.toml --id c --permission-mode ask").is(0);
-    let first = format!("permission mode: ask (--permission-mode); rules: 1 allow, 1 deny (task file, {config})\n");
+    let first =
+        format!("permission mode: ask (--permission-mode); rules: 1 allow, 1 deny (task file, {config}); sandbox: ");
     assert!(done.stderr.starts_with(&first), "{}", done.stderr);
     assert!(!world.path("made").exists(), "deny wins, wherever it stands");
     world.run("run --task task.toml --id d").is(0).says(&format!("permission mode: plan ({config})"));

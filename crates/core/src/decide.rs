@@ -200,6 +200,8 @@ pub enum Readiness {
         brings: Vec<Mark>,
         /// What it would do, for whoever is asked or told.
         effects: Vec<Effect>,
+        /// What of that the walls around it have to let through.
+        beyond: Vec<Effect>,
         /// Whether it only looks.
         bearing: Bearing,
         /// The tier of the sandbox it would run in; None: it starts no process.

@@ -22,6 +22,7 @@ pub mod program;
 pub mod prompt;
 pub mod ruling;
 pub mod run;
+pub mod secret;
 pub mod snapshot;
 pub mod taint;
 pub mod target;

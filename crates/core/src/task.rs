@@ -12,7 +12,6 @@ use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
 use crate::program::Program;
-use crate::ruling::{Effect, EffectKind};
 
 /// Everything a run is to do, as it stands in `run.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -442,45 +441,7 @@ pub struct ToolSpec {
     pub declared: Declared,
 }
 
-/// Whether a command only passes on what it is given, or belongs to the shell itself.
-fn is_filter(command: &str) -> bool {
-    let program = command.split_whitespace().next().unwrap_or_default();
-    FILTERS.contains(&program)
-}
-
-/// Programs that run no other and reach nobody, whatever their arguments.
-const FILTERS: [&str; 28] = [
-    "cat", "cd", "column", "cut", "echo", "egrep", "export", "false", "fgrep", "fold", "grep", "head", "jq", "ls",
-    "nl", "printf", "pwd", "rev", "sort", "tac", "tail", "test", "tr", "true", "uniq", "wc", "[", ":",
-];
-
 impl ToolSpec {
-    /// What of an allowed call's effects lies beyond the workspace, as far as a command's words say so. Only the shell asks in
-    /// its calls for what the sandbox does not give anyway; a declared tool names what it needs where it is declared.
-    pub fn beyond(&self, workspace: &str, effects: Vec<Effect>) -> Vec<Effect> {
-        if self.body != ToolBody::Builtin(Builtin::Shell) {
-            return Vec::new();
-        }
-        let workspace = workspace.trim_end_matches('/');
-        let inside =
-            |path: &str| path.strip_prefix(workspace).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        // What one program was allowed, another one in the same line must not get along with it.
-        let programs = effects.iter().filter(|effect| effect.kind == EffectKind::Run && !is_filter(&effect.what));
-        let is_one = programs.count() <= 1;
-        let lies_beyond = |effect: &Effect| match effect.kind {
-            EffectKind::Network => is_one,
-            EffectKind::Write | EffectKind::Delete => is_one && !inside(&effect.what),
-            EffectKind::Read => !inside(&effect.what),
-            EffectKind::Run | EffectKind::Unknown => false,
-        };
-        // a name is removed by writing the folder around it: what else runs there decides whether that can be granted
-        let removes = effects.iter().any(|effect| effect.kind == EffectKind::Delete && lies_beyond(effect));
-        let matters = |effect: &Effect| {
-            lies_beyond(effect) || removes && matches!(effect.kind, EffectKind::Run | EffectKind::Unknown)
-        };
-        effects.into_iter().filter(matters).collect()
-    }
-
     /// How long a call may take unless its tool says otherwise.
     pub const TIMEOUT: Duration = Duration::from_secs(30);
     /// How long after death an attempt may still land unless its tool says otherwise (`semantics.md` C3).
@@ -629,46 +590,5 @@ pub(crate) mod option_duration_ms {
     }
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn law_8_what_one_program_was_allowed_another_does_not_get() {
-        let shell = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::Workspace);
-        let effect = |kind, what: &str| Effect { kind, what: what.to_owned() };
-        let beyond = |spec: &ToolSpec, programs: &[&str]| {
-            let mut effects: Vec<_> = programs.iter().map(|program| effect(EffectKind::Run, program)).collect();
-            effects.push(effect(EffectKind::Network, "h.example"));
-            effects.push(effect(EffectKind::Write, "/srv/a"));
-            effects.push(effect(EffectKind::Write, "/w/a"));
-            effects.push(effect(EffectKind::Write, "/wall"));
-            effects.push(effect(EffectKind::Read, "/srv/b"));
-            let found = spec.beyond("/w", effects).into_iter().map(|effect| effect.what);
-            found.collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(beyond(&shell, &["curl https://h.example/"]), "h.example /srv/a /wall /srv/b");
-        assert_eq!(beyond(&shell, &["cd x", "curl https://h.example/", "head -5"]), "h.example /srv/a /wall /srv/b");
-        assert_eq!(beyond(&shell, &["curl https://h.example/", "make all"]), "/srv/b");
-        assert_eq!(beyond(&shell, &["curl https://h.example/", "./head"]), "/srv/b");
-        let tool = ToolSpec::new(ToolName::new("get"), ToolBody::Command(Vec::new()), EffectClass::External);
-        assert_eq!(beyond(&tool, &["get"]), "");
-    }
-
-    /// Whether the folder around a name can be granted depends on all that runs beside the removal.
-    #[test]
-    fn a_removal_beyond_comes_with_all_that_runs() {
-        let shell = ToolSpec::new(ToolName::new("shell"), ToolBody::Builtin(Builtin::Shell), EffectClass::Workspace);
-        let effect = |kind, what: &str| Effect { kind, what: what.to_owned() };
-        let runs = [effect(EffectKind::Run, "rm x"), effect(EffectKind::Unknown, "a script")];
-        let inside = effect(EffectKind::Delete, "/w/x");
-        let beyond = |more: Effect| shell.beyond("/w", [&runs[..], &[inside.clone(), more]].concat());
-        let removed = effect(EffectKind::Delete, "/elsewhere/x");
-        assert_eq!(beyond(removed.clone()), [&runs[..], &[removed]].concat());
-        let written = effect(EffectKind::Write, "/elsewhere/x");
-        assert_eq!(beyond(written.clone()), [written]);
     }
 }

@@ -593,6 +593,7 @@ fn allowed() -> Readiness {
         target: None,
         brings: Vec::new(),
         effects: Vec::new(),
+        beyond: Vec::new(),
         bearing: Bearing::Acts,
         sandbox: None,
     }

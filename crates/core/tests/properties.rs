@@ -509,7 +509,18 @@ impl Table {
         let effects = vec![Effect { kind: EffectKind::Run, what: "it".to_owned() }];
         let question = Digest::of(b"question");
         let brings = self.marks();
-        Readiness::Ruled { ruling, question, exact, asks, target: None, brings, effects, bearing, sandbox: None }
+        Readiness::Ruled {
+            ruling,
+            question,
+            exact,
+            asks,
+            target: None,
+            brings,
+            effects,
+            beyond: Vec::new(),
+            bearing,
+            sandbox: None,
+        }
     }
 
     fn key(&mut self) -> KeyView {

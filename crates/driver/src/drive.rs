@@ -20,6 +20,9 @@ use crate::ports::Ports;
 pub trait Observer: Send + Sync {
     /// `run` is the state after the events.
     fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]);
+
+    /// Told, before a run goes on, of what its surroundings need a person to know. A line.
+    fn noticed(&self, _line: &str) {}
 }
 
 /// How one process drives runs.

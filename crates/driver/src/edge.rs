@@ -12,7 +12,7 @@ use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
-use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
+use longrein_core::ruling::{Bearing, EffectKind, Ruling};
 use longrein_core::run::{Evidence, Run};
 use longrein_core::taint::Mark;
 use longrein_core::target::Target;
@@ -211,7 +211,7 @@ pub(crate) async fn readiness(
         Mode::Shadow => (ports.gate.rule(&GateCall { mode: Mode::Ask, ..call.clone() }), bearing(ports, &call)),
         Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => (ports.gate.rule(&call), Bearing::Acts),
     };
-    let Ruled { ruling, answers, effects, brings } = match &changed {
+    let Ruled { ruling, mut answers, effects, beyond, brings, runs } = match &changed {
         Some(Changed { file, .. }) => Ruled {
             ruling: Ruling::Ask {
                 rule: "pinned programs".to_owned(),
@@ -221,13 +221,15 @@ pub(crate) async fn readiness(
         },
         None => ruled,
     };
-    let runs = |effect: &&Effect| matches!(effect.kind, EffectKind::Run | EffectKind::Unknown);
-    let commands = effects.iter().filter(runs).map(|effect| effect.what.as_str());
     // Only where somebody is asked does it matter what the files are that a command runs.
     let mut programs = match &ruling {
-        Ruling::Ask { .. } => ports.tools.scripts(&run.task, &commands.collect::<Vec<_>>()),
+        Ruling::Ask { .. } => ports.tools.scripts(&run.task, &runs),
         Ruling::Allow { .. } | Ruling::Deny { .. } => Vec::new(),
     };
+    // What could not be read is bound to nothing.
+    if programs.iter().any(|program| program.content.is_none()) {
+        answers = Answers::Fresh;
+    }
     programs.extend(changed);
     let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), &programs);
     let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
@@ -241,7 +243,7 @@ pub(crate) async fn readiness(
                 Answers::Fresh => None,
             };
             let sandbox = ports.tools.sandbox(&spec.name).map(str::to_owned);
-            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox }
+            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox }
         }
     };
     Ok((readiness, evidence))

@@ -136,8 +136,8 @@ impl Tools for FaultyTools {
     ) -> BoxFuture<'a, Result<Option<Target>, ToolError>> {
         self.inner.target(task, tool, args, seen)
     }
-    fn scripts(&self, task: &Task, commands: &[&str]) -> Vec<Changed> {
-        self.inner.scripts(task, commands)
+    fn scripts(&self, task: &Task, files: &[String]) -> Vec<Changed> {
+        self.inner.scripts(task, files)
     }
 
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::settings::SandboxMode;
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{BadRule, Blank, Containment, Fence, File, Ledger, Policy, Surroundings, World};
+use longrein_policy::{BadRule, Containment, Fence, File, Ledger, Policy, Surroundings, World};
 use longrein_sandbox::Tier;
 
 /// The policy of a run of this task, under these rules.
@@ -54,16 +54,45 @@ pub(crate) fn surroundings(
         longrein_home: longrein_home.and_then(text),
         own: own.flatten().filter_map(text).collect(),
         binary: binary.and_then(text),
+        git_config: Some(git_config(environment)),
         world,
         fence: Arc::new(Containment::Nothing),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(longrein_ports::NoOrigins),
     }
+}
+
+/// Where the operator's git looks for what holds in every repository.
+fn git_config(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = set("HOME");
+    let config = set("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let system = set("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"));
+    let global = match set("GIT_CONFIG_GLOBAL") {
+        Some(only) => vec![Some(only)],
+        None => vec![config.map(|config| config.join("git/config")), home.map(|home| home.join(".gitconfig"))],
+    };
+    let files = std::iter::once(Some(system)).chain(global).flatten();
+    files.filter_map(|file| std::path::absolute(file).ok()?.into_os_string().into_string().ok()).collect()
 }
 
 /// Longrein's own files, for what hides them.
 pub(crate) fn own_files(store: &str, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let around = surroundings(Some(store), environment, Arc::new(FileSystem));
-    around.own.into_iter().map(PathBuf::from).collect()
+    around.own.into_iter().map(PathBuf::from).chain(notes(store)).collect()
+}
+
+/// What the operator's git runs or obeys in a workspace by their configuration.
+pub(crate) fn obeyed(workspace: &str, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let around = surroundings(None, environment, Arc::new(FileSystem));
+    longrein_policy::obeyed_by_git(&around, workspace).into_iter().map(PathBuf::from).collect()
+}
+
+/// Where it is noted what is held in workspaces: beside the store, and with it Longrein's own. None: the store is no file.
+pub(crate) fn notes(store: &str) -> Option<PathBuf> {
+    let store = std::path::absolute(store.strip_prefix("sqlite:")?).ok()?;
+    let mut name = store.file_name()?.to_owned();
+    name.push("-held");
+    Some(store.with_file_name(name))
 }
 
 /// Where the tool chains of this user keep what they fetched, and the locks they take for it.

@@ -260,7 +260,7 @@ fn lies_below(path: &str, root: &str) -> bool {
     root == "/" || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
 }
 
-impl longrein_policy::Ledger for Ledger {
+impl longrein_ports::Ledger for Ledger {
     fn file(&self, path: &str) -> Option<Mark> {
         Ledger::file(self, path)
     }
@@ -275,18 +275,6 @@ impl longrein_policy::Ledger for Ledger {
 }
 
 impl Origins for Ledger {
-    fn file(&self, path: &str) -> Option<Mark> {
-        Ledger::file(self, path)
-    }
-
-    fn below(&self, folder: &str) -> Option<Mark> {
-        Ledger::below(self, folder)
-    }
-
-    fn endorses(&self, source: &str) -> bool {
-        Ledger::endorses(self, source)
-    }
-
     fn written<'a>(&'a self, folder: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<Written>> {
         Box::pin(async move {
             let (name, all) = (folder.to_owned(), vec![Written { path: tidy(folder).to_owned(), content: None }]);

@@ -535,6 +535,11 @@ impl Runs {
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
         let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults };
+        // before anything runs there, and before anybody is told that the run goes on
+        self.walls(&task, &place)
+            .sweep(std::path::Path::new(&task.workspace))
+            .iter()
+            .for_each(|line| observer.noticed(line));
         let mut ports = self.ports(&task, &model, writer, &place, own)?;
         if let Some(policy) = policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &place)?));
@@ -545,15 +550,35 @@ impl Runs {
 
     /// Takes what waits in a run's inbox and finishes what can be finished without a model: cancels, settlements of runs
     /// at rest.
-    pub async fn tend(&self, id: &RunId, environment: BTreeMap<String, String>) -> Result<Driven, RunsError> {
+    /// `sandbox`: what is around the commands that find out what became of a lost action.
+    pub async fn tend(
+        &self,
+        id: &RunId,
+        environment: BTreeMap<String, String>,
+        sandbox: &SandboxSettings,
+    ) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
-        let place =
-            Place { environment: &environment, sandbox: &SandboxSettings::default(), mode: run.mode, faults: None };
+        let place = Place { environment: &environment, sandbox, mode: run.mode, faults: None };
         let nobody = Connected { model: Arc::new(NoModel), summariser: None };
         let ports = self.ports_around(&run.task, nobody, Secrets::new(), &place, None)?;
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
+    }
+
+    /// What is around the commands of this task, found out by trying. None: it has no commands.
+    pub fn tier(&self, task: &Task, sandbox: &SandboxSettings) -> Option<Tier> {
+        let runs_something = !task.acceptance.is_empty()
+            || !task.hooks.is_empty()
+            || task.tools.iter().any(|tool| match &tool.body {
+                ToolBody::Builtin(builtin) => *builtin == Builtin::Shell,
+                ToolBody::Command(_) => true,
+                ToolBody::Host(_) => false,
+            });
+        runs_something.then(|| match (self.held, sandbox.mode) {
+            (Some(_), _) | (None, SandboxMode::External) => Tier::External,
+            (None, SandboxMode::Best | SandboxMode::Required) => longrein_sandbox::probe_blocking().tier(),
+        })
     }
 
     fn options(&self, asked: WhenAsked) -> Options {
@@ -592,7 +617,7 @@ impl Runs {
     }
 
     /// What is put around the commands of a run.
-    fn walls(&self, place: &Place<'_>) -> Sandbox {
+    fn walls(&self, task: &Task, place: &Place<'_>) -> Sandbox {
         let SandboxSettings { mode, read, write } = place.sandbox.clone();
         let walls = match (self.held, mode) {
             (Some(_), _) | (None, SandboxMode::External) => Walls::None,
@@ -603,7 +628,12 @@ impl Runs {
             Mode::Ask | Mode::AcceptEdits | Mode::Auto => Workspace::Writable,
         };
         let sandbox = Sandbox::new(walls, workspace, gate::own_files(&self.store, place.environment));
-        sandbox.granting(read, write).with_caches(gate::caches(place.environment))
+        let sandbox = sandbox.granting(read, write).with_caches(gate::caches(place.environment));
+        let sandbox = sandbox.obeying(gate::obeyed(&task.workspace, place.environment));
+        match gate::notes(&self.store) {
+            Some(notes) => sandbox.noting(notes),
+            None => sandbox,
+        }
     }
 
     fn ports_around(
@@ -616,7 +646,7 @@ impl Runs {
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
-        let toolbox = toolbox.with_sandbox(self.walls(place));
+        let toolbox = toolbox.with_sandbox(self.walls(task, place));
         let toolbox = match host {
             Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
             // Nothing is called: what a function would do, it need not be here for.

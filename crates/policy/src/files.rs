@@ -117,7 +117,10 @@ impl Policy {
                 let reason = format!("{name} is run or obeyed later by other programs");
                 Verdict::new(Strictness::UnlessSpelt, own::RUN_LATER, reason)
             }
-            Some(_) => {
+            Some(inside) => {
+                if let Some(why) = self.obeyed_as(touch.workspace, inside) {
+                    return Verdict::new(Strictness::UnlessSpelt, own::RUN_LATER, format!("{name}: {why}"));
+                }
                 if let Some(rule) = self.allow.iter().find(|rule| is_bare(rule, touch.by)) {
                     return Verdict::allow(&rule.text);
                 }
@@ -238,14 +241,16 @@ fn is_bare(rule: &Rule, by: By) -> bool {
 
 /// Where things lie, for what is weighed after the verdict: the effects of a call say where the kernel arrives.
 pub(crate) struct Places<'a> {
+    policy: &'a Policy,
     workspace: &'a str,
     /// The workspace without links.
     real: Option<String>,
 }
 
 impl<'a> Places<'a> {
-    pub(crate) fn new(world: &dyn path::World, workspace: &'a str) -> Self {
-        Self { workspace, real: path::resolve(world, "/", workspace).filter(|real| real != workspace) }
+    pub(crate) fn new(policy: &'a Policy, workspace: &'a str) -> Self {
+        let real = path::resolve(policy.surroundings.world.as_ref(), "/", workspace);
+        Self { policy, workspace, real: real.filter(|real| real != workspace) }
     }
 
     /// A path relative to the workspace, if it lies inside.
@@ -257,7 +262,11 @@ impl<'a> Places<'a> {
     /// Whether something is run or obeyed because it stands there, now or later.
     pub(crate) fn is_obeyed(&self, path: &str) -> bool {
         match self.inside(path) {
-            Some(inside) => path::is_run_later(inside) || path::is_protected(inside),
+            Some(inside) => {
+                path::is_run_later(inside)
+                    || path::is_protected(inside)
+                    || self.policy.obeyed_as(self.workspace, inside).is_some()
+            }
             None => !self.is_harmless(path) && (path::is_critical(path) || path::is_run_later(path)),
         }
     }

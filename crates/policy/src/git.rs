@@ -11,9 +11,12 @@ use crate::path::{self, File, World};
 pub(crate) fn trap(world: &dyn World, folder: &str) -> Option<String> {
     let mut at = folder.to_owned();
     for _ in 0..PARENTS_MAX {
-        if world.names(&format!("{at}/objects")).is_some()
-            && world.names(&format!("{at}/refs")).is_some()
-            && world.file(&format!("{at}/HEAD")) != File::Missing
+        let has_head =
+            || world.file(&format!("{at}/HEAD")) != File::Missing || world.link(&format!("{at}/HEAD")).is_some();
+        let is_folder = |name: &str| world.names(&format!("{at}/{name}")).is_some();
+        // with `commondir` the rest of it lies elsewhere
+        if (is_folder("objects") && is_folder("refs") || world.file(&format!("{at}/commondir")) != File::Missing)
+            && has_head()
         {
             return Some(format!("{at} is laid out as a repository of its own, whose settings git would obey"));
         }
@@ -127,7 +130,7 @@ pub(crate) fn runs_a_program(key: &str) -> Option<When> {
 }
 
 /// Keys in lower case, subsections left out of the middle, and values as they stand.
-fn settings(text: &str) -> Vec<(String, String)> {
+pub(crate) fn settings(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut section = String::new();
     // a line that goes on is joined: what it says counts wherever it stands

@@ -13,34 +13,6 @@ use crate::modes::Nature;
 use crate::path;
 use crate::{EFFECTS_MAX, Effect, EffectKind, Policy};
 
-/// What is known of files and sources beyond this run.
-pub trait Ledger: Send + Sync {
-    /// The mark on a file that was written by a tainted run and still has that content. `path` is absolute, without links.
-    fn file(&self, path: &str) -> Option<Mark>;
-    /// A mark on anything below a folder: for commands of which it cannot be told what they read.
-    fn below(&self, folder: &str) -> Option<Mark>;
-    /// Whether a person has said that this source (host, server, path) is to be trusted.
-    fn endorses(&self, source: &str) -> bool;
-}
-
-/// Nothing is known.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Blank;
-
-impl Ledger for Blank {
-    fn file(&self, _path: &str) -> Option<Mark> {
-        None
-    }
-
-    fn below(&self, _folder: &str) -> Option<Mark> {
-        None
-    }
-
-    fn endorses(&self, _source: &str) -> bool {
-        false
-    }
-}
-
 const UNTRUSTED: Label = Label { integrity: Integrity::Untrusted, confidentiality: Confidentiality::Public };
 const SECRET: Label = Label { integrity: Integrity::Workspace, confidentiality: Confidentiality::Secret };
 

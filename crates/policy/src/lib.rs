@@ -12,6 +12,7 @@
 //! It touches neither files nor the network: links, names and addresses are asked of [`World`], the sandbox of [`Fence`],
 //! what earlier runs left of [`Ledger`].
 
+mod beyond;
 mod credential;
 mod escalate;
 mod examples;
@@ -24,6 +25,7 @@ mod mcp;
 mod modes;
 mod named;
 mod near;
+mod obeyed;
 mod path;
 mod rule;
 mod shell;
@@ -35,13 +37,13 @@ use longrein_core::ids::ToolName;
 use longrein_core::ruling::EFFECTS_MAX;
 use longrein_core::target::Place;
 use longrein_core::task::{Builtin, EffectClass, PolicyRules, ToolBody};
-use longrein_ports::{Answers, Gate, GateCall, Ruled};
-pub use longrein_ports::{Effect, EffectKind};
+use longrein_ports::{Answers, Gate, GateCall, Ruled, Ruling};
+pub use longrein_ports::{Effect, EffectKind, Ledger};
 use serde_json::{Map, Value};
 
-pub use label::{Blank, Ledger};
 pub use modes::{Containment, Fence};
 pub use near::near;
+pub use obeyed::obeyed_by_git;
 pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Expected, Fault, List};
 
@@ -49,6 +51,7 @@ use escalate::{Carries, TABLE, escalate, flows};
 use files::{By, Places, Touch};
 use modes::Nature;
 use rule::{Matches, Rule};
+use shell::Executed;
 use shell::table::{Purpose, shown};
 use verdict::{Doubt, Strictness, Verdict, own};
 
@@ -59,6 +62,7 @@ pub struct Policy {
     ask: Vec<Rule>,
     allow: Vec<Rule>,
     surroundings: Surroundings,
+    found: obeyed::Found,
 }
 
 impl Policy {
@@ -86,6 +90,7 @@ impl Policy {
             ask: read(List::Ask, &rules.ask)?,
             allow: read(List::Allow, &rules.allow)?,
             surroundings,
+            found: obeyed::Found::default(),
         })
     }
 
@@ -93,7 +98,8 @@ impl Policy {
     pub fn judge(&self, call: &GateCall<'_>) -> Ruled {
         let mut effects = Vec::new();
         let mut carries = Carries::Nothing;
-        let verdict = self.verdict(call, &mut effects, &mut carries);
+        let mut executed = Executed::default();
+        let verdict = self.verdict(call, &mut effects, &mut carries, &mut executed);
         let nature = match &call.tool.body {
             ToolBody::Builtin(builtin) => match builtin {
                 Builtin::Ask | Builtin::Recall | Builtin::Note => Nature::OfTheRun,
@@ -104,7 +110,24 @@ impl Policy {
             },
             ToolBody::Command(_) | ToolBody::Host(_) => Nature::Declared(call.tool),
         };
-        self.settle(call, nature, verdict, effects, carries, None)
+        let verdict = verdict.and(self.runs_marked(&executed));
+        let ruled = self.settle(call, nature, verdict, effects, carries, None);
+        once(ruled, executed)
+    }
+
+    /// What running a file deserves that strangers may have written: no rule about a program is one about its content.
+    fn runs_marked(&self, executed: &Executed) -> Verdict {
+        let ledger = self.surroundings.ledger.as_ref();
+        for file in &executed.files {
+            let real = path::resolve(self.surroundings.world.as_ref(), "/", file);
+            let mark = ledger.file(real.as_deref().unwrap_or(file));
+            let untrusted = mark.filter(|mark| mark.label.integrity == longrein_core::taint::Integrity::Untrusted);
+            if let Some(mark) = untrusted {
+                let reason = format!("it runs {}, which was written by what {} says", shown(file), shown(&mark.source));
+                return Verdict::new(Strictness::Ask, own::TAINT, reason);
+            }
+        }
+        Verdict::allow(own::DEFAULT)
     }
 
     /// What mode, sandbox and taint make of a verdict.
@@ -117,8 +140,8 @@ impl Policy {
         carries: Carries,
         server: Option<&str>,
     ) -> Ruled {
-        let Surroundings { world, fence, .. } = &self.surroundings;
-        let places = Places::new(world.as_ref(), call.workspace);
+        let fence = &self.surroundings.fence;
+        let places = Places::new(self, call.workspace);
         let verdict = match nature {
             Nature::Shell => verdict.and(self.hosts_of(&effects)),
             Nature::OfTheRun
@@ -140,17 +163,24 @@ impl Policy {
         };
         // a yes from before the run had read it says nothing of what it reads into the call now
         let answers = if call.taint.label().is_tainted() { Answers::Fresh } else { Answers::Remembered };
-        Ruled { ruling: verdict.ruling(), answers, effects, brings }
+        let beyond = self.beyond(call, &effects);
+        Ruled { ruling: verdict.ruling(), answers, effects, beyond, brings, runs: Vec::new() }
     }
 
-    fn verdict(&self, call: &GateCall<'_>, effects: &mut Vec<Effect>, carries: &mut Carries) -> Verdict {
+    fn verdict(
+        &self,
+        call: &GateCall<'_>,
+        effects: &mut Vec<Effect>,
+        carries: &mut Carries,
+        executed: &mut Executed,
+    ) -> Verdict {
         let name = &call.tool.name;
         let named = self.named_rule(name.as_str());
         if let Some(denied) = named.as_ref().filter(|named| named.strictness == Strictness::Deny) {
             return denied.clone();
         }
         let verdict = match &call.tool.body {
-            ToolBody::Builtin(builtin) => self.builtin(*builtin, call, effects, carries),
+            ToolBody::Builtin(builtin) => self.builtin(*builtin, call, effects, carries, executed),
             ToolBody::Command(_) | ToolBody::Host(_) => {
                 match call.tool.effect {
                     EffectClass::Read => {}
@@ -189,6 +219,7 @@ impl Policy {
         call: &GateCall<'_>,
         effects: &mut Vec<Effect>,
         carries: &mut Carries,
+        executed: &mut Executed,
     ) -> Verdict {
         let Ok(Value::Object(args)) = call.args.read::<Value>() else {
             *carries = Carries::Data;
@@ -202,7 +233,7 @@ impl Policy {
                 *carries = found;
                 verdict
             }
-            Builtin::Shell => self.shell(&args, call.workspace, effects),
+            Builtin::Shell => self.shell(&args, call.workspace, effects, executed),
             Builtin::ReadFile => self.file(builtin, Purpose::Read, &args, call, effects),
             Builtin::ListFiles => self.file(builtin, Purpose::List, &args, call, effects),
             Builtin::SearchFiles => self.file(builtin, Purpose::ReadBelow, &args, call, effects),
@@ -254,7 +285,13 @@ impl Policy {
         verdict.and(self.touch(&touch, effects))
     }
 
-    fn shell(&self, args: &Map<String, Value>, workspace: &str, effects: &mut Vec<Effect>) -> Verdict {
+    fn shell(
+        &self,
+        args: &Map<String, Value>,
+        workspace: &str,
+        effects: &mut Vec<Effect>,
+        executed: &mut Executed,
+    ) -> Verdict {
         let ask = |reason: String| Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
         let Some(Value::String(command)) = args.get("command") else {
             let verdict = ask("its command is no text".to_owned());
@@ -264,7 +301,8 @@ impl Policy {
             return match words.is_empty() {
                 true => verdict,
                 false => {
-                    verdict.and(self.command(&quoted(args.get("command")), workspace.to_owned(), workspace, effects))
+                    let text = quoted(args.get("command"));
+                    verdict.and(self.command(&text, workspace.to_owned(), workspace, effects, executed))
                 }
             };
         };
@@ -288,11 +326,23 @@ impl Policy {
             }
             Some(_) => return ask("its cwd is no text".to_owned()),
         };
-        let verdict = verdict.and(self.command(command, folder, workspace, effects));
+        let verdict = verdict.and(self.command(command, folder, workspace, effects, executed));
         if verdict.doubts.has(Doubt::Unseen) && verdict.strictness != Strictness::Deny {
             Effect::add(effects, EffectKind::Unknown, &verdict.reason);
         }
         verdict
+    }
+}
+
+/// What is run is part of the ruling; a yes to what cannot be told counts once, and that is said.
+fn once(ruled: Ruled, executed: Executed) -> Ruled {
+    let runs = executed.files.into_iter().collect();
+    match (ruled.ruling, executed.untold) {
+        (Ruling::Ask { rule, reason }, Some(untold)) => {
+            let reason = format!("{reason} (a yes counts once: {untold})");
+            Ruled { ruling: Ruling::Ask { rule, reason }, answers: Answers::Fresh, runs, ..ruled }
+        }
+        (ruling, _) => Ruled { ruling, runs, ..ruled },
     }
 }
 

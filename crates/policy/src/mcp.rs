@@ -8,6 +8,7 @@ use crate::credential;
 use crate::escalate::Carries;
 use crate::files::{By, Touch};
 use crate::modes::Nature;
+use crate::shell::Executed;
 use crate::shell::{
     suspicious,
     table::{Purpose, shown},
@@ -170,7 +171,8 @@ impl Policy {
 
     /// What shell text among the arguments is denied for. What it would be asked about is asked about in any case.
     fn shell_text(&self, call: &GateCall<'_>, text: &str) -> Verdict {
-        let found = self.command(text, call.workspace.to_owned(), call.workspace, &mut Vec::new());
+        let found =
+            self.command(text, call.workspace.to_owned(), call.workspace, &mut Vec::new(), &mut Executed::default());
         if found.strictness == Strictness::Deny { found } else { Verdict::allow(own::DEFAULT) }
     }
 }

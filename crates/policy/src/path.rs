@@ -5,7 +5,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::label::{Blank, Ledger};
+use longrein_core::secret;
+
+use longrein_ports::{Ledger, NoOrigins};
+
 use crate::modes::{Containment, Fence};
 
 /// What of the file system and the network a ruling may ask about. A function of the path for the time of one ruling.
@@ -69,6 +72,8 @@ pub struct Surroundings {
     pub own: Vec<String>,
     /// Absolute path of the program that runs this.
     pub binary: Option<String>,
+    /// The operator's own git configuration files, absolute; None: where git usually looks for them.
+    pub git_config: Option<Vec<String>>,
     pub world: Arc<dyn World>,
     pub fence: Arc<dyn Fence>,
     pub ledger: Arc<dyn Ledger>,
@@ -81,9 +86,10 @@ impl Default for Surroundings {
             longrein_home: None,
             own: Vec::new(),
             binary: None,
+            git_config: None,
             world: Arc::new(Unseen),
             fence: Arc::new(Containment::Nothing),
-            ledger: Arc::new(Blank),
+            ledger: Arc::new(NoOrigins),
         }
     }
 }
@@ -91,6 +97,13 @@ impl Default for Surroundings {
 impl Surroundings {
     pub(crate) fn home(&self) -> &str {
         self.home.as_deref().unwrap_or(UNKNOWN_HOME)
+    }
+
+    pub(crate) fn git_config(&self) -> Vec<String> {
+        self.git_config.clone().unwrap_or_else(|| {
+            let of_home = [".config/git/config", ".gitconfig"].map(|name| format!("{}/{name}", self.home()));
+            std::iter::once("/etc/gitconfig".to_owned()).chain(of_home).collect()
+        })
     }
 }
 
@@ -150,40 +163,23 @@ pub(crate) fn within<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
-/// Whether a file usually holds credentials. Case does not count: some file systems ignore it.
+/// Whether a file or folder usually holds credentials.
 pub(crate) fn is_secret(path: &str) -> bool {
+    if secret::file(path).is_some() || secret::folder(path).is_some() {
+        return true;
+    }
     let path = path.to_lowercase();
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let Some((name, folders)) = parts.split_last() else { return false };
-    let in_folder = |folder: &str| folders.contains(&folder);
-    let public = |suffix: &str| name.ends_with(suffix);
-    if in_folder(".ssh") || *name == ".ssh" {
-        return !public(".pub") && *name != "known_hosts";
-    }
-    if SECRET_FOLDERS.iter().any(|folder| in_folder(folder) || name == folder) {
-        return true;
-    }
-    if *name == ".env" || name.starts_with(".env.") || *name == ".envrc" {
-        return ![".example", ".sample", ".template", ".dist", ".defaults"].iter().any(|suffix| public(suffix));
-    }
-    if SECRET_NAMES.contains(name) || SECRET_SUFFIXES.iter().any(|suffix| public(suffix)) {
-        return true;
-    }
-    if SECRET_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !public(".pub") {
-        return true;
-    }
     if path.starts_with("/run/secrets/") || path.starts_with("/var/run/secrets/") {
         return true;
     }
-    if parts.first() == Some(&"proc") && matches!(*name, "environ" | "mem" | "kcore" | "maps" | "auxv") {
-        return true;
-    }
-    SECRET_TAILS.iter().any(|tail| path.ends_with(tail))
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let in_proc = path.trim_start_matches('/').split('/').next() == Some("proc") && path.starts_with('/');
+    in_proc && matches!(name, "environ" | "mem" | "kcore" | "maps" | "auxv")
 }
 
 /// Whether a pattern of file names may stand for a secret.
 pub(crate) fn may_be_secret(pattern: &str) -> bool {
-    let tails = SECRET_TAILS.iter().filter_map(|tail| tail.rsplit('/').next());
+    let tails = secret::tails();
     SECRET_EXAMPLES
         .iter()
         .copied()
@@ -389,75 +385,6 @@ const UNKNOWN_HOME: &str = "/home/~";
 /// The kernel's own limit on links in one path.
 const LINKS_MAX: usize = 40;
 const PARTS_MAX: usize = 4096;
-
-/// Folders whose every file is taken for a secret.
-const SECRET_FOLDERS: [&str; 9] =
-    [".aws", ".gnupg", ".azure", ".kube", ".password-store", "keyrings", "keychains", ".terraform.d", ".step"];
-const SECRET_NAMES: [&str; 43] = [
-    "master.passwd",
-    "opasswd",
-    ".mysql_history",
-    ".psql_history",
-    ".python_history",
-    ".node_repl_history",
-    ".rediscli_history",
-    ".sqlite_history",
-    ".s3cfg",
-    ".boto",
-    ".dockercfg",
-    "terraform.tfstate",
-    "key4.db",
-    "cookies.db",
-    "web data",
-    "krb5.keytab",
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".git-credentials",
-    ".htpasswd",
-    ".vault-token",
-    ".bash_history",
-    ".zsh_history",
-    "shadow",
-    "gshadow",
-    "shadow-",
-    "sudoers",
-    "credentials.json",
-    "service-account.json",
-    "service_account.json",
-    "secrets.json",
-    "secrets.yaml",
-    "secrets.yml",
-    "secrets.toml",
-    "login data",
-    "cookies",
-    "cookies.sqlite",
-    "logins.json",
-    "master.key",
-];
-const SECRET_SUFFIXES: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk"];
-const SECRET_PREFIXES: [&str; 4] = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
-const SECRET_TAILS: [&str; 16] = [
-    "/.config/gcloud",
-    "/.config/gcloud/access_tokens.db",
-    "/.config/gcloud/legacy_credentials",
-    "/.config/op",
-    "/.config/rclone/rclone.conf",
-    "/.config/hub",
-    "/.config/doctl/config.yaml",
-    "/.config/heroku",
-    "/.docker/config.json",
-    "/.config/gh/hosts.yml",
-    "/.cargo/credentials",
-    "/.cargo/credentials.toml",
-    "/.git/config",
-    "/.config/gcloud/credentials.db",
-    "/.config/gcloud/application_default_credentials.json",
-    "/.gem/credentials",
-];
 
 /// Names that stand for each kind of secret, to see whether a pattern may mean one.
 pub(crate) const SECRET_EXAMPLES: [&str; 14] = [

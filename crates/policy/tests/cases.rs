@@ -11,7 +11,7 @@ use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
 use longrein_core::taint::Taint;
 use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
-use longrein_policy::{Blank, Containment, Policy, Surroundings, World};
+use longrein_policy::{Containment, Policy, Surroundings, World};
 use longrein_ports::{Gate, GateCall, Ruling};
 use serde_json::Value;
 
@@ -60,9 +60,10 @@ fn ruled(case: &Value, mode: Mode, rules: &PolicyRules, fence: Containment) -> &
         longrein_home: Some("/home/user/.local/share/longrein".to_owned()),
         own: vec!["/home/user/.local/share/longrein".to_owned()],
         binary: None,
+        git_config: None,
         world: Arc::new(Stub(case["context"].clone())),
         fence: Arc::new(fence),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(longrein_ports::NoOrigins),
     };
     let policy = Policy::read(rules, std::iter::empty(), surroundings).expect("rules that can be read");
     let name = case["tool"].as_str().expect("a tool");

@@ -12,7 +12,7 @@ use longrein_core::ids::ToolName;
 use longrein_core::payload::Payload;
 use longrein_core::taint::Taint;
 use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, ToolSpec};
-use longrein_policy::{Blank, Containment, Policy, Surroundings, Unseen};
+use longrein_policy::{Containment, Policy, Surroundings, Unseen};
 use longrein_ports::{Gate, GateCall, Ruling};
 
 struct Row {
@@ -46,7 +46,8 @@ fn policy() -> Policy {
         own: vec!["/home/user/.local/share/longrein".to_owned()],
         binary: None,
         fence: Arc::new(Containment::Writes),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(longrein_ports::NoOrigins),
+        git_config: None,
         world: Arc::new(Unseen),
     };
     Policy::read(&PolicyRules::default(), std::iter::empty(), surroundings).expect("no rules")

@@ -178,3 +178,78 @@ fn what_is_allowed_runs_no_program_of_a_poisoned_repository() {
     eprintln!("{ran} commands were allowed and ran nothing of the repository's, {asked} were asked about");
     assert!(asked > 300, "the poison is not noticed: {asked}");
 }
+
+/// What the operator's own configuration, and that of the repository, name inside the workspace is obeyed later, whoever
+/// writes it; and where git would read it to read, git is not read-only.
+#[test]
+fn what_the_operators_git_names_in_the_workspace_is_obeyed_later() {
+    for (config, files, springs) in [
+        ("[core]\n\thooksPath = .hooks\n", &["w/.hooks/pre-commit", "w/.hooks"][..], false),
+        ("[core]\n\thooksPath = tools/hooks\n", &["w/tools/hooks/x", "w/tools"], false),
+        ("[core]\n\tattributesFile = w/attrs\n", &[][..], false),
+        ("[core]\n\tattributesFile = attrs\n", &["w/attrs"], false),
+        ("[core]\n\tfsmonitor = ./bin/watch\n", &["w/bin/watch"], true),
+        ("[filter \"x\"]\n\tclean = python3 \"scripts/clean.py\" %f\n", &["w/scripts/clean.py"], true),
+        ("[includeIf \"gitdir:~/\"]\n\tpath = ../w/team.cfg\n", &["w/team.cfg"], true),
+        ("[include]\n\tpath = more\n", &["w/by/more"], false),
+        ("[alias]\n\tst = !./run.sh\n", &["w/run.sh"], false),
+        ("[merge \"m\"]\n\tdriver = ./merge %A\n", &["w/merge"], false),
+        ("[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n", &[], false),
+    ] {
+        let folder = Folder::new("named");
+        folder.write("w/.git/HEAD", "ref: refs/heads/main\n");
+        folder.write("w/a.txt", "x");
+        folder.write("home/.gitconfig", config);
+        folder.write("home/more", "[core]\n\tsshCommand = ../w/by/more -x\n");
+        let policy = policy(&folder.text("home"));
+        let workspace = folder.text("w");
+        for file in files {
+            let path = folder.text(file);
+            let inside = file.strip_prefix("w/").unwrap_or_default();
+            for command in [format!("echo x > {path}"), format!("cp a.txt {inside}"), format!("mv a.txt ./{inside}")] {
+                let judged = judge(&policy, &command, &workspace);
+                assert!(is_run_later(&judged), "{config} {command}: {judged:?}");
+            }
+        }
+        assert!(!is_run_later(&judge(&policy, "echo x > ordinary/file", &workspace)), "{config}");
+        if has_git() {
+            let reads = judge(&policy, "git status", &workspace);
+            assert_eq!(!is_allowed(&reads), springs, "{config}: {reads:?}");
+        }
+    }
+}
+
+/// A folder becomes a repository by what lies in it.
+#[test]
+fn what_makes_a_folder_a_repository_is_obeyed_later() {
+    let folder = Folder::new("bare");
+    folder.write("w/a.txt", "x");
+    folder.write("w/mirror/HEAD", "ref: refs/heads/main\n");
+    folder.write("w/plain/config", "x");
+    let policy = policy(&folder.text("home"));
+    let workspace = folder.text("w");
+    for command in [
+        "echo 'ref: refs/heads/x' > HEAD",
+        "cp a.txt deep/er/HEAD",
+        "echo /elsewhere > sub/commondir",
+        "echo x > mirror/config",
+        "mkdir mirror/refs",
+        "cp a.txt mirror/hooks/post-checkout",
+        "touch mirror/objects/info/alternates",
+        "cd mirror && echo x >> config",
+    ] {
+        let judged = judge(&policy, command, &workspace);
+        assert!(is_run_later(&judged), "{command}: {judged:?}");
+    }
+    for command in ["echo x > plain/config", "mkdir src/objects", "cp a.txt hooks/x", "touch head.html"] {
+        let judged = judge(&policy, command, &workspace);
+        assert!(!is_run_later(&judged), "{command}: {judged:?}");
+    }
+    folder.write("w/odd/HEAD", "ref: refs/heads/main\n");
+    folder.write("w/odd/commondir", "../a.txt\n");
+    assert!(!is_allowed(&judge(&policy, "cd odd && git log", &workspace)));
+}
+
+fn is_run_later(judged: &longrein_ports::Ruled) -> bool {
+    matches!(&judged.ruling, longrein_ports::Ruling::Ask { rule, .. } if rule == "run or obeyed later")
+}

@@ -32,14 +32,25 @@ pub struct Ruled {
     pub answers: Answers,
     /// What it would do, as far as that can be told.
     pub effects: Vec<Effect>,
+    /// What of that its walls have to let through, if it is allowed.
+    pub beyond: Vec<Effect>,
     /// What its result would bring into the run: only what taints, one mark a source.
     pub brings: Vec<Mark>,
+    /// Files whose content it has run, absolute: what a yes to it is a yes to, as they are.
+    pub runs: Vec<String>,
 }
 
 impl Ruled {
     /// A ruling that knows nothing of what the call does.
     pub fn plain(ruling: Ruling) -> Self {
-        Self { ruling, answers: Answers::Remembered, effects: Vec::new(), brings: Vec::new() }
+        Self {
+            ruling,
+            answers: Answers::Remembered,
+            effects: Vec::new(),
+            beyond: Vec::new(),
+            brings: Vec::new(),
+            runs: Vec::new(),
+        }
     }
 
     /// Of two gates' findings of one call, the stricter in every part.
@@ -56,12 +67,16 @@ impl Ruled {
         }
         let mut brings = self.brings;
         brings.extend(other.brings.into_iter().filter(|mark| !brings.contains(mark)).collect::<Vec<_>>());
+        // what both would let through
+        let beyond = self.beyond.into_iter().filter(|effect| other.beyond.contains(effect)).collect();
+        let mut runs = self.runs;
+        runs.extend(other.runs.into_iter().filter(|file| !runs.contains(file)).collect::<Vec<_>>());
         let answers = match (self.answers, other.answers) {
             (Answers::Remembered, Answers::Remembered) => Answers::Remembered,
             (Answers::Fresh, _) | (_, Answers::Fresh) => Answers::Fresh,
         };
         let ruling = if strictness(&other.ruling) > strictness(&self.ruling) { other.ruling } else { self.ruling };
-        Self { ruling, answers, effects, brings }
+        Self { ruling, answers, effects, beyond, brings, runs }
     }
 }
 

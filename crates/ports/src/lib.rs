@@ -28,7 +28,7 @@ pub use journal::{
     MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
 };
 pub use model::{Encoded, Model};
-pub use origins::{NoOrigins, Origins, Written};
+pub use origins::{Ledger, NoOrigins, Origins, Written};
 pub use points::{CrashAt, CrashPoint, Faults};
 pub use tools::{Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};
 pub use trees::{Difference, Restored, TreeError, Trees, Turned, Undo};

@@ -6,10 +6,10 @@ use longrein_core::time::Timestamp;
 
 use crate::BoxFuture;
 
-/// Remembers which files hold what an untrusted text may have brought about, and which sources people trust.
+/// Remembers which files hold what an untrusted text may have brought about, and which sources people trust: what a gate asks.
 ///
 /// Whoever cannot look says the worst: what is not known of a file is no proof that it is clean.
-pub trait Origins: Send + Sync {
+pub trait Ledger: Send + Sync {
     /// What reading a file brings, by what lies there now. `path` is absolute, without links.
     fn file(&self, path: &str) -> Option<Mark>;
 
@@ -18,7 +18,10 @@ pub trait Origins: Send + Sync {
 
     /// Whether a person trusts a source.
     fn endorses(&self, source: &str) -> bool;
+}
 
+/// A ledger that also finds out what was written.
+pub trait Origins: Ledger {
     /// Files in a folder that were changed since then, or whose names were: by the time that the kernel keeps, which nobody
     /// can set back. Bounded; what is beyond the bounds is told as the whole folder it lies in.
     fn written<'a>(&'a self, folder: &'a str, since: Timestamp) -> BoxFuture<'a, Vec<Written>>;
@@ -34,9 +37,10 @@ pub struct Written {
 }
 
 /// Nothing is remembered: for drives without files.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct NoOrigins;
 
-impl Origins for NoOrigins {
+impl Ledger for NoOrigins {
     fn file(&self, _path: &str) -> Option<Mark> {
         None
     }
@@ -46,6 +50,9 @@ impl Origins for NoOrigins {
     fn endorses(&self, _source: &str) -> bool {
         false
     }
+}
+
+impl Origins for NoOrigins {
     fn written<'a>(&'a self, _folder: &'a str, _since: Timestamp) -> BoxFuture<'a, Vec<Written>> {
         Box::pin(async { Vec::new() })
     }

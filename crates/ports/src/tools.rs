@@ -93,9 +93,9 @@ pub trait Tools: Send + Sync {
     /// What the tool runs that is no longer what was pinned at the start, if anything.
     fn changed(&self, tool: &ToolName) -> Option<Changed>;
 
-    /// The scripts of the workspace that commands would have an interpreter run, each with its content: a yes to a command is
-    /// one to what it runs as it is.
-    fn scripts(&self, _task: &Task, _commands: &[&str]) -> Vec<Changed> {
+    /// Files that a call has run, by absolute paths, each with its content: a yes to a command is one to what it runs as it
+    /// is.
+    fn scripts(&self, _task: &Task, _files: &[String]) -> Vec<Changed> {
         Vec::new()
     }
 

@@ -24,6 +24,8 @@ pub struct Confined {
     pub reads: Vec<PathBuf>,
     /// Read-only although inside `writes`. Not in tier B, where the kernel's rules know no exceptions.
     pub read_only: Vec<PathBuf>,
+    /// Folders in which nothing new may be made, though they are inside `writes`. Not in tier B.
+    pub sealed: Vec<Sealed>,
     /// Not to be read, wherever it lies. In tier B: unless it is inside `writes`.
     pub hidden: Vec<PathBuf>,
     /// A folder of the run for temporary files: `/tmp` in tier A, `TMPDIR` in tier B. None: memory in tier A, and no place at
@@ -41,12 +43,20 @@ impl Confined {
             writes: Vec::new(),
             reads: Vec::new(),
             read_only: Vec::new(),
+            sealed: Vec::new(),
             hidden: Vec::new(),
             scratch: None,
             network: Network::Off,
             limits: ResourceLimits::default(),
         }
     }
+}
+
+/// A folder that stays as it is, but for the folders in it that are named: those may be written as before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    pub folder: PathBuf,
+    pub open: Vec<PathBuf>,
 }
 
 /// Whom a command may talk to.

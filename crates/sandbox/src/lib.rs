@@ -46,7 +46,7 @@ mod toolchain;
 mod tree;
 mod view;
 
-pub use confine::{Confined, Confinement, Network, ResourceLimits, Step, Tier, Way};
+pub use confine::{Confined, Confinement, Network, ResourceLimits, Sealed, Step, Tier, Way};
 pub use exit::exit_now;
 pub use probe::{Attack, Attempt, Became, Probed, probe, probe_blocking, probe_way};
 pub use reap::{Reaped, reap_marked, reap_run};

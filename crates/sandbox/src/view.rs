@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::confine::Confined;
+use crate::confine::{Confined, Sealed};
 use crate::toolchain;
 
 /// Folders of the system that every program may need. `/var` is not among them as a whole: mail, logs and spools are
@@ -130,6 +130,10 @@ impl View {
             view.private_home(&home);
         }
         view.prune();
+        // before what lies in them: what is open in a folder counts as a folder that may be written
+        for Sealed { folder, open } in &confined.sealed {
+            view.seal(folder, open)?;
+        }
         for path in &confined.read_only {
             view.cover(path, |source, shape| Kind::Protect { source, shape })?;
         }
@@ -228,6 +232,20 @@ impl View {
             .ancestors()
             .skip(1)
             .find_map(|above| self.places.get_key_value(above).map(|(above, kind)| (above.as_path(), kind)))
+    }
+
+    /// Makes a folder read-only where it could be written, and what is open in it writable again.
+    fn seal(&mut self, folder: &Path, open: &[PathBuf]) -> io::Result<()> {
+        let Ok(there) = folder.canonicalize() else { return Ok(()) };
+        let around = self.around(&there).map(|(_, around)| around.clone());
+        let Some(Kind::Write { .. } | Kind::Pin { .. }) = around else { return Ok(()) };
+        self.cover(&there, |source, shape| Kind::Protect { source, shape })?;
+        for inside in open.iter().filter_map(|path| path.canonicalize().ok()) {
+            if inside.starts_with(&there) && inside != there && inside.is_dir() && self.shows(&inside, &inside) {
+                self.put(inside.clone(), Kind::Write { source: inside, shape: Shape::Folder });
+            }
+        }
+        Ok(())
     }
 
     /// Lays something over what is visible of a path, and fixes the folders on the way where they could be moved.
@@ -345,6 +363,51 @@ mod tests {
         for path in ["home/.ssh", "other", "home/proj/.none"] {
             assert_eq!(kind(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_sealed_folder_is_read_only_but_for_what_is_open_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["proj/.git/modules/a/hooks", "proj/.git/modules/b/c", "elsewhere"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        let at = |path: &str| root.join(path);
+        let mut confined = Confined::new(Way::UserNamespace);
+        let open = ["proj/.git/modules/a", "proj/.git/modules/b/c", "elsewhere", "proj"].map(at).into();
+        confined.sealed = vec![Sealed { folder: at("proj/.git/modules"), open }];
+        confined.read_only = vec![at("proj/.git/modules/a/hooks")];
+        // what cannot be written anyway stays so
+        confined.reads = vec![at("proj")];
+        let kinds = |confined: &Confined| {
+            let view = View::of(confined, &[]).unwrap();
+            let names = view.places.into_iter().filter(|(place, _)| place.starts_with(&root));
+            let kinds = names.map(|(place, kind)| {
+                let name = place.strip_prefix(&root).unwrap().display().to_string();
+                let kind = match kind {
+                    Kind::Read { .. } => "read",
+                    Kind::Write { .. } => "write",
+                    Kind::Protect { .. } => "protect",
+                    Kind::Pin { .. } => "pin",
+                    Kind::Link { .. } | Kind::Memory | Kind::Hide { .. } => "other",
+                };
+                format!("{name} {kind}")
+            });
+            kinds.collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&confined), ["proj read", "proj/.git/modules/a/hooks protect"]);
+        confined.writes = vec![at("proj")];
+        assert_eq!(
+            kinds(&confined),
+            [
+                "proj write",
+                "proj/.git pin",
+                "proj/.git/modules protect",
+                "proj/.git/modules/a write",
+                "proj/.git/modules/a/hooks protect",
+                "proj/.git/modules/b/c write",
+            ]
+        );
     }
 
     #[test]

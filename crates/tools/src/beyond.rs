@@ -52,6 +52,13 @@ pub(crate) fn emptied(path: &Path, effects: &[Effect]) -> Option<PathBuf> {
     (only_removes && is_told).then(|| around.to_owned())
 }
 
+/// Whether a command was allowed to reach out for submodules, which is granted to a line that runs nothing else: their
+/// repositories are made then.
+pub(crate) fn adds_submodules(effects: &[Effect]) -> bool {
+    let names = |effect: &Effect| effect.kind == EffectKind::Network && effect.what.starts_with("git submodule ");
+    effects.iter().any(names)
+}
+
 fn is_own(path: &Path) -> bool {
     OWN.iter().any(|own| path == Path::new(own))
 }

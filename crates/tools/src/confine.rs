@@ -11,6 +11,8 @@ use longrein_sandbox::{Confined, Confinement, Ended, Network, Spec, StartError, 
 use tempfile::TempDir;
 
 use crate::beyond::{self, Made};
+use crate::held::{self, Held, Hold};
+use crate::hint;
 use crate::planted::Watch;
 use crate::terrain::{OBEYED, Terrain};
 
@@ -31,6 +33,11 @@ pub struct Sandbox {
     scratch: OnceLock<Option<TempDir>>,
     /// What lay in the workspace before the first command; what commands add is theirs.
     terrain: OnceLock<Terrain>,
+    /// Where it is noted what is held for commands, out of their reach. None: nowhere, and a kill leaves it.
+    notes: Option<PathBuf>,
+    held: OnceLock<Held>,
+    /// What the operator's git configuration names in the workspace: run or obeyed later.
+    obeyed: Vec<PathBuf>,
 }
 
 /// What commands of the shell may do in the workspace: a plan and a shadow only look.
@@ -55,7 +62,8 @@ pub enum Walls {
 const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".longrein"];
 
 /// Of a workspace, what usually holds secrets, even if it comes later.
-const SECRETS: [&str; 3] = [".env", ".env.local", ".envrc"];
+const SECRETS: [&str; 8] =
+    [".env", ".env.local", ".envrc", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass"];
 
 impl Sandbox {
     pub fn new(walls: Walls, workspace: Workspace, hidden: Vec<PathBuf>) -> Self {
@@ -72,6 +80,24 @@ impl Sandbox {
     #[must_use]
     pub fn granting(self, read: Vec<PathBuf>, write: Vec<PathBuf>) -> Self {
         Self { read, write, ..self }
+    }
+
+    /// With a folder for notes on what is held in workspaces: no command may reach it.
+    #[must_use]
+    pub fn noting(self, notes: PathBuf) -> Self {
+        Self { notes: Some(notes), ..self }
+    }
+
+    /// With what the operator's git obeys in the workspace: read-only, but for what a call was allowed by name.
+    #[must_use]
+    pub fn obeying(self, obeyed: Vec<PathBuf>) -> Self {
+        Self { obeyed, ..self }
+    }
+
+    /// Takes away what runs that were killed left in a workspace where git would obey it: before anything else is done there.
+    /// A line each for people.
+    pub fn sweep(&self, workspace: &Path) -> Vec<String> {
+        self.notes.iter().flat_map(|notes| held::sweep(workspace, notes)).collect()
     }
 
     fn way(&self) -> Option<Way> {
@@ -103,18 +129,37 @@ impl Sandbox {
         self.terrain.get_or_init(|| Terrain::of(Path::new(&task.workspace)))
     }
 
+    /// Holds the names that git obeys and that are not there, until this is dropped.
+    fn hold(&self, task: &Task, run: &str) {
+        let Some(way) = self.way() else { return };
+        let hold = match way {
+            Way::Namespaces | Way::UserNamespace => Hold::Mounted,
+            Way::Landlock | Way::SystemCalls => Hold::Watched,
+        };
+        let workspace = Path::new(&task.workspace);
+        let repositories = &self.terrain(task).repositories;
+        self.held.get_or_init(|| Held::over(workspace, run, repositories, hold, self.notes.as_deref()));
+    }
+
     /// Runs a command in its walls, and takes away what it planted for the operator's git. Every command of a run goes
     /// through here.
     pub(crate) async fn run(&self, task: &Task, spec: Spec) -> Result<Ended, StartError> {
         let mut watch = match spec.confinement {
             Confinement::None => None,
             Confinement::Confined(_) => {
+                self.hold(task, &spec.marker.run);
                 Some(Watch::over(Path::new(&task.workspace), &self.terrain(task).repositories, self.scratch()))
             }
         };
         let is_together = matches!(spec.stderr, Stderr::WithStdout);
+        let confined = match &spec.confinement {
+            Confinement::None => None,
+            Confinement::Confined(confined) => Some(confined.clone()),
+        };
         let mut ended = longrein_sandbox::run(spec).await?;
-        let told = watch.as_mut().map(Watch::clear).unwrap_or_default();
+        let mut told = watch.as_mut().map(Watch::clear).unwrap_or_default();
+        let hint = confined.filter(|_| told.is_empty()).and_then(|confined| hint::hint(&ended, &confined));
+        told.extend(hint.map(str::to_owned));
         let output = if is_together { &mut ended.stdout } else { &mut ended.stderr };
         for line in told {
             output.append(format!("\n{line}\n").as_bytes());
@@ -175,7 +220,19 @@ impl Sandbox {
                 EffectKind::Run | EffectKind::Unknown => {}
             }
         }
-        (self.walls(task, reads, writes, network), made)
+        let mut confinement = self.walls(task, reads, writes, network);
+        if let (Confinement::Confined(confined), true) = (&mut confinement, beyond::adds_submodules(beyond)) {
+            confined.sealed.clear();
+        }
+        if let Confinement::Confined(confined) = &mut confinement {
+            let changes = |effect: &&Effect| matches!(effect.kind, EffectKind::Write | EffectKind::Delete);
+            let is_named = |path: &PathBuf| {
+                let mut named = beyond.iter().filter(changes).map(|effect| Path::new(&effect.what));
+                named.any(|named| named.starts_with(path) || path.starts_with(named))
+            };
+            confined.read_only.retain(|path| !self.obeyed.contains(path) || !is_named(path));
+        }
+        (confinement, made)
     }
 
     /// The walls around a hook: as around the shell, and its own folder can be read, though it lie where what is Longrein's own
@@ -192,7 +249,7 @@ impl Sandbox {
     fn walls(&self, task: &Task, reads: Vec<PathBuf>, writes: Vec<PathBuf>, network: Network) -> Confinement {
         let Some(way) = self.way() else { return Confinement::None };
         let workspace = Path::new(&task.workspace);
-        let within = |names: [&str; 3]| names.map(|name| workspace.join(name));
+        let within = |names: &[&str]| names.iter().map(|name| workspace.join(name)).collect::<Vec<_>>();
         let terrain = self.terrain(task);
         let obeyed = terrain.repositories.iter().flat_map(|folder| OBEYED.map(|name| folder.join(name)));
         let mut confined = Confined::new(way);
@@ -202,10 +259,12 @@ impl Sandbox {
         confined.reads.extend(self.read.iter().cloned());
         confined.writes = writes.into_iter().chain(self.write.iter().cloned()).filter(|path| path.exists()).collect();
         confined.read_only =
-            within(PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
+            within(&PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
+        confined.read_only.extend(self.obeyed.iter().cloned());
         // a folder of such a name is an environment of Python
-        let secrets = within(SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
+        let secrets = within(&SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
         confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();
+        confined.sealed = terrain.sealed();
         confined.scratch = self.scratch();
         confined.network = network;
         Confinement::Confined(Box::new(confined))

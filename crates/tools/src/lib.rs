@@ -21,6 +21,8 @@ mod ending;
 mod environment;
 mod error;
 mod excerpt;
+mod held;
+mod hint;
 mod hook;
 mod host;
 mod near;

@@ -1,17 +1,21 @@
-//! What a command put where git looks for what to run. What is there already is read-only for it; what is not there cannot
-//! be, so names are compared before and after, and what appeared is taken away before anybody uses git.
+//! What a command put where git looks for what to run. Walls with a view of their own keep it from doing so (see
+//! [`held`](crate::held)); where there are none, or a name could not be held, names are compared before and after, and what
+//! appeared is taken away before its result is told.
 
 use std::path::{Path, PathBuf};
 
-use crate::terrain::OBEYED;
+use crate::held::ITSELF;
+use crate::terrain::{OBEYED, OF_SUBMODULES};
 
 /// Folders on the way to what is obeyed: a link in their place leads git elsewhere.
 const ON_THE_WAY: [&str; 4] = ["", "info", "objects", "objects/info"];
 
-/// What lies at a name. Contents are the walls' business.
+/// What lies at a name. Contents are the walls' business, but for whether there are any.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum There {
+pub(crate) enum There {
     Nothing,
+    /// An empty file or folder, or what is as good as none to git.
+    Empty,
     Something,
     Link(PathBuf),
 }
@@ -23,6 +27,9 @@ pub(crate) struct Watch {
     workspace: PathBuf,
     scratch: Option<PathBuf>,
     repositories: Vec<Repository>,
+    /// The workspace, if git would not take it for a repository without work files. One that is made to look like one brings
+    /// settings that git obeys in it and everywhere below.
+    plain: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -42,7 +49,9 @@ impl Watch {
             // one that is gone, or a new one in its place, is the command's own
             folder.symlink_metadata().ok()?;
             // folders first: behind a planted link nothing is touched
-            let names = ON_THE_WAY.map(|name| (name, false)).into_iter().chain(OBEYED.map(|name| (name, true)));
+            let names = ON_THE_WAY.map(|name| (name, false)).into_iter();
+            // a folder with submodules in it gets more of them by those who may
+            let names = names.chain(OBEYED.map(|name| (name, true))).chain([(OF_SUBMODULES, true)]);
             let names = names.map(|(name, is_obeyed)| {
                 let path = if name.is_empty() { folder.clone() } else { folder.join(name) };
                 let there = There::at(&path);
@@ -51,7 +60,8 @@ impl Watch {
             Some(Repository { around, names: names.collect(), folder })
         };
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        Self { workspace, scratch, repositories: repositories.iter().filter_map(watched).collect() }
+        let plain = (!looks_bare(&workspace)).then(|| workspace.clone());
+        Self { workspace, scratch, repositories: repositories.iter().filter_map(watched).collect(), plain }
     }
 
     /// Takes away what appeared since, and says so: a line each.
@@ -65,15 +75,15 @@ impl Watch {
             }
             for (path, is_obeyed, before) in names {
                 let is_planted = match There::at(&path) {
-                    There::Nothing => false,
-                    There::Something => is_obeyed && before == There::Nothing,
+                    There::Nothing | There::Empty => false,
+                    There::Something => is_obeyed && matches!(before, There::Nothing | There::Empty),
                     link @ There::Link(_) => link != before,
                 };
                 if !is_planted {
                     continue;
                 }
                 let shown = path.strip_prefix(&self.workspace).unwrap_or(&path).display().to_string();
-                match self.take_away(&path) {
+                match take_away(&path, self.scratch.as_deref()) {
                     Ok(()) => told.push(format!(
                         "[sandbox] {shown} was removed: git would run or follow what it names, and no command here may \
                          make it"
@@ -87,24 +97,42 @@ impl Watch {
                 }
             }
         }
+        if let Some(workspace) = self.plain.take().filter(|workspace| looks_bare(workspace)) {
+            told.push(match take_away(&workspace.join("HEAD"), self.scratch.as_deref()) {
+                Ok(()) => {
+                    "[sandbox] HEAD was removed: with objects and refs beside it git takes the workspace itself for a \
+                           repository and obeys the settings in it"
+                        .to_owned()
+                }
+                Err(error) => {
+                    format!("[sandbox] the workspace was made to look like a repository ({error}): do not use git")
+                }
+            });
+        }
         told
     }
+}
 
-    /// To where the run's temporary files are; what cannot be moved there is removed.
-    fn take_away(&self, path: &Path) -> std::io::Result<()> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let free = self.scratch.iter().find_map(|scratch| {
-            let places = (1..1000).map(|number| scratch.join(format!("{name}.longrein-quarantined-{number}")));
-            places.into_iter().find(|place| place.symlink_metadata().is_err())
-        });
-        if free.is_some_and(|free| std::fs::rename(path, free).is_ok()) {
-            return Ok(());
-        }
-        match path.symlink_metadata()?.is_dir() {
-            true => std::fs::remove_dir_all(path),
-            false => std::fs::remove_file(path),
-        }
+/// To where the run's temporary files are; what cannot be moved there is removed.
+pub(crate) fn take_away(path: &Path, scratch: Option<&Path>) -> std::io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let free = scratch.and_then(|scratch| {
+        let places = (1..1000).map(|number| scratch.join(format!("{name}.longrein-quarantined-{number}")));
+        places.into_iter().find(|place| place.symlink_metadata().is_err())
+    });
+    if free.is_some_and(|free| std::fs::rename(path, free).is_ok()) {
+        return Ok(());
     }
+    match path.symlink_metadata()?.is_dir() {
+        true => std::fs::remove_dir_all(path),
+        false => std::fs::remove_file(path),
+    }
+}
+
+/// Whether git, in this folder, takes the folder itself for a repository. It looks for `.git` first.
+fn looks_bare(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+    !has(".git") && has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
 
 impl Drop for Watch {
@@ -114,11 +142,22 @@ impl Drop for Watch {
 }
 
 impl There {
-    fn at(path: &Path) -> Self {
+    pub(crate) fn at(path: &Path) -> Self {
         match path.symlink_metadata() {
             Err(_) => Self::Nothing,
             Ok(found) if found.is_symlink() => Self::Link(path.read_link().unwrap_or_default()),
-            Ok(_) => Self::Something,
+            Ok(found) => {
+                let is_empty = match found.is_dir() {
+                    true => path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
+                    false => {
+                        found.is_file()
+                            && (found.len() == 0
+                                || found.len() == ITSELF.len() as u64
+                                    && std::fs::read(path).is_ok_and(|text| text == ITSELF.as_bytes()))
+                    }
+                };
+                if is_empty { Self::Empty } else { Self::Something }
+            }
         }
     }
 }
@@ -153,7 +192,21 @@ mod tests {
         std::fs::create_dir_all(&scratch).unwrap();
         let watch = Watch::over(folder.path(), std::slice::from_ref(&git), Some(scratch.clone()));
         std::fs::create_dir(git.join("hooks")).unwrap();
+        std::fs::write(git.join("hooks/pre-commit"), "x").unwrap();
         drop(watch);
         assert!(!git.join("hooks").exists() && scratch.join("hooks.longrein-quarantined-1").is_dir());
+    }
+
+    /// Git looks into a folder itself where it has no `.git`.
+    #[test]
+    fn a_workspace_that_was_made_a_repository_is_none_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watch = Watch::over(folder.path(), &[], None);
+        std::fs::create_dir(folder.path().join("objects")).unwrap();
+        std::fs::create_dir(folder.path().join("refs")).unwrap();
+        std::fs::write(folder.path().join("HEAD"), "ref: refs/heads/x").unwrap();
+        let told = watch.clear();
+        assert!(told.len() == 1 && told[0].starts_with("[sandbox] HEAD was removed"), "{told:?}");
+        assert!(!folder.path().join("HEAD").exists());
     }
 }

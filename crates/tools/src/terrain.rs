@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
+use longrein_core::secret::{self, Keeps};
+use longrein_sandbox::Sealed;
+
 /// A walk this long takes some hundreds of milliseconds, once a run.
 const ENTRIES_MAX: usize = 200_000;
 
@@ -17,8 +20,11 @@ const REPOSITORIES_MAX: usize = 128;
 const SKIPPED: [&str; 2] = ["node_modules", "target"];
 
 /// Of a folder of git, what says what git runs or where it reads that.
-pub(crate) const OBEYED: [&str; 6] =
-    ["config", "config.worktree", "hooks", "commondir", "info/attributes", "objects/info/alternates"];
+pub(crate) const OBEYED: [&str; 7] =
+    ["config", "config.worktree", "hooks", "commondir", "gitdir", "info/attributes", "objects/info/alternates"];
+
+/// Of a folder of git, where it looks for the repositories of submodules: one that lies there is taken for the submodule's.
+pub(crate) const OF_SUBMODULES: &str = "modules";
 
 #[derive(Debug, Default)]
 pub(crate) struct Terrain {
@@ -44,7 +50,7 @@ impl Terrain {
                     } else {
                         terrain.pointers.push(path);
                     }
-                } else if is_secret(&name, is_folder) {
+                } else if is_secret(workspace, &path, is_folder) {
                     terrain.secrets.push(path);
                 } else if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
                     open.push_back(path);
@@ -55,6 +61,21 @@ impl Terrain {
             terrain.secrets = vec![workspace.to_owned()];
         }
         terrain
+    }
+
+    /// Where git looks for repositories of submodules, each with those that are there: commands make no new ones.
+    pub(crate) fn sealed(&self) -> Vec<Sealed> {
+        let sealed = |repository: &PathBuf| {
+            let folder = repository.join(OF_SUBMODULES);
+            let open = self.repositories.iter().filter(|inside| inside.starts_with(&folder));
+            // one inside another's is open with it
+            let open = open.filter(|inside| {
+                let rest = inside.strip_prefix(&folder).unwrap_or(inside);
+                !rest.components().any(|part| part.as_os_str() == OF_SUBMODULES)
+            });
+            Sealed { open: open.cloned().collect(), folder }
+        };
+        self.repositories.iter().map(sealed).collect()
     }
 
     /// A folder of git, and those it keeps for submodules and worktrees. A submodule's name may have several parts.
@@ -93,19 +114,11 @@ fn entries(folder: &Path, left: &mut usize) -> Vec<(String, FileType)> {
     entries
 }
 
-/// By its name: what people and tools keep passwords, tokens and private keys in. Not `*.pem` and `*.key`: fixtures of tests
-/// are called that.
-fn is_secret(name: &str, is_folder: bool) -> bool {
-    if is_folder {
-        return matches!(name, ".ssh" | ".aws" | ".gnupg" | ".azure" | ".kube");
-    }
-    let is_pattern =
-        || ["example", "sample", "template", "dist", "defaults"].iter().any(|end| name.ends_with(&format!(".{end}")));
-    match name {
-        ".env" | ".envrc" | ".netrc" | ".git-credentials" | ".pgpass" => true,
-        "id_rsa" | "id_ed25519" | "id_ecdsa" | "id_dsa" => true,
-        _ => name.starts_with(".env.") && !is_pattern(),
-    }
+/// By its name in the workspace; what lies above it is nobody's here.
+fn is_secret(workspace: &Path, path: &Path, is_folder: bool) -> bool {
+    let inside = path.strip_prefix(workspace).unwrap_or(path).to_string_lossy();
+    let keeps = if is_folder { secret::folder(&inside) } else { secret::file(&inside) };
+    keeps == Some(Keeps::Secrets)
 }
 
 #[cfg(test)]
@@ -129,7 +142,19 @@ mod tests {
             "x/y/.git",
         ];
         repositories.iter().for_each(|repository| file(&format!("{repository}/HEAD")));
-        let secrets = [".env", "a/.env.local", "a/b/.envrc", "c/id_ed25519", "c/.netrc", "target-of/.env.prod"];
+        let secrets = [
+            ".env",
+            "a/.env.local",
+            "a/b/.envrc",
+            "c/id_ed25519",
+            "c/.netrc",
+            "target-of/.env.prod",
+            ".npmrc",
+            "c/.PyPIrc",
+            "d/kubeconfig",
+            "d/.docker/config.json",
+            "d/.ENV",
+        ];
         secrets.iter().for_each(|secret| file(secret));
         for other in [
             ".env.example",
@@ -144,6 +169,7 @@ mod tests {
             file(other);
         }
         file("c/.aws/credentials");
+        file("d/.Kube/x");
         file("sub/.git");
         let terrain = Terrain::of(folder.path());
         let sorted = |found: &[PathBuf]| {
@@ -159,7 +185,7 @@ mod tests {
         };
         assert_eq!(sorted(&terrain.repositories), expected(&repositories));
         assert_eq!(sorted(&terrain.pointers), ["sub/.git"]);
-        assert_eq!(sorted(&terrain.secrets), expected(&[&secrets[..], &["c/.aws"]].concat()));
+        assert_eq!(sorted(&terrain.secrets), expected(&[&secrets[..], &["c/.aws", "d/.Kube"]].concat()));
     }
 
     #[test]

@@ -481,16 +481,15 @@ pub fn definitions(task: &Task) -> Vec<ToolDef> {
 }
 
 impl Tools for Toolbox {
-    fn scripts(&self, task: &Task, commands: &[&str]) -> Vec<Changed> {
-        let named = commands.iter().filter_map(|command| shell::script(command));
-        named
-            .map(|name| {
-                let path = Path::new(&task.workspace).join(&name);
-                let is_file = path.metadata().is_ok_and(|found| found.is_file() && found.len() <= SCRIPT_MAX_BYTES);
-                let content = is_file.then(|| std::fs::read(&path).ok()).flatten();
-                Changed { file: name, content: content.map(|content| Digest::of(&content)) }
-            })
-            .collect()
+    fn scripts(&self, task: &Task, files: &[String]) -> Vec<Changed> {
+        let content = |file: &String| {
+            let path = Path::new(file);
+            let is_file = path.metadata().is_ok_and(|found| found.is_file() && found.len() <= SCRIPT_MAX_BYTES);
+            let content = is_file.then(|| std::fs::read(path).ok()).flatten();
+            let name = path.strip_prefix(&task.workspace).map_or(file.as_str(), |name| name.to_str().unwrap_or(file));
+            Changed { file: name.to_owned(), content: content.map(|content| Digest::of(&content)) }
+        };
+        files.iter().map(content).collect()
     }
 
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {

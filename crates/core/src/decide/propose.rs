@@ -59,7 +59,18 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
             // It is kept when it would start, in call order.
             Readiness::Note(_) => {}
             Readiness::Ruled { .. } if builds_on_others => {}
-            Readiness::Ruled { ruling, question, exact, asks, target: _, brings: _, effects, bearing, sandbox: _ } => {
+            Readiness::Ruled {
+                ruling,
+                question,
+                exact,
+                asks,
+                target: _,
+                brings: _,
+                effects,
+                beyond: _,
+                bearing,
+                sandbox: _,
+            } => {
                 if let Some(error) = spec.and_then(|spec| missing_capability(run, &spec.name)) {
                     rulings.push(refused(error));
                 } else if let Some(shadowed) = shadowed(run, spec, &ruling, bearing, &effects) {

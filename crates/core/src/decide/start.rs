@@ -60,7 +60,7 @@ pub(super) fn start(
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings, effects, bearing, sandbox) = match readiness {
+    let (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -91,8 +91,8 @@ pub(super) fn start(
             });
             return Ok(events);
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, bearing, sandbox } => {
-            (ruling, question, exact, asks, target, brings, effects, bearing, sandbox)
+        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox } => {
+            (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox)
         }
     };
     match key {
@@ -187,7 +187,7 @@ pub(super) fn start(
         },
         target,
         brings,
-        beyond: spec.beyond(&run.task.workspace, effects),
+        beyond,
         sandbox,
     }));
     Ok(events)

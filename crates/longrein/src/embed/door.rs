@@ -216,7 +216,8 @@ impl Longrein {
         self.has_left(id).await;
         // Whoever drives it takes it; a run that nobody drives is brought to its end here.
         if let Some((_, None)) = self.inner.runs.listed(id).await? {
-            let tended = self.inner.runs.tend(id, self.inner.environment.clone()).await.map_err(Error::from);
+            let (environment, sandbox) = (self.inner.environment.clone(), SandboxSettings::default());
+            let tended = self.inner.runs.tend(id, environment, &sandbox).await.map_err(Error::from);
             // Somebody who has it now takes it.
             return match tended {
                 Ok(_) | Err(Error::Held(_)) => Ok(()),

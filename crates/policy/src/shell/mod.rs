@@ -3,18 +3,22 @@
 //! Read [`Policy::command`] first: text in, a verdict and what it would touch out. The text is parsed twice, by
 //! brush-parser and by a rougher reading of our own ([`scan`]), and allowed only if both see the same commands and every
 //! word of them is literal. What a command is known to do stands in [`table`], [`writers`] and [`unwrap`]; what a path
-//! deserves is told by `Policy::touch`.
+//! deserves is told by [`paths`] and `Policy::touch`, what rules say by [`rules`], and which files are run by [`executed`].
 //!
 //! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
 //! length, depth or error skips the deny rules.
 
 mod commands;
+mod executed;
 mod found;
 mod harm;
 mod losses;
 mod network;
+mod options;
 mod parse;
+mod paths;
 mod program;
+mod rules;
 mod scan;
 mod unwrap;
 mod walk;
@@ -28,15 +32,17 @@ use std::collections::BTreeSet;
 
 use crate::hosts;
 use crate::path::{self, File};
-use crate::rule::{Matches, Rule};
 use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
+pub(crate) use self::executed::Executed;
+use self::executed::Source;
 use self::harm::flow::Part;
+use self::paths::is_recursive;
+use self::rules::texts;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
 use self::word::{Kind, Variables, Word};
-use crate::files::{By, Touch};
 
 /// The folders a command may run in: several where a `cd` may have failed. Empty: it cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +88,20 @@ pub(crate) struct Analysis<'a> {
     turns: usize,
     /// Files that an earlier command fetched from another machine.
     fetched: Vec<String>,
+    /// Folders into which an earlier command brought what lies on another machine.
+    cloned: Vec<String>,
     /// What may happen beside the effects that are listed.
     untold: Option<String>,
+    /// Files that are run.
+    executed: Executed,
+    /// What the command at work reads from standard input.
+    source: Source,
+    /// The same for all that is inside the compound command or script at work.
+    around: Source,
+    /// A file that the command at work is redirected from.
+    redirected: Option<Source>,
+    /// Words that were held against the file system.
+    looked: usize,
 }
 
 /// How far inside other commands a command stands.
@@ -95,7 +113,14 @@ struct Nesting {
 
 impl Policy {
     /// What running this text in a shell deserves.
-    pub(crate) fn command(&self, text: &str, folder: String, workspace: &str, effects: &mut Vec<Effect>) -> Verdict {
+    pub(crate) fn command(
+        &self,
+        text: &str,
+        folder: String,
+        workspace: &str,
+        effects: &mut Vec<Effect>,
+        executed: &mut Executed,
+    ) -> Verdict {
         let mut analysis = Analysis {
             policy: self,
             workspace,
@@ -107,13 +132,21 @@ impl Policy {
             bindings: Vec::new(),
             turns: TURNS_MAX,
             fetched: Vec::new(),
+            cloned: Vec::new(),
             untold: None,
+            executed: Executed::default(),
+            source: Source::Told,
+            around: Source::Told,
+            redirected: None,
+            looked: 0,
         };
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
         analysis.script(text, &Here::at(folder), 0);
         *effects = analysis.effects;
+        *executed = analysis.executed;
+        executed.written_before(effects);
         if let Some(untold) = analysis.untold {
             Effect::add(effects, EffectKind::Unknown, &untold);
         }
@@ -142,15 +175,6 @@ impl<'a> Analysis<'a> {
             None => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
         };
         self.note(verdict);
-    }
-
-    /// The rule that allows every command.
-    fn bare(&self) -> Option<&'a Rule> {
-        self.policy.allow.iter().find(|rule| match &rule.matches {
-            Matches::EveryTool => true,
-            Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) | Matches::Hosts(_) | Matches::Commands(_) => false,
-        })
     }
 
     /// Shell text: the call's, or one found inside.
@@ -256,9 +280,11 @@ impl<'a> Analysis<'a> {
     fn simple(&mut self, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
         let Some(first) = words.first() else { return Verdict::allow(own::READS_INSIDE) };
         let Some(name) = first.known() else {
+            self.executed.cannot_tell(|| "which program it runs is only known once it runs".to_owned());
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
+        self.executes(words, name, base, here);
         let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
             return verdict;
@@ -272,6 +298,10 @@ impl<'a> Analysis<'a> {
         if self.runs_fetched(words, name, base, here) {
             let reason = "it runs a file that it has just fetched from another machine, unread";
             return Verdict::new(Strictness::Deny, own::FETCHED, reason);
+        }
+        if let Some(folder) = self.works_in_cloned(base, here) {
+            let reason = format!("it runs what was just brought into {} from another machine, unread", shown(folder));
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::FETCHED, reason));
         }
         if nesting.wrappers == UNWRAP_MAX {
             // whatever is around it, what stands at the end is looked at
@@ -296,6 +326,8 @@ impl<'a> Analysis<'a> {
         {
             // with other rights, or elsewhere, it does something else
             self.untold.get_or_insert_with(|| command_shown(words));
+            // and what is a program for us may be a file for it
+            self.may_execute(words, here);
         }
         let plain = match inner {
             Inner::None => self.plain(words, name, base, here, nesting),
@@ -324,12 +356,16 @@ impl<'a> Analysis<'a> {
                 let reason = format!("{base} runs whatever it is given on standard input");
                 self.untold.get_or_insert_with(|| reason.clone());
                 let verdict = Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
+                if self.stdin.is_none() {
+                    self.executes_input(base, here);
+                }
                 match self.stdin.take() {
                     Some(text) => verdict.and(self.inner_script(&text, here, nesting.scripts + 1)),
                     None => verdict,
                 }
             }
             Inner::Unseen(reason) => {
+                self.may_execute(words, here);
                 self.untold.get_or_insert_with(|| command_shown(words));
                 let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
                 let at = words.len().saturating_sub(1);
@@ -342,7 +378,8 @@ impl<'a> Analysis<'a> {
                 }
             }
         };
-        let plants = base == "git" && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule"));
+        let plants = base == "git"
+            && words.iter().any(|word| matches!(word.text.as_str(), "config" | "submodule" | "init" | "clone"));
         let forgets = base == "git" && losses::loss(words) == Some(losses::Loss::History);
         verdict.and(if LEAVES.contains(&base) || plants || forgets { plain.beyond() } else { plain })
     }
@@ -352,8 +389,12 @@ impl<'a> Analysis<'a> {
         let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
         // another shell does not have the variables of this one
         let bindings = std::mem::take(&mut self.bindings);
+        // whatever in it reads standard input first
+        let source = std::mem::take(&mut self.source);
+        let around = if source == Source::Told { self.around.clone() } else { source.clone() };
+        let around = std::mem::replace(&mut self.around, around);
         self.script(text, here, depth);
-        self.bindings = bindings;
+        (self.bindings, self.source, self.around) = (bindings, source, around);
         std::mem::replace(&mut self.verdict, outer)
     }
 
@@ -370,59 +411,6 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// What a wrapper makes of the verdict on what it runs. A rule lifts a question if it spells the words out to `at`.
-    fn wrapped(&self, words: &[Word], base: &str, at: usize, wrapper: Wrapper, inner: Verdict) -> Verdict {
-        let verdict = match wrapper {
-            Wrapper::Transparent => inner,
-            Wrapper::Adds(adds) => {
-                inner.and(Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, format!("{base} {adds}")))
-            }
-        };
-        if !matches!(verdict.strictness, Strictness::Unless | Strictness::UnlessSpelt) || at == usize::MAX {
-            return verdict;
-        }
-        let spells = |rule: &&Rule| match &rule.matches {
-            Matches::Commands(pattern) => pattern.spelt_out() > at && pattern.matches(&texts(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
-        };
-        let literal = words.iter().all(|word| word.kind == Kind::Literal);
-        match self.policy.allow.iter().find(spells).filter(|_| literal) {
-            Some(rule) => Verdict::allow(&rule.text),
-            None => verdict,
-        }
-    }
-
-    /// What deny and ask rules, and the floors about programs, say of these words.
-    fn forbidden(&self, words: &[Word], name: &str, base: &str) -> Verdict {
-        let deny = |rule: &str, reason: String| Verdict::new(Strictness::Deny, rule, reason);
-        let binary = self.policy.surroundings.binary.as_deref();
-        if base == OWN_NAME || binary == Some(name) {
-            return deny(own::OWN_FILES, "no run may operate Longrein".to_owned());
-        }
-        if words.iter().any(|word| word.text.contains("LONGREIN_INSIDE")) && base != "echo" && base != "printf" {
-            return deny(own::OWN_FILES, "the mark of a run may not be touched".to_owned());
-        }
-        let mut variants = vec![texts(words)];
-        if let Some(first) = variants[0].first_mut() {
-            *first = Some(base);
-        }
-        if base == "git" {
-            variants.extend(without_git_options(words));
-        }
-        let matching = |rule: &&Rule| match &rule.matches {
-            Matches::Commands(pattern) => variants.iter().any(|words| pattern.matches(words)),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
-        };
-        if let Some(rule) = self.policy.deny.iter().find(matching) {
-            return deny(&rule.text, format!("the rule \"{}\" denies {}", rule.text, command_shown(words)));
-        }
-        if let Some(rule) = self.policy.ask.iter().find(matching) {
-            let reason = format!("the rule \"{}\" has {} asked first", rule.text, command_shown(words));
-            return Verdict::new(Strictness::Ask, &rule.text, reason);
-        }
-        Verdict::allow(own::READS_INSIDE)
-    }
-
     /// A command that runs no other.
     fn plain(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) -> Verdict {
         Effect::add(&mut self.effects, EffectKind::Run, &command_shown(words));
@@ -434,6 +422,10 @@ impl<'a> Analysis<'a> {
                 verdict = verdict.and(self.emptied_by(&command, &found, here));
                 verdict = verdict.and(self.simple(&command, here, nesting));
             }
+        }
+        if let Some(cloned) = harm::flow::cloned_to(words) {
+            let all = here.folders.iter().map(|folder| path::absolute(folder, &cloned));
+            self.cloned.extend(all);
         }
         for folder in here.folders.iter().filter(|_| !harm::flow::fetched_to(words).is_empty()) {
             let files = harm::flow::fetched_to(words);
@@ -515,6 +507,7 @@ impl<'a> Analysis<'a> {
                     verdict = verdict.and(self.removal(operand, &expanded, base, here));
                 }
                 verdict = verdict.and(self.options_lead(&expanded, here));
+                verdict = verdict.and(self.led_elsewhere(words, base, here));
                 if !told {
                     let effects = std::mem::take(&mut self.effects);
                     verdict = verdict.and(self.mentions(&expanded, base, here));
@@ -543,293 +536,12 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Whether the first word names the program of that name, and not one that lies somewhere else.
-    fn trusts(&self, name: &str) -> bool {
-        match name.rsplit_once('/') {
-            None => true,
-            Some((folder, _)) => matches!(folder, "/bin" | "/usr/bin"),
-        }
-    }
-
-    /// A verdict that is asked about only because no rule allows it, held against the rules that allow. What is allowed
-    /// without one may have a rule as well: it counts where nothing of ours does.
-    fn lifted(&self, verdict: Verdict, words: &[Word], name: &str) -> Verdict {
-        if matches!(verdict.strictness, Strictness::Ask | Strictness::Deny) {
-            return verdict;
-        }
-        let mut seen = texts(words);
-        if self.trusts(name)
-            && let Some(first) = seen.first_mut()
-        {
-            *first = name.rsplit('/').next();
-        }
-        // what lies outside, or is obeyed later, has to stand in the rule as it stands in the command
-        let spelt = |rule: &&Rule| match &rule.matches {
-            Matches::Commands(pattern) => pattern.spelt_out() == words.len() && pattern.matches(&seen),
-            Matches::EveryTool | Matches::Tool(_) | Matches::Paths(..) | Matches::Hosts(_) => false,
-        };
-        let matching = |rule: &&Rule| match &rule.matches {
-            Matches::Commands(pattern) => pattern.matches(&seen),
-            Matches::EveryTool => true,
-            Matches::Tool(tool) => tool.as_str() == SHELL,
-            Matches::Paths(..) | Matches::Hosts(_) => false,
-        };
-        let rule = match verdict.strictness {
-            Strictness::Allow | Strictness::Unless => self.policy.allow.iter().find(matching),
-            Strictness::UnlessSpelt | Strictness::DenyUnlessSpelt => self.policy.allow.iter().find(spelt),
-            Strictness::Ask | Strictness::Deny => None,
-        };
-        match rule {
-            Some(rule) => Verdict::allow(&rule.text),
-            None => verdict,
-        }
-    }
-
-    /// A path in the hands of a command.
-    fn operand(&mut self, operand: &Operand, here: &Here) -> Verdict {
-        let Operand { word, purpose } = operand;
-        let path = match word.kind {
-            Kind::Unknown => {
-                let reason = "a path is only known once it runs";
-                return Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
-            }
-            // what is written or removed is something in the folder, not the folder; see `emptied`
-            Kind::Glob if matches!(purpose, Purpose::Write | Purpose::Delete) => {
-                format!("{}/{}", folder_of_glob(&word.text), word.text.rsplit('/').next().unwrap_or_default())
-            }
-            Kind::Glob => folder_of_glob(&word.text),
-            Kind::Literal | Kind::Likely => word.text.clone(),
-        };
-        if path == "-" && word.kind != Kind::Glob {
-            return Verdict::allow(own::READS_INSIDE);
-        }
-        let mut verdict = Verdict::allow(own::READS_INSIDE);
-        // what stands for a folder with more behind it may stand for a link
-        let goes_on =
-            word.kind == Kind::Glob && word.text.find(['*', '?', '[']).is_some_and(|at| word.text[at..].contains('/'));
-        let last = word.text.rsplit('/').next().unwrap_or_default();
-        if word.kind == Kind::Glob
-            && (*purpose != Purpose::List || goes_on)
-            && !self.stands_for_itself(&word.text, here)
-        {
-            let reason = format!("which files {} stands for is only known once it runs", shown(&word.text));
-            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
-            if path::SECRET_EXAMPLES.iter().any(|secret| last.starts_with('.') && path::glob_matches(last, secret)) {
-                let reason = format!("{} may stand for a file that holds secrets", shown(&word.text));
-                verdict = verdict.and(Verdict::new(Strictness::Ask, own::SECRET, reason));
-            }
-        }
-        if here.folders.is_empty() && !path.starts_with('/') {
-            if matches!(purpose, Purpose::Read | Purpose::ReadBelow) && path::is_secret(&path) {
-                let reason = format!("{} usually holds secrets", shown(&path));
-                return Verdict::new(Strictness::Deny, own::SECRET, reason);
-            }
-            let reason = format!("which folder {} is relative to cannot be told", shown(&path));
-            return verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
-        }
-        let root = ["/".to_owned()];
-        let folders = if here.folders.is_empty() { root.as_slice() } else { here.folders.as_slice() };
-        for folder in folders {
-            let touch = Touch {
-                by: By::Command,
-                purpose: *purpose,
-                path: &path,
-                resolved: None,
-                folder,
-                workspace: self.workspace,
-            };
-            verdict = verdict.and(self.policy.touch(&touch, &mut self.effects));
-        }
-        verdict
-    }
-
-    /// Like `operand`, but knows what is removed with everything in it.
-    fn removal(&mut self, operand: &Operand, words: &[Word], base: &str, here: &Here) -> Verdict {
-        let verdict = self.operand(operand, here);
-        let recursive = matches!(base, "find" | "mv" | "rsync" | "trash" | "rimraf" | "srm")
-            || words.iter().skip(1).any(|word| is_recursive(&word.text));
-        if operand.purpose == Purpose::Write {
-            let all = matches!(base, "chmod" | "chown" | "chgrp") && recursive;
-            return if all { verdict.and(self.emptied(operand, here)) } else { verdict };
-        }
-        if operand.purpose != Purpose::Delete || !(recursive || base == "shred") {
-            // a folder is not removed without being asked to remove what is in it
-            let only_a_folder = verdict.rule == own::DESTRUCTION;
-            return match only_a_folder {
-                true => Verdict::new(Strictness::Unless, own::DEFAULT, verdict.reason),
-                false => verdict,
-            };
-        }
-        let outside =
-            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_none();
-        if base == "shred" && here.folders.iter().any(outside) {
-            let reason = format!("it overwrites {} outside the workspace", shown(&operand.word.text));
-            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
-        }
-        let inside =
-            |folder: &String| path::within(self.workspace, &path::absolute(folder, &operand.word.text)).is_some();
-        if base == "find" && found::Found::of(words).is_narrow && here.folders.iter().all(inside) {
-            let reason = format!("it removes files below {} and no rule allows it", shown(&operand.word.text));
-            return Verdict::new(Strictness::Unless, own::DEFAULT, reason);
-        }
-        verdict.and(self.emptied(operand, here))
-    }
-
-    /// Whether everything in a folder that must not be emptied is changed or removed: the folder, or `FOLDER/*`.
-    fn emptied(&self, operand: &Operand, here: &Here) -> Verdict {
-        let word = &operand.word;
-        let path = match word.kind {
-            Kind::Literal | Kind::Likely => word.text.clone(),
-            Kind::Glob if matches!(word.text.rsplit('/').next(), Some("*" | ".*" | "[!.]*" | ".[!.]*")) => {
-                folder_of_glob(&word.text)
-            }
-            Kind::Glob => {
-                let last = word.text.rsplit('/').next().unwrap_or_default();
-                let guarded = [".git", ".longrein", ".ssh", ".gnupg"].iter().any(|name| path::glob_matches(last, name));
-                let at_root = folder_of_glob(&word.text) == "/";
-                if !(guarded || at_root) {
-                    return Verdict::allow(own::DEFAULT);
-                }
-                let reason = format!("{} may stand for what must not be removed", shown(&word.text));
-                return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
-            }
-            Kind::Unknown => return Verdict::allow(own::DEFAULT),
-        };
-        let is_root = |folder: &String| {
-            let path = path::absolute(folder, &path);
-            let inside = path::within(self.workspace, &path).is_some_and(|inside| !inside.is_empty());
-            self.policy.is_root(&path, self.workspace) || (!inside && path::is_of_the_system(&path))
-        };
-        if here.folders.iter().any(is_root) {
-            let reason = format!("it would remove or change all of {}", shown(&word.text));
-            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
-        }
-        Verdict::allow(own::DEFAULT)
-    }
-
-    /// A recursive reader that does not leave hidden files out, on a folder that usually has some with secrets.
-    fn reads_hidden(&self, operands: &[Operand], here: &Here) -> Verdict {
-        let below = operands.iter().filter(|operand| operand.purpose == Purpose::ReadBelow);
-        let is_workspace = |operand: &Operand| {
-            here.folders.iter().any(|folder| path::absolute(folder, &operand.word.text) == self.workspace)
-        };
-        match below.into_iter().any(is_workspace) {
-            true => Verdict::new(
-                Strictness::Unless,
-                own::SECRET,
-                "it reads every file of the workspace, hidden ones too; name a folder, or use search_files or rg",
-            ),
-            false => Verdict::allow(own::READS_INSIDE),
-        }
-    }
-
-    /// Paths in the words of a command of which it is not known what it does with them.
-    fn mentions(&mut self, words: &[Word], base: &str, here: &Here) -> Verdict {
-        let mut verdict = Verdict::allow(own::DEFAULT);
-        if NAMES_ONLY.contains(&base) {
-            return verdict;
-        }
-        let skipped = usize::from(matches!(base, "grep" | "egrep" | "fgrep" | "rg"));
-        let mut operands = 0;
-        let mut looked_at = BTreeSet::new();
-        let mut glued = BTreeSet::new();
-        for word in words.iter().skip(1) {
-            let is_operand = !word.text.starts_with('-');
-            operands += usize::from(is_operand);
-            if word.known().is_none() || (is_operand && operands <= skipped) {
-                continue;
-            }
-            for path in paths_in(&word.text) {
-                if looked_at.len() >= MENTIONS_MAX {
-                    // nobody reads so many: it is asked about, and only the name of a secret denies it
-                    if path::is_secret(path) {
-                        let reason = format!("{} usually holds secrets", shown(path));
-                        verdict = verdict.and(Verdict::new(Strictness::Deny, own::SECRET, reason));
-                    }
-                    continue;
-                }
-                if !looked_at.insert(path) {
-                    continue;
-                }
-                let found = self.read_verdict(path, word.kind, here);
-                let outside = found.strictness == Strictness::UnlessSpelt && looks_like_path(path);
-                let rule = found.strictness == Strictness::Ask;
-                if found.strictness == Strictness::Deny || outside || rule {
-                    verdict = verdict.and(found);
-                }
-                if !writers::leaves_out(&word.text) {
-                    verdict = verdict.and(self.may_write(path, here));
-                }
-            }
-            for path in writers::in_word(&word.text) {
-                if glued.len() >= GLUED_MAX {
-                    verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
-                    break;
-                }
-                if !glued.insert(path) {
-                    continue;
-                }
-                // most values of options are no paths: only what is forbidden counts
-                let found = self.read_verdict(path, word.kind, here);
-                let by_rule = found.strictness == Strictness::Ask && !here.folders.is_empty();
-                if (found.strictness == Strictness::Deny || by_rule) && !self.is_by_chance(path, &found, here) {
-                    verdict = verdict.and(found);
-                }
-                // `-Isrc/lib` does not mean `/lib`
-                let is_cut = path.starts_with(['/', '~']) && path::within(self.workspace, path).is_none();
-                if path.contains(['/', '.']) && !is_cut {
-                    verdict = verdict.and(self.may_write(path, here));
-                }
-            }
-        }
-        if looked_at.len() >= MENTIONS_MAX {
-            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
-        }
-        verdict
-    }
-
-    /// What reading this path deserves.
-    fn read_verdict(&mut self, path: &str, kind: Kind, here: &Here) -> Verdict {
-        let word = Word { text: path.to_owned(), kind };
-        self.operand(&Operand { word, purpose: Purpose::Read }, here)
-    }
-
-    /// `-Wshadow` names no secret: a mere word in the workspace does not, glued to an option.
-    fn is_by_chance(&self, value: &str, found: &Verdict, here: &Here) -> bool {
-        let inside = |folder: &String| path::within(self.workspace, folder).is_some();
-        found.rule == own::SECRET
-            && value.bytes().all(|byte| byte.is_ascii_alphabetic())
-            && !here.folders.is_empty()
-            && here.folders.iter().all(inside)
-    }
-
-    /// Where the options of a command that writes may lead: what must not be written unasked, and outside.
-    fn options_lead(&mut self, words: &[Word], here: &Here) -> Verdict {
-        let mut verdict = Verdict::allow(own::DEFAULT);
-        for (at, operand) in writers::in_options(words).iter().enumerate() {
-            if at >= GLUED_MAX {
-                verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, MANY_WORDS));
-                break;
-            }
-            let before = std::mem::take(&mut self.effects);
-            let found = self.operand(operand, here);
-            let effects = std::mem::replace(&mut self.effects, before);
-            let counts = match found.strictness {
-                Strictness::Deny | Strictness::DenyUnlessSpelt | Strictness::UnlessSpelt => true,
-                Strictness::Ask => !here.folders.is_empty(),
-                Strictness::Unless | Strictness::Allow => false,
-            };
-            if counts && !self.is_by_chance(&operand.word.text, &found, here) {
-                effects.iter().for_each(|Effect { kind, what }| Effect::add(&mut self.effects, *kind, what));
-                verdict = verdict.and(found);
-            }
-        }
-        verdict
-    }
-
     /// What a program in the words, or in what they are given, says it does: only what is denied.
     fn inline(&mut self, base: &str, words: &[Word], here: &Here, nesting: Nesting) -> Verdict {
         let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if self.stdin.is_none() && harm::inline::reads_program(base, words) {
+            self.executes_input(base, here);
+        }
         let given = self.stdin.as_ref().filter(|_| harm::inline::reads_program(base, words));
         let Some(text) = harm::inline::of_words(base, words).or_else(|| given.cloned()) else { return verdict };
         let program = harm::inline::look(&text);
@@ -907,24 +619,6 @@ impl<'a> Analysis<'a> {
         unwrap::with_more(inner)
     }
 
-    /// What a command that is given everything `find` finds deserves, if it removes it.
-    fn emptied_by(&mut self, command: &[Word], found: &found::Found, here: &Here) -> Verdict {
-        let base = command.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
-        let removes = matches!(base, "rm" | "unlink" | "shred" | "rmdir" | "mv" | "truncate" | "trash" | "srm");
-        let mut verdict = Verdict::allow(own::READS_INSIDE);
-        let is_outside = |start: &Word| {
-            here.folders.iter().any(|folder| {
-                let start = path::absolute(folder, &start.text);
-                path::within(self.workspace, &start).is_none() && (start == "/" || path::is_of_the_system(&start))
-            })
-        };
-        for start in found.starts.iter().filter(|start| removes && (!found.is_narrow || is_outside(start))) {
-            let operand = Operand { word: start.clone(), purpose: Purpose::Delete };
-            verdict = verdict.and(self.emptied(&operand, here));
-        }
-        verdict
-    }
-
     /// Why a program that only reads might still run something that lies in the workspace.
     fn trap(&self, base: &str, words: &[Word], here: &Here) -> Option<String> {
         let world = self.policy.surroundings.world.as_ref();
@@ -932,7 +626,7 @@ impl<'a> Analysis<'a> {
             "git" => {
                 let folder = table::git_folder(words)
                     .map_or_else(|| folder.clone(), |inner| path::absolute(folder, &inner.text));
-                crate::git::trap(world, &folder)
+                crate::git::trap(world, &folder).or_else(|| self.policy.springs_here(self.workspace))
             }
             // rustup obeys a toolchain that lies beside the sources
             "cargo" | "rustc" | "rustfmt" | "rustup" => {
@@ -952,80 +646,6 @@ impl<'a> Analysis<'a> {
             _ => None,
         })
     }
-
-    /// Whether a pattern stands for nothing but itself: its folder has no such names, or cannot be listed by anybody. It is
-    /// judged by its letters then.
-    fn stands_for_itself(&self, pattern: &str, here: &Here) -> bool {
-        let [folder] = here.folders.as_slice() else { return false };
-        let (before, last) = pattern.rsplit_once('/').unwrap_or((".", pattern));
-        if before.contains(['*', '?', '[', '\\']) || path::may_be_secret(last) || last.contains('[') {
-            return false;
-        }
-        let listed = path::absolute(folder, before);
-        let world = self.policy.surroundings.world.as_ref();
-        path::within(self.workspace, &listed).is_some()
-            && match world.names(&listed) {
-                Some(names) => !names.iter().any(|name| path::glob_matches(last, name)),
-                None => !world.is_crowded(&listed),
-            }
-    }
-
-    /// What rules about writing say of a path that may or may not be written.
-    fn may_write(&self, path: &str, here: &Here) -> Verdict {
-        let mut verdict = Verdict::allow(own::DEFAULT);
-        for folder in &here.folders {
-            let touch = Touch {
-                by: By::Command,
-                purpose: Purpose::Write,
-                path,
-                resolved: None,
-                folder,
-                workspace: self.workspace,
-            };
-            let found = self.policy.touch(&touch, &mut Vec::new());
-            if matches!(found.strictness, Strictness::Deny | Strictness::Ask) {
-                let reason = format!("it may write {}: {}", shown(path), found.reason);
-                verdict = verdict.and(Verdict::new(Strictness::UnlessSpelt, &found.rule, reason));
-            }
-        }
-        verdict
-    }
-
-    /// Patterns of file names, replaced by the names, where all of them can be told.
-    fn expand(&self, words: &[Word], here: &Here) -> Vec<Word> {
-        let [folder] = here.folders.as_slice() else { return words.to_vec() };
-        let mut expanded = Vec::new();
-        for word in words {
-            match (word.kind, self.names(&word.text, folder)) {
-                (Kind::Glob, Some(names)) => {
-                    expanded.extend(names.into_iter().map(|text| Word { text, kind: Kind::Literal }));
-                }
-                (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown, _) => expanded.push(word.clone()),
-            }
-        }
-        expanded
-    }
-
-    /// The names a pattern stands for, if only its last part is one and the folder can be listed.
-    fn names(&self, pattern: &str, folder: &str) -> Option<Vec<String>> {
-        let (before, last) = match pattern.rsplit_once('/') {
-            Some((before, last)) => (format!("{before}/"), last),
-            None => (String::new(), pattern),
-        };
-        if !last.contains(['*', '?', '[']) || before.contains(['*', '?', '[', '\\']) {
-            return None;
-        }
-        let listed = path::absolute(folder, &before);
-        path::within(self.workspace, &listed)?;
-        let names = self.policy.surroundings.world.names(&listed)?;
-        let names: Vec<String> = names
-            .into_iter()
-            .filter(|name| path::glob_matches(last, name))
-            .map(|name| format!("{before}{name}"))
-            .collect();
-        // without a match the pattern stays as it is
-        (!names.is_empty() && names.len() <= NAMES_MAX).then_some(names)
-    }
 }
 
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {
@@ -1034,56 +654,6 @@ fn by_base(words: &[Word], base: &str) -> Vec<Word> {
         base.clone_into(&mut first.text);
     }
     words
-}
-
-fn texts(words: &[Word]) -> Vec<Option<&str>> {
-    words.iter().map(Word::known).collect()
-}
-
-/// `git -C x push` as `git push`, for rules that forbid.
-fn without_git_options(words: &[Word]) -> Option<Vec<Option<&str>>> {
-    let mut at = 1;
-    while let Some(text) = words.get(at).and_then(Word::known).filter(|text| text.starts_with('-')) {
-        at +=
-            1 + usize::from(matches!(text, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path"));
-    }
-    let rest = words.get(at..)?;
-    (at > 1).then(|| std::iter::once(Some("git")).chain(texts(rest)).collect())
-}
-
-fn is_recursive(option: &str) -> bool {
-    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    letters.is_some_and(|letters| letters.contains(['r', 'R'])) || option == "--recursive"
-}
-
-/// The folder in which the first pattern of a path is looked for.
-fn folder_of_glob(pattern: &str) -> String {
-    let first = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
-    let before = pattern.get(..first).unwrap_or_default().replace('\\', "");
-    match before.rfind('/') {
-        Some(0) => "/".to_owned(),
-        Some(end) => before.get(..end).unwrap_or_default().to_owned(),
-        None => ".".to_owned(),
-    }
-}
-
-/// What in a word may be a path: all of it, and what follows `=`, `@`, `:` or `file://`.
-fn paths_in(word: &str) -> impl Iterator<Item = &str> {
-    let after = |sign: char| word.split_once(sign).map(|(_, rest)| rest);
-    let file = word.strip_prefix("file://");
-    let nested = after('=').and_then(|rest| rest.strip_prefix('@'));
-    let all = (!word.starts_with('-')).then_some(word);
-    let before = word.split_once(':').map(|(path, _)| path).filter(|path| path.starts_with(['/', '.', '~']));
-    [all, after('='), after('@'), after(':'), before, file, nested]
-        .into_iter()
-        .flatten()
-        .filter(|path| !path.is_empty())
-}
-
-fn looks_like_path(word: &str) -> bool {
-    (word.starts_with('/') && !word.starts_with("//"))
-        || word.split('/').any(|part| part == "..")
-        || word.starts_with("~/")
 }
 
 /// Letters that show as something else, or as nothing, or that shells and terminals obey.
@@ -1113,7 +683,6 @@ fn command_shown(words: &[Word]) -> String {
     shown(&text.take(SHOWN_WORDS_MAX).collect::<Vec<_>>().join(" "))
 }
 
-const OWN_NAME: &str = "longrein";
 const SHELL: &str = "shell";
 /// A `cd` that may fail doubles the folders; more than this are not told apart.
 const FOLDERS_MAX: usize = 8;
@@ -1125,13 +694,6 @@ const UNWRAP_MAX: usize = 8;
 const SCRIPTS_MAX: usize = 256;
 /// Bytes of scripts within unparsed text that are searched.
 const SEARCH_MAX: usize = 4 * 1024 * 1024;
-/// A pattern that stands for more names than this is not expanded.
-const NAMES_MAX: usize = 1024;
-/// Different words of one command that are looked at as paths.
-const MENTIONS_MAX: usize = 4096;
-/// Different parts of the option words of one command that are looked at as paths.
-const GLUED_MAX: usize = 4 * MENTIONS_MAX;
-const MANY_WORDS: &str = "it has too many words to look at";
 const SHOWN_WORDS_MAX: usize = 12;
 /// Turns of all loops of a call that are looked at one by one.
 const TURNS_MAX: usize = 128;
@@ -1191,8 +753,6 @@ const LEAVES: [&str; 24] = [
     "batch",
     "crontab",
 ];
-/// Commands that do not read the files they are given.
-const NAMES_ONLY: [&str; 4] = ["echo", "printf", "test", "["];
 
 #[cfg(test)]
 mod tests;

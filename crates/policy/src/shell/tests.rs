@@ -10,7 +10,9 @@ use longrein_core::task::{Builtin, EffectClass, Mode, PolicyRules, ToolBody, Too
 use longrein_ports::{Gate, GateCall, Ruling};
 use proptest::prelude::*;
 
-use crate::{Blank, Containment, EffectKind, Policy, Surroundings, World};
+use longrein_ports::NoOrigins;
+
+use crate::{Containment, EffectKind, Policy, Surroundings, World};
 
 mod options;
 
@@ -59,9 +61,10 @@ fn policy(rules: &str) -> Policy {
         longrein_home: Some("/home/me/.local/share/longrein".to_owned()),
         own: vec!["/home/me/.local/share/longrein".to_owned(), "/srv/store.db".to_owned()],
         binary: Some("/opt/lr/lr-1.0".to_owned()),
+        git_config: None,
         world: Arc::new(Stub { links }),
         fence: Arc::new(Containment::Writes),
-        ledger: Arc::new(Blank),
+        ledger: Arc::new(NoOrigins),
     };
     Policy::read(&lists, std::iter::empty(), surroundings).unwrap()
 }

@@ -7,6 +7,7 @@ use brush_parser::ast::{
     IoRedirect, Pipeline, ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, UnaryPredicate,
 };
 
+use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
 use super::table::{Operand, Purpose, shown};
@@ -84,14 +85,18 @@ impl Analysis<'_> {
         }
         let mut given = None;
         let mut fed = None;
+        let mut source = self.around.clone();
         for command in &pipeline.seq {
             // each part is of a shell of its own
-            (self.stdin, self.fed) = (given.take(), fed.take());
+            (self.stdin, self.fed, self.source) = (given.take(), fed.take(), source);
+            let around = std::mem::replace(&mut self.around, self.source.clone());
             self.one(command, here, walk);
+            self.around = around;
             given = self.printed(command, here);
             fed = self.feeds(command, here);
+            source = self.poured(command, here);
         }
-        (self.stdin, self.fed) = (None, None);
+        (self.stdin, self.fed, self.source) = (None, None, Source::Told);
         self.together(pipeline, here);
         same()
     }
@@ -113,6 +118,26 @@ impl Analysis<'_> {
         }
     }
 
+    /// Where what a command prints comes from.
+    fn poured(&self, command: &Command, here: &Here) -> Source {
+        let Command::Simple(simple) = command else { return Source::Unknown };
+        let seen = scan::scan(&simple.to_string());
+        let [seen] = seen.as_slice() else { return Source::Unknown };
+        let words = self.words(seen.words.iter().map(String::as_str), here, &mut |_| {});
+        match words.split_first() {
+            Some((name, files)) if name.known() == Some("cat") && seen.redirects.is_empty() && !files.is_empty() => {
+                let is_file = |word: &&Word| !word.text.starts_with('-');
+                let told = files.iter().filter(is_file).cloned().collect::<Vec<_>>();
+                if files.iter().any(|word| word.text == "-") { Source::Unknown } else { Source::Files(told) }
+            }
+            // its text stands in the command
+            Some((name, _)) if matches!(name.known(), Some("echo" | "printf")) => {
+                if words.iter().all(|word| word.kind == Kind::Literal) { Source::Told } else { Source::Unknown }
+            }
+            Some(_) | None => Source::Unknown,
+        }
+    }
+
     /// What `find` hands on.
     fn feeds(&self, command: &Command, here: &Here) -> Option<found::Found> {
         let Command::Simple(simple) = command else { return None };
@@ -127,7 +152,20 @@ impl Analysis<'_> {
         match command {
             Command::Simple(simple) => self.simple_command(simple, here, walk),
             Command::Compound(compound, redirects) => {
+                // it is read by whatever in it reads first
+                let is_given = redirects.iter().flat_map(|list| &list.0).any(|redirect| match redirect {
+                    IoRedirect::File(_, IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput, _) => true,
+                    IoRedirect::File(..)
+                    | IoRedirect::OutputAndError(..)
+                    | IoRedirect::HereString(..)
+                    | IoRedirect::HereDocument(..) => false,
+                });
+                let outer = self.around.clone();
+                if is_given {
+                    self.around = Source::Unknown;
+                }
                 let after = self.compound(compound, here, walk);
+                self.around = outer;
                 let mut seen = Seen::default();
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, here, walk, &mut seen);
@@ -356,6 +394,8 @@ impl Analysis<'_> {
         let mut seen = Seen::default();
         let mut words = Vec::new();
         let mut given = None;
+        let piped = std::mem::take(&mut self.source);
+        let mut source = if piped == Source::Told { self.around.clone() } else { piped };
         let outer = std::mem::take(&mut walk.inside);
         let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
@@ -366,6 +406,7 @@ impl Analysis<'_> {
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                    source = self.redirected.take().unwrap_or(source);
                 }
                 CommandPrefixOrSuffixItem::Word(raw) => {
                     seen.words.push(raw.value.clone());
@@ -390,6 +431,7 @@ impl Analysis<'_> {
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                    source = self.redirected.take().unwrap_or(source);
                 }
                 CommandPrefixOrSuffixItem::ProcessSubstitution(kind, group) => {
                     // read as the rougher reading reads it: what stands before, the commands inside, what stands behind
@@ -415,8 +457,9 @@ impl Analysis<'_> {
         if seen != Seen::default() {
             walk.seen.push(seen);
         }
+        self.source = source;
         if given.is_some() {
-            self.stdin = given;
+            (self.stdin, self.source) = (given, Source::Told);
         }
         if words.first().and_then(Word::known) == Some("alias") {
             for word in words.iter().skip(1) {
@@ -426,7 +469,7 @@ impl Analysis<'_> {
         let inside = std::mem::replace(&mut walk.inside, outer);
         self.brought_in(simple, &words, &inside, here);
         let verdict = self.simple(&words, here, Nesting { scripts: walk.depth, wrappers: 0 });
-        (self.stdin, self.fed) = (None, None);
+        (self.stdin, self.fed, self.source) = (None, None, Source::Told);
         self.note(verdict);
         self.after(&words, here)
     }
@@ -493,6 +536,9 @@ impl Analysis<'_> {
                 name.as_str()
             }
         };
+        if executed::leads(name) {
+            self.executed.cannot_tell(|| format!("the variable {} decides which program runs", shown(name)));
+        }
         if name.starts_with("LONGREIN_") {
             self.note(Verdict::new(Strictness::Deny, own::OWN_FILES, "no run may set Longrein's variables"));
         }
@@ -528,6 +574,10 @@ impl Analysis<'_> {
                 };
                 match target {
                     IoFileRedirectTarget::Filename(raw) => {
+                        if purpose == Purpose::Read {
+                            let words = self.words(std::iter::once(raw.value.as_str()), here, &mut |_| {});
+                            self.redirected = Some(Source::Files(words));
+                        }
                         self.file(&raw.value, purpose, direction(kind), here, walk, seen)
                     }
                     IoFileRedirectTarget::Duplicate(raw) => {
@@ -541,6 +591,7 @@ impl Analysis<'_> {
                     }
                     IoFileRedirectTarget::Fd(_) => {}
                     IoFileRedirectTarget::ProcessSubstitution(_, group) => {
+                        self.redirected = Some(Source::Unknown);
                         self.ask("it runs another command as a file");
                         self.list(&group.list, here, walk);
                     }

@@ -127,6 +127,7 @@ pub(crate) fn judge(tool: &ToolSpec, args: &Value, around: &Around) -> Ruled {
         longrein_home: Some("/home/me/.local/share/longrein".to_owned()),
         own: vec!["/home/me/.local/share/longrein".to_owned()],
         binary: None,
+        git_config: None,
         world: Arc::new(around.world.clone()),
         fence: Arc::new(around.fence),
         ledger: Arc::new(around.marked.clone()),

@@ -175,30 +175,6 @@ fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(class::INVALID_ARGUMENTS, message)
 }
 
-/// The file that a plain command runs: itself, or what it hands to an interpreter. None: it runs a program of the system, or
-/// text of its own.
-pub(crate) fn script(command: &str) -> Option<String> {
-    let mut words = command.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-    let program = words.next()?;
-    let base = program.rsplit('/').next().unwrap_or(program);
-    let is_interpreter = INTERPRETERS.iter().any(|known| {
-        base.strip_prefix(known)
-            .is_some_and(|version| version.chars().all(|letter| letter.is_ascii_digit() || letter == '.'))
-    });
-    let file = match is_interpreter {
-        true => words.take_while(|word| !matches!(*word, "-c" | "-e" | "-m")).find(|word| !word.starts_with('-'))?,
-        false if program.contains('/') => program,
-        false if base == "make" => "Makefile",
-        false => return None,
-    };
-    Some(file.to_owned())
-}
-
-/// Programs that run a file they are given, with or without a version behind the name.
-const INTERPRETERS: [&str; 15] = [
-    "sh", "bash", "dash", "zsh", "ksh", "python", "node", "perl", "ruby", "php", "lua", "source", ".", "bun", "Rscript",
-];
-
 /// Where a call runs, whatever it asks for.
 pub(crate) struct Place<'a> {
     pub(crate) workspace: &'a Path,

@@ -43,7 +43,9 @@ fn bench(tools: &[Value]) -> Option<Bench> {
     std::fs::write(folder.path().join("outside/named"), "old").unwrap();
     let mut task = task_in(&work, tools);
     task.tools.push(crate::builtin(Builtin::Shell));
-    let sandbox = Sandbox::new(Walls::Strongest, Workspace::Writable, Vec::new());
+    std::fs::create_dir_all(work.join("hooks-of-the-operator")).unwrap();
+    let sandbox = Sandbox::new(Walls::Strongest, Workspace::Writable, Vec::new())
+        .obeying(vec![work.join("hooks-of-the-operator")]);
     let toolbox = Toolbox::new(&task, &operator(), Secrets::new()).unwrap().with_sandbox(sandbox);
     Some(Bench { folder, task, toolbox })
 }
@@ -76,28 +78,70 @@ impl Bench {
     }
 }
 
-/// What git would obey, as paths from a folder of git, each with how it is planted.
-const PLANTS: [(&str, &str); 6] = [
+/// What git would obey and is not there, each with how it is planted.
+const PLANTS: [(&str, &str); 10] = [
     ("commondir", "echo /tmp/evil > .git/commondir"),
+    ("commondir", "rm -f .git/commondir; echo /tmp/evil > .git/commondir"),
     ("config.worktree", "echo '[core]' > .git/config.worktree"),
-    ("hooks", "mkdir .git/hooks && echo x > .git/hooks/pre-commit"),
+    ("hooks/pre-commit", "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit"),
+    ("hooks/pre-commit", "mv .git/hooks .git/old; mkdir .git/hooks; echo x > .git/hooks/pre-commit"),
     ("info/attributes", "mkdir -p .git/info && echo '* filter=x' > .git/info/attributes"),
     ("objects/info/alternates", "mkdir -p .git/objects/info && echo /tmp > .git/objects/info/alternates"),
-    ("info", "rm -rf .git/info; ln -s /tmp .git/info"),
+    ("info", "rm -rf .git/info; ln -sT /tmp .git/info"),
+    ("modules/m/config", "mkdir -p .git/modules/m && echo '[core]' > .git/modules/m/config"),
+    ("modules", "rm -rf .git/modules; ln -sT /tmp .git/modules"),
 ];
 
+/// A command's plant is never there, not even while it runs: whoever kills us leaves none behind.
 #[tokio::test]
-async fn what_a_command_plants_for_git_is_gone_when_it_is_told() {
+async fn nothing_is_planted_for_git_not_even_for_a_moment() {
     let Some(bench) = bench(&[]) else { return };
     for (name, plant) in PLANTS {
-        let told = bench.shell(plant, Vec::new()).await;
-        let output = told["output"].as_str().unwrap();
-        assert_eq!(told["status"], 0, "{plant}: {told}");
-        assert!(output.contains(&format!("[sandbox] .git/{name} was removed")), "{plant}: {told}");
-        assert!(bench.at("proj/.git").join(name).symlink_metadata().is_err(), "{plant}");
+        for folder in ["", "sub/"] {
+            let at = bench.at("proj").join(folder).join(".git").join(name);
+            // it looks for what it planted itself: its own view is the host's
+            let see =
+                format!("cat {0} 2>/dev/null | grep -q . && echo PLANTED; test -L {0} && echo PLANTED", at.display());
+            let told = bench.shell(&format!("(cd ./{folder}; {plant}); {see}; true"), Vec::new()).await;
+            let output = told["output"].as_str().unwrap();
+            let is_ours = |text: String| matches!(text.as_str(), "" | "././.\n" | "theirs\n");
+            assert!(is_ours(std::fs::read_to_string(&at).unwrap_or_default()), "{plant}: {told}");
+            assert!(!output.contains("was removed"), "{plant}: {told}");
+            assert!(!at.is_symlink(), "{plant}: {told}");
+        }
     }
-    let told = bench.shell("cd sub && echo /tmp/evil > .git/commondir", Vec::new()).await;
-    assert!(told["output"].as_str().unwrap().contains("[sandbox] sub/.git/commondir was removed"), "{told}");
+    // what held the names goes with the run
+    let proj = bench.at("proj/.git");
+    assert!(proj.join("commondir").exists() && proj.join("modules").exists());
+    let Bench { folder, task: _, toolbox } = bench;
+    drop(toolbox);
+    for name in ["commondir", "config.worktree", "hooks", "info", "modules", "objects/info/alternates"] {
+        assert!(proj.join(name).symlink_metadata().is_err(), "{name}");
+    }
+    drop(folder);
+}
+
+/// Submodules that are there are worked in as before; none is made.
+#[tokio::test]
+async fn a_submodule_is_worked_in_and_none_is_planted() {
+    let Some(bench) = bench(&[]) else { return };
+    let proj = bench.at("proj");
+    let from = bench.at("proj/sub").display().to_string();
+    git(&proj, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "lib/m"]);
+    let name = "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t; ";
+    let told =
+        bench.shell(&format!("{name}cd lib/m && git commit -q --allow-empty -m x && git gc -q"), Vec::new()).await;
+    assert_eq!(told["status"], 0, "{told}");
+    for attack in [
+        "echo x >> .git/modules/lib/m/config",
+        "mkdir .git/modules/other",
+        "mkdir .git/modules/lib/other",
+        "mv .git/modules/lib/m .git/modules/lib/n",
+        "echo /tmp > .git/modules/lib/m/commondir",
+    ] {
+        let told = bench.shell(attack, Vec::new()).await;
+        assert_ne!(told["status"], 0, "{attack}: {told}");
+    }
 }
 
 #[tokio::test]
@@ -139,19 +183,17 @@ async fn honest_work_with_git_goes_on() {
 
 #[tokio::test]
 async fn tools_and_checks_plant_nothing_either() {
-    let planting = ["sh", "-c", "echo /tmp/evil > .git/commondir; exit 3"];
+    let planting = ["sh", "-c", "echo /tmp/evil > .git/commondir || exit 3"];
     let Some(bench) = bench(&[tool("build", &json!({ "command": planting, "effect": "workspace" }))]) else { return };
+    let ours = || std::fs::read_to_string(bench.at("proj/.git/commondir")).unwrap() == "././.\n";
     let ran = bench.toolbox.attempt(&bench.task, &bench.attempt("build", &json!({})), &Handed::default()).await;
-    assert!(format!("{ran:?}").contains("[sandbox] .git/commondir was removed"), "{ran:?}");
-    assert!(!bench.at("proj/.git/commondir").exists());
+    assert!(!matches!(ran.outcome, Outcome::Done(_)) && ours(), "{ran:?}");
     let spec = json!({ "name": "test", "command": planting, "timeout_ms": 20_000 });
     let spec: CheckSpec = serde_json::from_value(spec).unwrap();
     let check = CheckRun { run: bench.attempt("build", &json!({})).run, spec };
     let checked = bench.toolbox.run_check(&bench.task, &check).await;
     assert_eq!(checked.verdict.finding, Finding::Failed);
-    let evidence = inline(&checked.verdict.evidence);
-    assert!(evidence.as_str().unwrap().contains("[sandbox] .git/commondir was removed"), "{evidence}");
-    assert!(!bench.at("proj/.git/commondir").exists());
+    assert!(ours());
 }
 
 #[tokio::test]
@@ -217,4 +259,38 @@ async fn a_name_is_removed_only_by_what_does_nothing_else() {
     let told = bench.shell(&remove, effects).await;
     assert_eq!(told["status"], 0, "{told}");
     assert!(!bench.at("outside/named").exists());
+}
+
+/// What the operator's git obeys in the workspace is written only by a call that was allowed to by name.
+#[tokio::test]
+async fn what_the_operators_git_names_is_read_only_unless_it_was_allowed() {
+    let Some(bench) = bench(&[]) else { return };
+    let plant = "echo x > hooks-of-the-operator/pre-commit";
+    let told = bench.shell(plant, Vec::new()).await;
+    assert_ne!(told["status"], 0, "{told}");
+    assert!(!bench.at("proj/hooks-of-the-operator/pre-commit").exists());
+    let allowed = vec![bench.effect(EffectKind::Write, "proj/hooks-of-the-operator/pre-commit")];
+    let told = bench.shell(plant, allowed).await;
+    assert_eq!(told["status"], 0, "{told}");
+    assert!(bench.at("proj/hooks-of-the-operator/pre-commit").exists());
+}
+
+/// A hint says what is not reachable, and only where a command failed in such words.
+#[tokio::test]
+async fn a_command_that_fails_at_its_walls_is_told_what_may_be_why() {
+    let Some(bench) = bench(&[]) else { return };
+    for (command, hint) in [
+        ("echo 'curl: (6) Could not resolve host: h.example' >&2; exit 6", Some("there is no network here")),
+        ("echo x > .git/hooks/x", Some("only the workspace and /tmp are written here")),
+        ("cat deep/.netrc", Some("secrets, other rights")),
+        ("echo 'Network is unreachable'", None),
+        ("echo broken; exit 3", None),
+    ] {
+        let told = bench.shell(command, Vec::new()).await;
+        let output = told["output"].as_str().unwrap();
+        match hint {
+            Some(hint) => assert!(output.contains("[sandbox] This may be why: ") && output.contains(hint), "{told}"),
+            None => assert!(!output.contains("[sandbox]"), "{told}"),
+        }
+    }
 }

@@ -202,6 +202,26 @@ pub(super) fn opens_a_door(call: &Call<'_>) -> Option<Harm> {
     opens.then(|| Harm::runs_unseen(format!("{} connects a program to another machine", call.base)))
 }
 
+/// The folder that a command brings a whole tree into from elsewhere: a clone.
+pub(in crate::shell) fn cloned_to(words: &[Word]) -> Option<String> {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let base = texts.first()?.rsplit('/').next()?;
+    let at = texts.iter().position(|text| *text == "clone").filter(|_| matches!(base, "git" | "hg" | "gh" | "jj"))?;
+    let mut operands = Vec::new();
+    let mut rest = texts.get(at + 1..)?.iter();
+    while let Some(text) = rest.next() {
+        match *text {
+            "-b" | "-o" | "-c" | "-u" | "-j" | "--branch" | "--depth" | "--origin" | "--config" | "--reference"
+            | "--template" | "--filter" | "--jobs" | "--separate-git-dir" | "--upload-pack" => drop(rest.next()),
+            text if text.starts_with('-') => {}
+            text => operands.push(text),
+        }
+    }
+    let from = operands.first()?.trim_end_matches('/');
+    let name = from.rsplit(['/', ':']).next()?.trim_end_matches(".git");
+    Some(operands.get(1).copied().unwrap_or(name).to_owned())
+}
+
 /// Where a fetching command puts what it brings, as it is written.
 pub(in crate::shell) fn fetched_to(words: &[Word]) -> Vec<String> {
     let part = Part::of(words);
