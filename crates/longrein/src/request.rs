@@ -146,6 +146,7 @@ impl Runs {
             run: RunId::new("new"),
             task: task.clone(),
             binary: String::new(),
+            descent: None,
             root: None,
             brings: Vec::new(),
         };

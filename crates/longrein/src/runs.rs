@@ -385,7 +385,8 @@ impl Runs {
             | InputBody::Cancel
             | InputBody::LateOutcome(_)
             | InputBody::Raise(_)
-            | InputBody::Endorse(_) => None,
+            | InputBody::Endorse(_)
+            | InputBody::ChildEnded(_) => None,
         });
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
