@@ -217,7 +217,12 @@ pub fn ended(run: &Run) -> Vec<(&Child, &Report)> {
     ended
 }
 
-/// The children that are to be driven now. One that is told to end goes before the bound: it only winds down.
+/// How many children are driven at the same time.
+pub fn at_once(run: &Run) -> usize {
+    open(run).iter().map(|(_, _, owed)| owed.at_once).min().unwrap_or(1).clamp(1, AT_ONCE_MAX) as usize
+}
+
+/// The children that may be driven now, at most [`at_once`] of them at the same time.
 ///
 /// Children that may write files go one after the other, in the order in which they were asked for, and one that waits for a
 /// person keeps its place: what it has begun in the workspace is not another's to build on. They all work under the lease of
@@ -227,11 +232,9 @@ pub(crate) fn owed(run: &Run) -> Vec<Duty> {
     if run.winding.is_some() {
         return open.iter().map(|(id, _, _)| Duty::Child { child: (*id).clone(), ends: true }).collect();
     }
-    let at_once = open.iter().map(|(_, _, owed)| owed.at_once).min().unwrap_or(1).clamp(1, AT_ONCE_MAX) as usize;
     let writer = open.iter().find(|(_, _, owed)| owed.writes).map(|(id, _, _)| *id);
     open.iter()
         .filter(|(id, _, owed)| !owed.writes || writer == Some(*id))
-        .take(at_once)
         .map(|(id, _, _)| Duty::Child { child: (*id).clone(), ends: false })
         .collect()
 }

@@ -104,7 +104,7 @@ impl Drive<'_> {
                 self.tell_hooks(moment, About::Prompt { text });
                 false
             }
-            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue) => false,
+            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
         }
     }
 
@@ -149,6 +149,7 @@ impl Drive<'_> {
             | Landed::Recovered(..)
             | Landed::Checked(..)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed
             | Landed::Gathered(_) => return Ok(()),
         };

@@ -76,6 +76,7 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::Heard(_)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed => return,
         };
         let Request { prompt, counted, shown, features } = request;
@@ -121,6 +122,7 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::Heard(_)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed
             | Landed::Gathered(_)) => Err(given_up(&landed)),
         };
