@@ -482,13 +482,14 @@ impl World {
 
     /// Each attempt leaves another content at the same place.
     fn write(&self, attempt: &Attempt) {
-        let folder = format!("/town/{}", attempt.run);
+        // A child works in its root's workspace.
+        let folder = self.workspace_of(&attempt.run).unwrap_or_else(|| format!("/town/{}", attempt.run));
         let content = format!("{} {} {}", attempt.run, attempt.action, attempt.number);
         self.inner().files.push(Left {
             run: attempt.run.clone(),
             action: attempt.action,
             attempt: attempt.number,
-            path: format!("{folder}/{}/{}", attempt.tool, attempt.action),
+            path: format!("{folder}/{}/{}/{}", attempt.run, attempt.tool, attempt.action),
             folder,
             content: Digest::of(content.as_bytes()),
             at: self.record.now(),

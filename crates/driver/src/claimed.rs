@@ -214,7 +214,12 @@ impl<'a> Drive<'a> {
         drive.command(Command::NoteSurroundings { changed, mode });
         if ends && !matches!(drive.run.stage, Stage::Rest(_)) && drive.run.winding.is_none() {
             let input = Input { id: end_id(id), at: now, body: InputBody::Cancel };
-            drive.ports.journal.post_input(id, &input).await?;
+            // One that is not there yet has no inbox: it begins with the word.
+            if claim_head == Seq(0) {
+                drive.command(Command::TakeInput(input));
+            } else {
+                drive.ports.journal.post_input(id, &input).await?;
+            }
         }
         drive.take_inbox().await?;
         Ok(drive)
