@@ -21,7 +21,7 @@ use longrein_core::time::millis;
 use longrein_ports::{BoxFuture, ClaimError, LEASE, Posted, Reaped};
 
 use crate::claimed::Drive;
-use crate::drive::{Begin, DriveError, Driven, Driver, Standing};
+use crate::drive::{Begin, DriveError, Driven, Driver, Standing, WhenAsked};
 use crate::fold::{FoldError, fold_known};
 use crate::jobs::{Flight, Landed};
 use crate::ports::Ports;
@@ -259,7 +259,12 @@ impl Drive<'_> {
         }
         self.minding.waiting.remove(child);
         self.minding.suspended.remove(child);
-        let options = crate::drive::Options { asked: self.asked, ..self.driver.options.clone() };
+        // Whoever is there sees the root: the question of a child parks the tree, whose clock stands still then.
+        let asked = match self.asked {
+            WhenAsked::Stay | WhenAsked::Park => WhenAsked::Park,
+            WhenAsked::Deny => WhenAsked::Deny,
+        };
+        let options = crate::drive::Options { asked, ..self.driver.options.clone() };
         let driver = Driver::new(self.ports.clone(), options, Arc::clone(&self.driver.observer));
         let errand = Errand { driver, equip, started, stop: self.stop.clone(), above: self.leases.clone(), ends };
         self.hangar.launch(flight, errand.go());

@@ -198,7 +198,7 @@ fn bounded(run: &Run, grant: &Limits, now: Timestamp) -> Limits {
 }
 
 /// Of a shadow run nothing happens, and nothing of its children. What is a shadow by itself stays one.
-fn stricter(parent: Mode, child: Mode) -> Mode {
+pub(crate) fn stricter(parent: Mode, child: Mode) -> Mode {
     match (parent, child) {
         (Mode::Shadow, _) | (_, Mode::Shadow) => Mode::Shadow,
         (parent, child) => child.tightened(parent),

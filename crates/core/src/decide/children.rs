@@ -36,7 +36,12 @@ pub fn begin_child(parent: &Run, child: &RunId, binary: &str) -> Option<Result<R
     let ChildState::Owed(owed) = &known.state else { return None };
     let depth = parent.descent.as_ref().map_or(0, |descent| descent.depth) + 1;
     let descent = Descent { parent: parent.id.clone(), key: known.key.clone(), depth };
-    Some(owed.changes.on(&parent.task).map(|task| RunStarted {
+    let as_strict = |task: crate::task::Task| crate::task::Task {
+        // It may have become stricter since.
+        permission_mode: children::stricter(parent.mode, task.permission_mode),
+        ..task
+    };
+    Some(owed.changes.on(&parent.task).map(as_strict).map(|task| RunStarted {
         root: Some(parent.root.clone().unwrap_or_else(|| parent.id.clone())),
         brings: children::marks(&parent.taint, &parent.id),
         descent: Some(descent),
