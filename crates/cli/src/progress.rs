@@ -164,6 +164,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::HookFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
+        | EventKind::ChildStarted
+        | EventKind::ChildEnded
         | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,
     }

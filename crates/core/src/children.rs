@@ -71,6 +71,8 @@ pub fn child_id(parent: &RunId, key: &str) -> RunId {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descent {
     pub parent: RunId,
+    /// The run that a person started, or a fork: the whole tree is driven with it, and its budget is raised there.
+    pub root: RunId,
     pub key: String,
     /// Of a child of the root: 1.
     pub depth: u32,

@@ -107,9 +107,8 @@ impl<'a> Drive<'a> {
         let is_child = match (&begin_with, &known) {
             // At rest nothing of it writes, and what becomes known of it is taken here.
             (Begin::Existing { .. }, Some(Run { descent: Some(_), stage: Stage::Rest(_), .. })) => true,
-            (Begin::Existing { .. }, Some(Run { descent: Some(descent), root, .. })) => {
-                let root = root.clone().unwrap_or_else(|| descent.parent.clone());
-                return Err(DriveError::IsChild { run: id.clone(), root });
+            (Begin::Existing { .. }, Some(Run { descent: Some(descent), .. })) => {
+                return Err(DriveError::IsChild { run: id.clone(), root: descent.root.clone() });
             }
             (Begin::Child { .. }, _) => true,
             (Begin::Existing { .. } | Begin::New { .. }, _) => false,

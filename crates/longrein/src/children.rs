@@ -147,11 +147,7 @@ impl Runs {
     /// The run that a child is driven with: the root of its tree. Any other run is its own.
     pub async fn driven_with(&self, id: &RunId) -> Result<RunId, RunsError> {
         let run = self.fold(id, |_| {}).await?;
-        Ok(match (&run.descent, &run.root) {
-            (Some(_), Some(root)) => root.clone(),
-            (Some(descent), None) => descent.parent.clone(),
-            (None, _) => run.id,
-        })
+        Ok(run.descent.map_or(run.id, |descent| descent.root))
     }
 
     /// Asks for children of a run that nobody drives now, all or none; at most `at_once` of them are driven at the same

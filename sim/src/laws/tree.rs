@@ -61,7 +61,7 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
             breach("law_8", format!("what child {child} read from {source} does not taint it"));
         }
     }
-    if run.root.is_none() {
+    if run.descent.is_none() {
         root(town, id, &run, &breach);
     }
 }
@@ -77,7 +77,7 @@ fn root(town: &Town, id: &RunId, run: &Run, breach: &impl Fn(&'static str, Strin
     let of_tree: Vec<_> = runs
         .iter()
         .filter(|(one, shadow)| {
-            *one == id || shadow.fold().is_some_and(|run| run.descent.is_some() && run.root.as_ref() == Some(id))
+            *one == id || shadow.fold().is_some_and(|run| run.descent.is_some_and(|descent| descent.root == *id))
         })
         .collect();
     let (mut calls, mut tools, mut tokens, mut largest) = (0, 0, 0, 0);

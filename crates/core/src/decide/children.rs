@@ -35,7 +35,8 @@ pub fn begin_child(parent: &Run, child: &RunId, binary: &str) -> Option<Result<R
     let known = parent.children.get(child)?;
     let ChildState::Owed(owed) = &known.state else { return None };
     let depth = parent.descent.as_ref().map_or(0, |descent| descent.depth) + 1;
-    let descent = Descent { parent: parent.id.clone(), key: known.key.clone(), depth };
+    let root = parent.descent.as_ref().map_or_else(|| parent.id.clone(), |descent| descent.root.clone());
+    let descent = Descent { parent: parent.id.clone(), root, key: known.key.clone(), depth };
     let as_strict = |task: crate::task::Task| crate::task::Task {
         // It may have become stricter since.
         permission_mode: children::stricter(parent.mode, task.permission_mode),

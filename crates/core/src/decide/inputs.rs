@@ -99,8 +99,8 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
         InputBody::LateOutcome(late) => Ok(late_outcome(run, input, late)),
         InputBody::Raise(raise) => {
             open_door()?;
-            if let (Some(_), Some(root)) = (&run.descent, &run.root) {
-                return Err(format!("its budget is a part of that of run {root}; raise that one"));
+            if let Some(descent) = &run.descent {
+                return Err(format!("its budget is a part of that of run {}; raise that one", descent.root));
             }
             if raise.is_nothing() {
                 return Err("nothing to raise".to_owned());
