@@ -59,7 +59,14 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
-    let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
+    let row = runs.listed(&id).await?.map(|(row, _)| row);
+    let parent = row.as_ref().and_then(|row| row.parent.clone());
+    let state = row.map(|row| row.state).unwrap_or_default();
+    let has_ended = matches!(state.as_str(), "done" | "failed" | "exhausted" | "context_exhausted" | "cancelled");
+    if let Some(parent) = parent.filter(|_| has_ended) {
+        let problem = format!("child {id} has ended ({}), and run {parent} has its result", state.replace('_', " "));
+        return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("show {parent}"))));
+    }
     let answers = next_question(&runs, &id).await?;
     posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
     if let Some((action, question)) = answers {

@@ -90,7 +90,8 @@ fn children_are_driven_with_their_root_and_everything_about_them_can_be_seen() {
     }
 
     // Its end was taken: it is closed, and it goes with its root only.
-    world.run(&format!("send {a} 'go on'")).is(0);
+    let sent = world.run(&format!("send {a} 'go on'")).is(65);
+    assert!(sent.stderr.contains("run root has its result"), "{}", sent.stderr);
     assert!(world.run(&format!("rm {a}")).is(65).stderr.contains("goes with its parent"));
     world.run("rm root").is(0);
     for run in ["root", a, b] {
