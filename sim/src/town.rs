@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longrein_core::budget::Limits;
-use longrein_core::context::settings::ContextSpec;
 use longrein_core::children::ChildSpec;
+use longrein_core::context::settings::ContextSpec;
 use longrein_core::decide::{begin, request_children};
 use longrein_core::event::{Event, Wait};
 use longrein_core::hook::{HookEvent, HookSpec};
@@ -23,10 +23,12 @@ use longrein_core::task::{
     ToolBody, ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
-use longrein_driver::{Begin, ChildTask, DriveError, Driven, Driver, Equip, Equipped, Observer, Options, Ports, Stop, WhenAsked};
+use longrein_driver::{
+    Begin, ChildTask, DriveError, Driven, Driver, Equip, Equipped, Observer, Options, Ports, Stop, WhenAsked,
+};
 use longrein_ports::{
-    Batch, BatchId, BoxFuture, Create, Durability,
-    Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, NewEvent, Origins, Tools,
+    Batch, BatchId, BoxFuture, Cabinet, Checks, Clock, Create, Durability, Gate, Hooks, Journal, Model, NewEvent,
+    Origins, Tools,
 };
 
 use crate::chance::Chance;

@@ -389,7 +389,8 @@ impl World {
         if spec.effect == EffectClass::Workspace
             && let Some(place) = self.workspace_of(&attempt.run)
         {
-            let is_other = |child: &Child| child.alive && child.run != attempt.run && child.writes_in.as_ref() == Some(&place);
+            let is_other =
+                |child: &Child| child.alive && child.run != attempt.run && child.writes_in.as_ref() == Some(&place);
             if self.inner().children.values().any(is_other) {
                 self.record.breach("law_10", format!("{name} writes in {place} beside another run"));
             }

@@ -104,7 +104,11 @@ fn children_end_then_their_parent_goes_on_with_what_they_brought() {
         let driven = family.drive().await;
         assert!(is_done(&driven), "{:?}\n{}", driven.standing, family.trace());
         let spent = driven.run.spent;
-        assert_eq!((spent.turns, spent.model_calls, spent.tool_calls), (1, 4, 1), "turns are its own, calls the tree's");
+        assert_eq!(
+            (spent.turns, spent.model_calls, spent.tool_calls),
+            (1, 4, 1),
+            "turns are its own, calls the tree's"
+        );
         let sent = family.town.brain.last_sent().expect("it was asked");
         let shown = format!("{:?}", sent.items);
         assert!(shown.contains("- a (done): a is fine") && shown.contains("- b (done): b is fine"), "{shown}");
@@ -164,7 +168,13 @@ fn no_more_children_are_driven_at_once_than_asked() {
             moments.extend([(run.started, 1), (run.at, -1)]);
         }
         moments.sort();
-        let most = moments.iter().scan(0, |now, (_, step)| { *now += step; Some(*now) }).max();
+        let most = moments
+            .iter()
+            .scan(0, |now, (_, step)| {
+                *now += step;
+                Some(*now)
+            })
+            .max();
         assert_eq!(most, Some(2), "{}", family.trace());
         family.check().await;
     });
@@ -451,7 +461,10 @@ fn children_of_children_are_bounded_in_depth_and_count_in_the_root() {
                 descent.depth = depth;
             }
             let asked = spec(&run.task, "deeper", &["look"]);
-            let asked = ChildSpec { grant: Limits { model_calls: Limit::At(1), tool_calls: Limit::At(1), ..asked.grant }, ..asked };
+            let asked = ChildSpec {
+                grant: Limits { model_calls: Limit::At(1), tool_calls: Limit::At(1), ..asked.grant },
+                ..asked
+            };
             let answer = longrein_core::decide::request_children(&run, &[asked], 1, run.at);
             assert_eq!(answer.is_ok(), depth < longrein_core::children::DEPTH_MAX, "{answer:?}");
         }

@@ -198,7 +198,8 @@ const WITH_CHILDREN: &str = "children that read, write and ask";
 
 fn children(task: &Task) -> Vec<ChildSpec> {
     let child = |key: &str, tools: &[&str]| {
-        let mut task = Task { goal: format!("part {key}"), instructions: format!("This is part {key}."), ..task.clone() };
+        let mut task =
+            Task { goal: format!("part {key}"), instructions: format!("This is part {key}."), ..task.clone() };
         task.tools.retain(|tool| tools.contains(&tool.name.as_str()));
         task.acceptance.clear();
         let grant = Limits { model_calls: Limit::At(12), tool_calls: Limit::At(6), ..task.limits.clone() };

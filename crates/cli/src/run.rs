@@ -732,7 +732,13 @@ async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure
     let is_unfinished =
         |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
     // Children are gone on with by their roots.
-    Ok(runs.list().await?.into_iter().map(|(row, _)| row).filter(|row| row.parent.is_none() && is_unfinished(row)).collect())
+    Ok(runs
+        .list()
+        .await?
+        .into_iter()
+        .map(|(row, _)| row)
+        .filter(|row| row.parent.is_none() && is_unfinished(row))
+        .collect())
 }
 
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {

@@ -415,7 +415,9 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             };
             format!("check {} {verdict}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
         }
-        Event::ChildStarted(e) => format!("child {} asked for ({}): {}", e.child, short(&e.key, 40), short(&e.goal, 90)),
+        Event::ChildStarted(e) => {
+            format!("child {} asked for ({}): {}", e.child, short(&e.key, 40), short(&e.goal, 90))
+        }
         Event::ChildEnded(e) => {
             let report = &e.report;
             let said = report.answer().unwrap_or(&report.reason);

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::calls::output_allowance;
-pub use self::children::{begin_child, request_children};
 use self::calls::{Requested, fail_model, reply_arrived, request};
+pub use self::children::{begin_child, request_children};
 use self::inputs::take_input;
 use self::modes::{not_executed, shadowed};
 use self::propose::propose;

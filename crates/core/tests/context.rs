@@ -302,6 +302,7 @@ impl World {
                 | Duty::Recover { .. }
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
+                | Duty::Child { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::Wake { .. } => {}

@@ -370,7 +370,11 @@ impl Table {
         assert_eq!(self.run.spent.turns, before.turns, "turns are its own");
         let after = self.run.spent;
         assert!(self.ask(told("twice")), "it is refused, and said so");
-        assert_eq!((self.run.spent.model_calls, self.run.spent.usage), (after.model_calls, after.usage), "settled once");
+        assert_eq!(
+            (self.run.spent.model_calls, self.run.spent.usage),
+            (after.model_calls, after.usage),
+            "settled once"
+        );
     }
 
     /// What runs and is not owed any more is ended by the driver, which then says so.

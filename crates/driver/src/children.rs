@@ -248,7 +248,8 @@ impl Drive<'_> {
             return Ok(true);
         }
         let Some(started) = begin_child(&self.run, child, &self.driver.options.binary) else { return Ok(false) };
-        let unreadable = |error: serde_json::Error| DriveError::Unequipped { child: child.clone(), why: error.to_string() };
+        let unreadable =
+            |error: serde_json::Error| DriveError::Unequipped { child: child.clone(), why: error.to_string() };
         let started = Box::new(started.map_err(unreadable)?);
         let Some(equip) = self.ports.children.clone() else {
             let why = "child runs cannot be driven here; resume the run".to_owned();
@@ -369,7 +370,11 @@ impl Drive<'_> {
     pub(crate) fn child_is_due_in(&self) -> Option<Duration> {
         let now = self.ports.clock.boottime();
         let again = |child: &RunId| self.minding.again.get(child).map(|at| at.saturating_sub(now));
-        children::open(&self.run).into_iter().filter_map(|(child, _, _)| again(child)).filter(|wait| !wait.is_zero()).min()
+        children::open(&self.run)
+            .into_iter()
+            .filter_map(|(child, _, _)| again(child))
+            .filter(|wait| !wait.is_zero())
+            .min()
     }
 
     /// What to do where nothing moves but in children, and they do not either: the run waits for the same people, or cannot
@@ -378,9 +383,8 @@ impl Drive<'_> {
         if self.run.winding.is_some() || self.hangar.is_busy() || !children::are_open(&self.run) {
             return None;
         }
-        let rests = |child: &RunId| {
-            self.minding.waiting.contains_key(child) || self.minding.suspended.contains_key(child)
-        };
+        let rests =
+            |child: &RunId| self.minding.waiting.contains_key(child) || self.minding.suspended.contains_key(child);
         let moves = owed::owed(&self.run).iter().any(|duty| match duty {
             Duty::Child { child, .. } => !rests(child),
             Duty::Wake { .. } | Duty::Summarise { .. } | Duty::AwaitSummary { .. } => false,

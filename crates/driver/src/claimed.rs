@@ -23,8 +23,8 @@ use longrein_core::task::{Overlap, ToolSpec};
 use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
-use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::batch::{Appended, Draft, in_bytes};
+use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold_known};

@@ -1,7 +1,7 @@
 //! A run as listings show it.
 
-use longrein_core::event::{RunEnded, Suspension, Wait};
 use longrein_core::children;
+use longrein_core::event::{RunEnded, Suspension, Wait};
 use longrein_core::owed;
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_ports::RunRow;

@@ -124,7 +124,13 @@ impl Drive<'_> {
         });
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
-        by_time.chain(key_poll).chain(self.child_is_due_in()).chain(stopping).chain([renewal]).min().unwrap_or(RENEW_EVERY)
+        by_time
+            .chain(key_poll)
+            .chain(self.child_is_due_in())
+            .chain(stopping)
+            .chain([renewal])
+            .min()
+            .unwrap_or(RENEW_EVERY)
     }
 
     pub(crate) async fn take(&mut self, flight: Flight, landed: Landed) -> Result<(), DriveError> {

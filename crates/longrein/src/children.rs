@@ -77,11 +77,8 @@ impl Outfit {
             Models::Reach { of_root: (name, config), other, own, host, secrets } => {
                 let is_same = *name == task.model.name;
                 let config = if is_same { config.clone() } else { other(&task.model.name).map_err(RunsError::Task)? };
-                let own = Own {
-                    model: own.clone().filter(|_| is_same),
-                    host: host.another(),
-                    secrets: secrets.clone(),
-                };
+                let own =
+                    Own { model: own.clone().filter(|_| is_same), host: host.another(), secrets: secrets.clone() };
                 // It is optional, and a child's task cannot be mended.
                 let writer = summariser_of(&task, other).unwrap_or_default();
                 runs.ports(&task, &config, writer, &place, own)?

@@ -206,7 +206,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             let report = &e.report;
             let (answer, verified) = match &report.end {
                 End::Done(done) => (json!(done.accepted.answer), json!(done.verified)),
-                End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Cancelled => (Value::Null, Value::Null),
+                End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Cancelled => {
+                    (Value::Null, Value::Null)
+                }
             };
             let spent = &report.spent;
             json!({

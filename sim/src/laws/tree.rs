@@ -15,7 +15,8 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
                 if run.limits != child.grant {
                     breach("law_5", "its limits are not what it was granted".to_owned());
                 }
-                if run.task.permission_mode != parent.mode && parent.mode.tightened(run.task.permission_mode) == parent.mode
+                if run.task.permission_mode != parent.mode
+                    && parent.mode.tightened(run.task.permission_mode) == parent.mode
                 {
                     breach("law_8", format!("it is in mode {} under {}", run.task.permission_mode, parent.mode));
                 }
@@ -109,9 +110,8 @@ fn root(town: &Town, id: &RunId, run: &Run, breach: &impl Fn(&'static str, Strin
     over("tool calls", run.limits.tool_calls, tools);
     // What a provider reports beyond what was asked of it is no refill: at most one reservation of each run.
     over("tokens", run.limits.tokens, u64::saturating_sub(tokens, largest * of_tree.len() as u64));
-    let is_settled = of_tree.iter().all(|(_, shadow)| {
-        shadow.fold().is_some_and(|run| !longrein_core::children::are_open(&run))
-    });
+    let is_settled =
+        of_tree.iter().all(|(_, shadow)| shadow.fold().is_some_and(|run| !longrein_core::children::are_open(&run)));
     if is_settled && run.spent.model_calls != calls {
         breach("law_5", format!("{calls} calls were made in the tree and {} are counted", run.spent.model_calls));
     }

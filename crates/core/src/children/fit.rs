@@ -21,17 +21,30 @@ pub enum Unfit {
     None,
     Deep,
     /// More at the same time than a run may have, or more over its life.
-    Many { asked: usize, max: usize },
+    Many {
+        asked: usize,
+        max: usize,
+    },
     /// Too long, or empty.
     Key(String),
     /// A child of this name was asked for already, with whatever task.
     Again(String),
     /// More than is left after what was spent and set aside.
-    Budget { budget: BudgetKind, asked: Limit, left: u64 },
+    Budget {
+        budget: BudgetKind,
+        asked: Limit,
+        left: u64,
+    },
     /// It may write files that the lease of its root does not cover.
-    Workspace { key: String, asked: String },
+    Workspace {
+        key: String,
+        asked: String,
+    },
     /// Its task cannot be put down as what differs from its parent's.
-    Task { key: String, why: String },
+    Task {
+        key: String,
+        why: String,
+    },
 }
 
 impl fmt::Display for Unfit {
@@ -222,4 +235,108 @@ fn lies_in(inner: &str, outer: &str) -> bool {
     let (inner, outer) = (inner.trim_end_matches('/'), outer.trim_end_matches('/'));
     let is_plain = !inner.split('/').any(|part| matches!(part, "." | ".."));
     is_plain && inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::{begin, request_children};
+
+    fn parent(tokens: Limit) -> Run {
+        let mut task = crate::snapshot::no_task().as_ref().clone();
+        task.limits = Limits { tokens, ..Limits::default() };
+        Run::new(&begin(RunId::new("p"), task, "test"), Timestamp(0))
+    }
+
+    fn spec(run: &Run, key: &str, change: impl FnOnce(&mut Limits)) -> ChildSpec {
+        let mut grant = share(run, 3);
+        change(&mut grant);
+        ChildSpec { key: key.to_owned(), task: Task { goal: key.to_owned(), ..run.task.as_ref().clone() }, grant }
+    }
+
+    fn asked(run: &mut Run, specs: &[ChildSpec]) -> Result<(), Unfit> {
+        let events = request_children(run, specs, 1, run.at)?;
+        for event in events {
+            run.apply(run.head.next(), run.at, &event);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn law_5_nothing_is_granted_that_is_not_left() {
+        let mut run = parent(Limit::At(100));
+        let tokens = |amount: u64| move |limits: &mut Limits| limits.tokens = Limit::At(amount);
+        asked(&mut run, &[spec(&parent(Limit::At(100)), "a", tokens(60))]).expect("there is enough");
+        let over = [spec(&run, "b", tokens(20)), spec(&run, "c", tokens(21))];
+        let budget = BudgetKind::Tokens;
+        assert_eq!(
+            asked(&mut run, &over),
+            Err(Unfit::Budget { budget, asked: Limit::At(41), left: 40 }),
+            "all or none"
+        );
+        let unbounded = [spec(&run, "b", |limits| limits.tokens = Limit::Unlimited)];
+        let left = 40;
+        assert_eq!(asked(&mut run, &unbounded), Err(Unfit::Budget { budget, asked: Limit::Unlimited, left }));
+        assert_eq!(reserved(&run).tokens, 60);
+        let exact = [spec(&run, "b", tokens(40)), spec(&run, "zero", tokens(0))];
+        asked(&mut run, &exact).expect("zero is zero, and fits");
+        assert_eq!(share(&run, 1).tokens, Limit::At(0));
+    }
+
+    #[test]
+    fn a_child_is_asked_for_once_and_not_too_many_are() {
+        let mut run = parent(Limit::Unlimited);
+        let few = |limits: &mut Limits| {
+            (limits.model_calls, limits.tool_calls) = (Limit::At(1), Limit::At(1));
+        };
+        let twice = [spec(&run, "a", few), spec(&run, "a", few)];
+        assert_eq!(asked(&mut run, &twice), Err(Unfit::Again("a".to_owned())));
+        let many: Vec<_> = (0..=WIDTH_MAX).map(|number| spec(&run, &number.to_string(), few)).collect();
+        assert_eq!(asked(&mut run, &many), Err(Unfit::Many { asked: WIDTH_MAX + 1, max: WIDTH_MAX }));
+        asked(&mut run, &many[1..]).expect("so many fit");
+        assert_eq!(asked(&mut run, &many[1..2]).map_err(|unfit| unfit.to_string().contains("at most 64")), Err(true));
+        assert_eq!(owed(&run).len(), WIDTH_MAX, "all may go, and a bound says how many at the same time do");
+    }
+
+    #[test]
+    fn a_task_is_what_differs_from_its_parent_s_put_on_it_again() {
+        let parent = parent(Limit::At(5)).task.as_ref().clone();
+        let mut child = Task { goal: "another".to_owned(), instructions: "so".to_owned(), ..parent.clone() };
+        child.limits.turns = Limit::At(7);
+        let parent = Task { constraints: vec!["never".to_owned()], ..parent };
+        let changes = Changes::between(&parent, &child).expect("it is written");
+        let set: Vec<_> = changes.set.keys().map(String::as_str).collect();
+        assert_eq!(
+            (set, changes.without.as_slice()),
+            (vec!["goal", "instructions", "limits"], ["constraints".to_owned()].as_slice())
+        );
+        assert_eq!(changes.on(&parent).expect("it is read"), child);
+    }
+
+    #[test]
+    fn law_8_the_stricter_mode_counts_and_a_shadow_stays_one() {
+        for parent in Mode::ALL {
+            for child in Mode::ALL {
+                let mode = stricter(parent, child);
+                assert!(mode == parent || mode == child);
+                let is_shadow = parent == Mode::Shadow || child == Mode::Shadow;
+                assert_eq!(mode == Mode::Shadow, is_shadow, "{child} under {parent}");
+                assert_eq!(stricter(child, parent), mode);
+            }
+        }
+    }
+
+    #[test]
+    fn folders_lie_in_folders_by_whole_names() {
+        for (inner, outer, is_in) in [
+            ("/w", "/w", true),
+            ("/w/a/", "/w", true),
+            ("/wide", "/w", false),
+            ("/", "/w", false),
+            ("/w/../x", "/w", false),
+            ("/w", "/", true),
+        ] {
+            assert_eq!(lies_in(inner, outer), is_in, "{inner} in {outer}");
+        }
+    }
 }

@@ -4,12 +4,7 @@ use super::*;
 use crate::children::{self, Changes, ChildSpec, ChildState, Report, Unfit};
 
 /// The events that ask for children, all or none. `at_once`: how many of them are driven at the same time.
-pub fn request_children(
-    run: &Run,
-    specs: &[ChildSpec],
-    at_once: u32,
-    now: Timestamp,
-) -> Result<Vec<Event>, Unfit> {
+pub fn request_children(run: &Run, specs: &[ChildSpec], at_once: u32, now: Timestamp) -> Result<Vec<Event>, Unfit> {
     let tasks = children::fitted(run, specs, now)?;
     specs
         .iter()

@@ -220,8 +220,7 @@ impl Longrein {
             // Somebody who has it now takes it.
             return match tended {
                 // And a child is driven with its root.
-                Ok(_)
-                | Err(Error::Held(_) | Error::Runs(RunsError::Drive(DriveError::IsChild { .. }))) => Ok(()),
+                Ok(_) | Err(Error::Held(_) | Error::Runs(RunsError::Drive(DriveError::IsChild { .. }))) => Ok(()),
                 Err(error) => Err(error),
             };
         }

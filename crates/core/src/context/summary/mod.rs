@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::children;
 use crate::budget::{Limit, Reservation, Usage};
+use crate::children;
 use crate::context::archive::Handle;
 use crate::context::settings::{ASSUMED_LIMIT, Limits, share};
 use crate::event::{GenerationStarted, RebuildStep, SummaryFinished, SummaryOutcome, SummaryRequested};
