@@ -267,6 +267,7 @@ impl Past<'_> {
     async fn append(&mut self, events: Vec<Event>, blob: Option<(Digest, Payload)>) -> anyhow::Result<()> {
         let run = self.claim.run.clone();
         let row = RunRow {
+            parent: None,
             run,
             state: "running".to_owned(),
             reason: String::new(),

@@ -3,6 +3,7 @@
 
 mod context;
 mod taint;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,7 @@ pub async fn check(town: &Town, id: &RunId) {
     law_3(town, id, &shadow);
     law_4(town, id, &shadow);
     law_5(town, &shadow);
+    tree::check(town, id, &shadow);
     law_8_modes(town, &shadow);
     context::check(town, id, &shadow);
     taint::check(town, id, &shadow);
@@ -90,6 +92,7 @@ fn answered(event: &Event) -> Option<&InputId> {
             SettledBy::Person { input, .. } | SettledBy::LateOutcome { input } => Some(input),
         },
         Event::BudgetRaised(raised) => Some(&raised.input),
+        Event::ChildEnded(ended) => Some(&ended.input),
         Event::SourceEndorsed(endorsed) => Some(&endorsed.input),
         _ => None,
     }
@@ -409,6 +412,8 @@ fn law_5(town: &Town, shadow: &ShadowRun) {
                     (_, Some(_)) => {}
                 }
             }
+            // What the tree below it spent is its own spending.
+            Event::ChildEnded(ended) => tokens += ended.report.spent.usage.tokens(),
             Event::RunForked(_) => summary = None,
             Event::RunEnded(_) | Event::RunSuspended(_) | Event::RunParked(_) if summary.is_some() => {
                 breach(format!("event {seq}: the run stops and leaves a summary unsettled"));

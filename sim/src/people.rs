@@ -365,6 +365,8 @@ struct BrainInner {
     /// By position in the conversation, then by how often that position was asked; the last ones stay.
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
+    /// Of conversations with these words in their system text, instead: each as the two before.
+    scripts: BTreeMap<String, (Vec<Vec<Answer>>, BTreeMap<u64, usize>)>,
     wild: Option<(Chance, Vec<String>)>,
     prompts: BTreeMap<Digest, Arc<Sent>>,
     /// What was sent last, by system text (one run, one conversation), and in which generation.
@@ -384,6 +386,11 @@ impl Brain {
     /// One answer for each turn.
     pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
         self.inner().script = answers.into_iter().map(|answer| vec![answer]).collect();
+    }
+    /// One answer for each turn of the run whose system text has these words.
+    pub fn script_of(&self, words: &str, answers: impl IntoIterator<Item = Answer>) {
+        let script = answers.into_iter().map(|answer| vec![answer]).collect();
+        self.inner().scripts.insert(words.to_owned(), (script, BTreeMap::new()));
     }
     /// The answers of a turn, one after the other, as its call is repeated.
     pub fn script_attempts(&self, turns: impl IntoIterator<Item = Vec<Answer>>) {
@@ -447,11 +454,16 @@ impl BrainInner {
             let known = sent.map(known_ids).unwrap_or_default();
             return wild(chance, tools, &known, position, bytes, inner.counts.is_some());
         }
-        let asked = inner.asked.entry(position).or_default();
+        let own = inner.scripts.iter_mut().find(|(words, _)| sent.is_some_and(|sent| sent.system.contains(*words)));
+        let (script, asked) = match own {
+            Some((_, (script, asked))) => (&*script, asked),
+            None => (&inner.script, &mut inner.asked),
+        };
+        let asked = asked.entry(position).or_default();
         let nth = *asked;
         *asked += 1;
         let index = usize::try_from(position).unwrap_or(usize::MAX);
-        let attempts = inner.script.get(index).or(inner.script.last());
+        let attempts = script.get(index).or(script.last());
         attempts
             .and_then(|attempts| attempts.get(nth).or(attempts.last()))
             .cloned()

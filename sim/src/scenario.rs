@@ -415,6 +415,7 @@ impl Stage {
                     .iter()
                     .map(|wait| match wait {
                         Wait::Approval(action) | Wait::Answer(action) | Wait::Unknown(action) => action.to_string(),
+                        Wait::Child { child, .. } => child.to_string(),
                     })
                     .collect();
                 waits == actions

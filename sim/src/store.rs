@@ -96,6 +96,12 @@ impl ShadowRun {
         })
     }
 
+    /// Whether it is synced that this child was asked for.
+    pub fn has_synced_child(&self, child: &RunId) -> bool {
+        let is_it = |event: &Event| matches!(event, Event::ChildStarted(started) if started.child == *child);
+        self.events.iter().take(self.synced).any(|new| is_it(&new.event))
+    }
+
     /// Whether a request with these bytes is synced.
     pub fn has_synced_request(&self, digest: &Digest) -> bool {
         self.events.iter().take(self.synced).any(|new| match &new.event {
@@ -262,9 +268,20 @@ impl Store {
             self.record.breach("law_10", what);
         }
         run.events.extend(batch.events.iter().cloned());
+        let begun = batch.events.iter().find_map(|new| match &new.event {
+            Event::RunStarted(started) => started.descent.clone(),
+            _ => None,
+        });
         if head.0 != run.events.len() as u64 {
             let what = format!("the store counts {head} events where {} were acknowledged", run.events.len());
             self.record.breach("law_1", what);
+        }
+        if let Some(descent) = begun {
+            let parent = shadow.runs.get(&descent.parent);
+            if !parent.is_some_and(|parent| parent.has_synced_child(&claim.run)) {
+                let what = format!("{} begins before its parent has it synced that it was asked for", claim.run);
+                self.record.breach("law_2", what);
+            }
         }
         match batch.durability {
             Durability::Synced => shadow.runs.values_mut().for_each(|run| run.synced = run.events.len()),
@@ -284,6 +301,7 @@ fn body_in_words(body: &InputBody) -> String {
         InputBody::Raise(_) => "raise".to_owned(),
         InputBody::SwitchModel(_) => "switch".to_owned(),
         InputBody::Endorse(endorse) => format!("endorse {}", endorse.source),
+        InputBody::ChildEnded(report) => format!("child {} {}", report.child, report.end.state()),
     }
 }
 

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longrein_core::budget::Limits;
+use longrein_core::children::ChildSpec;
 use longrein_core::context::settings::ContextSpec;
-use longrein_core::event::Wait;
+use longrein_core::decide::{begin, request_children};
+use longrein_core::event::{Event, Wait};
 use longrein_core::hook::{HookEvent, HookSpec};
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
@@ -21,8 +23,13 @@ use longrein_core::task::{
     ToolBody, ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
-use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
-use longrein_ports::{Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, NewEvent, Origins, Tools};
+use longrein_driver::{
+    Begin, ChildTask, DriveError, Driven, Driver, Equip, Equipped, Observer, Options, Ports, Stop, WhenAsked,
+};
+use longrein_ports::{
+    Batch, BatchId, BoxFuture, Cabinet, Checks, Clock, Create, Durability, Gate, Hooks, Journal, Model, NewEvent,
+    Origins, Tools,
+};
 
 use crate::chance::Chance;
 use crate::files::Files;
@@ -86,6 +93,23 @@ pub struct Town {
     seed: u64,
     tools: Mutex<Vec<ToolSpec>>,
     processes: Mutex<Vec<Arc<Process>>>,
+}
+
+/// What children are driven with here: what their parent is, in the same process.
+struct Outfit {
+    ports: Ports,
+    process: Arc<Process>,
+}
+
+impl Equip for Outfit {
+    fn equip<'a>(&'a self, child: ChildTask<'a>) -> BoxFuture<'a, Result<Equipped, String>> {
+        Box::pin(async move {
+            self.process.call(&format!("equip {}", child.id)).await;
+            let outfit = Outfit { ports: self.ports.clone(), process: Arc::clone(&self.process) };
+            let ports = Ports { children: Some(Arc::new(outfit)), ..self.ports.clone() };
+            Ok(Equipped { ports, changed: Vec::new(), mode: None })
+        })
+    }
 }
 
 /// How one drive went.
@@ -200,7 +224,61 @@ impl Town {
             hooks: self.layers.hooks(process, Arc::new(usher)),
             clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
             origins: self.layers.origins(process, Arc::new(files)),
+            children: None,
         }
+    }
+
+    /// The same, for a run and for all below it.
+    fn ports_of_tree(&self, process: &Arc<Process>, specs: &[ToolSpec]) -> Ports {
+        let ports = self.ports(process, specs);
+        let outfit = Outfit { ports: ports.clone(), process: Arc::clone(process) };
+        Ports { children: Some(Arc::new(outfit)), ..ports }
+    }
+
+    /// Begins a run that asks for children before it does anything else, all in its first batch. None: the process died.
+    pub async fn begin_with_children(
+        &self,
+        process: &Arc<Process>,
+        id: &RunId,
+        mut task: Task,
+        specs: &[ChildSpec],
+        at_once: u32,
+    ) -> Option<Result<(), String>> {
+        self.layers.task(&mut task);
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let journal = self.ports(process, &tools).journal;
+        let now = self.record.now();
+        let lived = process.live(async {
+            let claim = journal.claim(id, &process.worker, None, Create::IfAbsent).await.map_err(|e| e.to_string())?;
+            if claim.head != Seq(0) {
+                return journal.release(&claim).await.map_err(|e| e.to_string());
+            }
+            let started = begin(id.clone(), task, "sim");
+            let mut run = Run::new(&started, now);
+            let asked = request_children(&run, specs, at_once, now).map_err(|unfit| unfit.to_string())?;
+            for (event, seq) in asked.iter().zip(2..) {
+                run.apply(Seq(seq), now, event);
+            }
+            let events = std::iter::once(Event::RunStarted(Box::new(started))).chain(asked);
+            let batch = Batch {
+                id: BatchId("asked".to_owned()),
+                expected: claim.head,
+                events: events.map(|event| NewEvent { at: now, event }).collect(),
+                consumed: Vec::new(),
+                keys: Vec::new(),
+                marks: Vec::new(),
+                blobs: Vec::new(),
+                durability: Durability::Synced,
+                row: longrein_driver::run_row(&run),
+            };
+            journal.append(&claim, &batch).await.map_err(|e| e.to_string())?;
+            journal.release(&claim).await.map_err(|e| e.to_string())
+        });
+        let lived = lived.await;
+        if lived.is_none() {
+            self.store.bury(process);
+        }
+        lived
     }
 
     /// Drives a run in a process until it comes back or the process dies.
@@ -210,13 +288,13 @@ impl Town {
                 self.layers.task(&mut task);
                 Begin::New { task, blobs }
             }
-            existing @ Begin::Existing { .. } => existing,
+            other @ (Begin::Existing { .. } | Begin::Child { .. }) => other,
         };
         let options =
             Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
         let watching = Watching { store: Arc::clone(&self.store), batches: AtomicU32::new(0) };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let driver = Driver::new(self.ports(process, &tools), options, Arc::new(watching));
+        let driver = Driver::new(self.ports_of_tree(process, &tools), options, Arc::new(watching));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
         let drove = match lived {
             None => {
@@ -270,6 +348,9 @@ impl Town {
             | DriveError::Conflict { .. } => {
                 self.record.breach("law_1", format!("a drive of {id} failed: {error}"));
             }
+            DriveError::Child { .. } | DriveError::Unequipped { .. } | DriveError::IsChild { .. } => {
+                self.record.breach("law_11", format!("a drive of {id} failed: {error}"));
+            }
             DriveError::Stuck { .. } => self.record.breach("law_11", format!("a drive of {id} failed: {error}")),
         }
     }
@@ -289,9 +370,10 @@ impl Town {
     /// were.
     pub async fn answer(&self, id: &RunId, waits: &[Wait], yes: bool, tag: &str) -> usize {
         let mut answered = 0;
-        for wait in waits {
+        for (id, wait) in Wait::questions(id, waits) {
             let Some(run) = self.store.run(id) else { continue };
             let body = match wait {
+                Wait::Child { .. } => None,
                 Wait::Approval(action) => self.verdict(&run, *action, yes),
                 Wait::Answer(action) if yes => Some(InputBody::Message(format!("the answer to {action}"))),
                 Wait::Answer(action) => self.verdict(&run, *action, yes),
@@ -300,6 +382,7 @@ impl Town {
             let Some(body) = body else { continue };
             let name = match wait {
                 Wait::Approval(action) | Wait::Answer(action) | Wait::Unknown(action) => format!("{tag}.{action}"),
+                Wait::Child { .. } => continue,
             };
             answered += usize::from(self.store.post(id, &name, body).await.is_some());
         }

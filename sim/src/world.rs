@@ -123,6 +123,8 @@ pub struct Left {
 
 struct Child {
     run: RunId,
+    /// Where it writes files, if it does.
+    writes_in: Option<String>,
     action: ActionId,
     fence: Fence,
     pid: u32,
@@ -384,6 +386,15 @@ impl World {
         {
             self.record.breach("law_8", format!("{name} starts {what}"));
         }
+        if spec.effect == EffectClass::Workspace
+            && let Some(place) = self.workspace_of(&attempt.run)
+        {
+            let is_other =
+                |child: &Child| child.alive && child.run != attempt.run && child.writes_in.as_ref() == Some(&place);
+            if self.inner().children.values().any(is_other) {
+                self.record.breach("law_10", format!("{name} writes in {place} beside another run"));
+            }
+        }
         if process.worker.pid == 0 {
             return;
         }
@@ -401,6 +412,14 @@ impl World {
         }
     }
 
+    fn workspace_of(&self, run: &RunId) -> Option<String> {
+        let shadow = self.store.shadow();
+        shadow.runs.get(run)?.events.iter().find_map(|new| match &new.event {
+            Event::RunStarted(started) => Some(started.task.workspace.clone()),
+            _ => None,
+        })
+    }
+
     fn spawn(
         self: &Arc<Self>,
         process: &Process,
@@ -409,6 +428,7 @@ impl World {
         manner: &Manner,
     ) -> (u64, oneshot::Receiver<()>) {
         let (end, ended) = oneshot::channel();
+        let writes_in = (spec.effect == EffectClass::Workspace).then(|| self.workspace_of(&attempt.run)).flatten();
         let mut inner = self.inner();
         let id = inner.children.len() as u64;
         let (world, meant, manner, timeout) = (Arc::clone(self), attempt.clone(), manner.clone(), spec.timeout);
@@ -417,6 +437,7 @@ impl World {
             id,
             Child {
                 run: attempt.run.clone(),
+                writes_in,
                 action: attempt.action,
                 fence: attempt.fence,
                 pid: process.worker.pid,
@@ -462,13 +483,14 @@ impl World {
 
     /// Each attempt leaves another content at the same place.
     fn write(&self, attempt: &Attempt) {
-        let folder = format!("/town/{}", attempt.run);
+        // A child works in its root's workspace.
+        let folder = self.workspace_of(&attempt.run).unwrap_or_else(|| format!("/town/{}", attempt.run));
         let content = format!("{} {} {}", attempt.run, attempt.action, attempt.number);
         self.inner().files.push(Left {
             run: attempt.run.clone(),
             action: attempt.action,
             attempt: attempt.number,
-            path: format!("{folder}/{}/{}", attempt.tool, attempt.action),
+            path: format!("{folder}/{}/{}/{}", attempt.run, attempt.tool, attempt.action),
             folder,
             content: Digest::of(content.as_bytes()),
             at: self.record.now(),

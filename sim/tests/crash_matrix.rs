@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longrein_core::budget::{Limit, Raise};
+use longrein_core::budget::{Limit, Limits, Raise};
 use longrein_core::check::Finding;
+use longrein_core::children::ChildSpec;
 use longrein_core::event::{End, Wait};
 use longrein_core::hook::HookEvent;
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
@@ -171,11 +172,46 @@ const PLAYS: &[Play] = &[
         },
     },
     Play {
+        name: WITH_CHILDREN,
+        task: |task| task.acceptance.push(check("tests")),
+        stage: |town| {
+            town.rules.set("deploy", Say::Ask);
+            town.rules.set_untrusted("look");
+            town.world.script("pay", [Manner::fails(true), Manner::done()]);
+            let calls = |calls: &[(&str, &str)]| [Answer::call(calls), Answer::say("my part is done")];
+            town.brain.script_of("This is part one", calls(&[("look", "{}"), ("email", "{}")]));
+            town.brain.script_of("This is part two", calls(&[("look", "{}"), ("edit", "{}"), ("pay", "{}")]));
+            town.brain.script_of("This is part three", calls(&[("edit", "{}"), ("deploy", "{}")]));
+            town.brain.script_of("This is part four", calls(&[("look", "{}")]));
+            town.brain.script([Answer::say("all is done.")]);
+        },
+    },
+    Play {
         name: "no window at all, then another model",
         task: |task| task.model.context_limit = Some(200),
         stage: |town| town.brain.script([Answer::call(&[("look", "{}")]), Answer::say("done")]),
     },
 ];
+
+/// The play whose run asks for children before anything else.
+const WITH_CHILDREN: &str = "children that read, write and ask";
+
+fn children(task: &Task) -> Vec<ChildSpec> {
+    let child = |key: &str, tools: &[&str]| {
+        let mut task =
+            Task { goal: format!("part {key}"), instructions: format!("This is part {key}."), ..task.clone() };
+        task.tools.retain(|tool| tools.contains(&tool.name.as_str()));
+        task.acceptance.clear();
+        let grant = Limits { model_calls: Limit::At(12), tool_calls: Limit::At(6), ..task.limits.clone() };
+        ChildSpec { key: key.to_owned(), task, grant }
+    };
+    vec![
+        child("one", &["look", "email"]),
+        child("two", &["look", "edit", "pay"]),
+        child("three", &["edit", "deploy"]),
+        child("four", &["look"]),
+    ]
+}
 
 struct Played {
     breaches: Vec<Breach>,
@@ -195,6 +231,16 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
         let mut end = None;
         for round in 0..40 {
             let process = town.process("h1");
+            if play.name == WITH_CHILDREN && town.store.run(&id).is_none() {
+                match town.begin_with_children(&process, &id, task.clone(), &children(&task), 2).await {
+                    Some(begun) => begun.unwrap_or_else(|why| town.record.breach("law_11", why)),
+                    None if loses_power => town.lose_power(),
+                    None => {}
+                }
+                if process.is_dead() {
+                    continue;
+                }
+            }
             let begin = match town.store.run(&id) {
                 Some(_) => Begin::Existing { changed: vec!["checks/tests.sh".to_owned()], mode: None },
                 None => Begin::New { task: Box::new(task.clone()), blobs: Vec::new() },
@@ -247,7 +293,10 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
         if !rests {
             laws::law_11(&town, &id);
         }
-        laws::check(&town, &id).await;
+        let all: Vec<RunId> = town.store.shadow().runs.keys().cloned().collect();
+        for run in &all {
+            laws::check(&town, run).await;
+        }
         Played { breaches: town.record.breaches(), end, trace: town.record.trace(), fired: crashes.fired() }
     })
 }

@@ -42,11 +42,12 @@ pub(crate) fn posted(posted: Posted, id: &RunId) -> Result<(), Failure> {
 
 /// What a person sees next: the worker takes it at once, or the run has to be resumed.
 async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<(), Failure> {
-    match runs.listed(id).await? {
+    let root = runs.driven_with(id).await?;
+    match runs.listed(&root).await? {
         Some((_, Some(holder))) => tell!("recorded; {holder} takes it"),
         Some((_, None)) | None => {
             tell!("recorded; nobody drives the run now");
-            tell!("{}", store.command(&format!("resume {id}")));
+            tell!("{}", store.command(&format!("resume {root}")));
         }
     }
     Ok(())
@@ -59,7 +60,14 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
-    let state = runs.listed(&id).await?.map(|(row, _)| row.state).unwrap_or_default();
+    let row = runs.listed(&id).await?.map(|(row, _)| row);
+    let parent = row.as_ref().and_then(|row| row.parent.clone());
+    let state = row.map(|row| row.state).unwrap_or_default();
+    let has_ended = matches!(state.as_str(), "done" | "failed" | "exhausted" | "context_exhausted" | "cancelled");
+    if let Some(parent) = parent.filter(|_| has_ended) {
+        let problem = format!("child {id} has ended ({}), and run {parent} has its result", state.replace('_', " "));
+        return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("show {parent}"))));
+    }
     let answers = next_question(&runs, &id).await?;
     posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
     if let Some((action, question)) = answers {
@@ -120,7 +128,8 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Fa
         | InputBody::LateOutcome(_)
         | InputBody::Raise(_)
         | InputBody::SwitchModel(_)
-        | InputBody::Endorse(_) => false,
+        | InputBody::Endorse(_)
+        | InputBody::ChildEnded(_) => false,
     });
     if answered {
         let problem = format!("{action} has been answered already; the answer waits to be taken");
@@ -220,7 +229,8 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     | InputBody::LateOutcome(_)
                     | InputBody::Raise(_)
                     | InputBody::SwitchModel(_)
-                    | InputBody::Endorse(_) => false,
+                    | InputBody::Endorse(_)
+                    | InputBody::ChildEnded(_) => false,
                 });
             let what = words::call(&run, action);
             let held = match &action.life {
@@ -324,6 +334,12 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     }
     posted(runs.post(&id, InputBody::Cancel).await?.1, &id)?;
     let is_held = runs.listed(&id).await?.is_some_and(|(_, holder)| holder.is_some());
+    let root = runs.driven_with(&id).await?;
+    if root != id {
+        // It is driven with its root, and ends there.
+        say_what_follows(&store, &runs, &id).await?;
+        return Ok(Status::Done);
+    }
     if !is_held {
         runs.tend(&id, context::environment(), &Config::load()?.sandbox).await?;
     }
@@ -366,11 +382,13 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
 /// What a run waits for, in commands. Questions are answered one after the other by the same one.
 pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
-    for wait in waits {
+    for (id, wait) in Wait::questions(id, waits) {
         let command = match wait {
             Wait::Approval(action) => format!("approve {id} {action}"),
             Wait::Answer(_) => format!("send {id} 'your answer'"),
             Wait::Unknown(action) => format!("settle {id} {action} --as done"),
+            // Its own questions are among them.
+            Wait::Child { .. } => continue,
         };
         if !commands.contains(&command) {
             commands.push(command);

@@ -390,6 +390,9 @@ pub(crate) struct RunsArgs {
     /// Sums over all runs instead: how they ended, what failed, what it cost
     #[arg(long)]
     pub(crate) stats: bool,
+    /// Children too: the runs that other runs asked for
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

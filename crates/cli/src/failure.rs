@@ -113,7 +113,10 @@ impl From<RunsError> for Failure {
         match error {
             RunsError::NoSuchRun(_) => Failure::new(Status::NotFound, problem).way_out("longrein runs"),
             RunsError::Ambiguous { .. } => Failure::new(Status::NotFound, problem),
-            RunsError::Exists(_) => Failure::new(Status::Data, problem),
+            RunsError::Exists(_) | RunsError::Unfit(_) => Failure::new(Status::Data, problem),
+            RunsError::ChildOf { parent, .. } => {
+                Failure::new(Status::Data, problem).way_out(format!("longrein rm {parent}"))
+            }
             RunsError::ForkPoint(_) => Failure::new(Status::NotFound, problem),
             RunsError::NoSuchTurn { run, .. } => {
                 Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
@@ -144,6 +147,13 @@ impl From<DriveError> for Failure {
                 Failure::new(Status::Unavailable, problem).way_out(format!("longrein resume {run}"))
             }
             DriveError::OtherTask { .. } => Failure::new(Status::Data, problem),
+            DriveError::IsChild { root, .. } => {
+                Failure::new(Status::Data, problem).way_out(format!("longrein resume {root}"))
+            }
+            DriveError::Unequipped { .. } => Failure::new(Status::Configuration, problem),
+            DriveError::Child { child, .. } => {
+                Failure::new(Status::Data, problem).way_out(format!("longrein verify {child}"))
+            }
             DriveError::Conflict { .. } | DriveError::Stuck { .. } => Failure::new(Status::Internal, problem),
             DriveError::Unanswered => Failure::new(Status::Unavailable, problem),
         }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
+use longrein::core::children::{Child, ChildState};
 use longrein::core::event::{Event, How, Wants};
-use longrein::core::ids::{ActionId, Seq};
+use longrein::core::ids::{ActionId, RunId, Seq};
 use longrein::core::input::{Input, InputBody};
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
@@ -54,7 +55,12 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         return Ok(Status::Done);
     }
     let now = runs.clock().now();
-    let rows = runs.list().await?;
+    let mut rows = runs.list().await?;
+    let of_others = rows.iter().filter(|(row, _)| row.parent.is_some()).count() as u64;
+    if !args.all {
+        // `show` has them.
+        rows.retain(|(row, _)| row.parent.is_none());
+    }
     let mut inboxes = Vec::with_capacity(rows.len());
     for (row, _) in &rows {
         inboxes.push(runs.inbox(&row.run).await?.len());
@@ -70,7 +76,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
                     "updated": row.updated.to_string(), "goal": row.goal,
                     "held_by": holder.as_ref().map(|holder| holder.worker.pid),
                     "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
-                    "tainted_by": row.sources,
+                    "tainted_by": row.sources, "parent": row.parent,
                 })
             })
             .collect();
@@ -100,11 +106,18 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         if !row.reason.is_empty() && row.state != "done" {
             say!("{:<14} {}", "", words::short(&row.reason, 100));
         }
+        if let Some(parent) = &row.parent {
+            say!("{:<14} child of {}", "", words::safe(parent.as_str()));
+        }
         if inbox > 0 && holder.is_none() {
             let verb = if inbox == 1 { "waits" } else { "wait" };
-            let command = store.command(&format!("resume {}", row.run));
+            let root = runs.driven_with(&row.run).await.unwrap_or_else(|_| row.run.clone());
+            let command = store.command(&format!("resume {root}"));
             say!("{:<14} {} {verb} to be taken: {command}", "", words::count(inbox as u64, "input", "inputs"));
         }
+    }
+    if of_others > 0 && !args.all {
+        tell!("and {}: {}", words::count(of_others, "child", "children"), store.command("runs --all"));
     }
     Ok(Status::Done)
 }
@@ -249,7 +262,8 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         Stage::Rest(_) if !inbox.is_empty() => Some(store.command(&format!("resume {id}"))),
         Stage::Rest(ended) => crate::run::way_on(&run, ended).map(|command| store.command(&command)),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-            Some(store.command(&format!("resume {id}")))
+            let root = runs.driven_with(&id).await?;
+            Some(store.command(&format!("resume {root}")))
         }
     };
     let uncertain: Vec<_> =
@@ -263,6 +277,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "model": run.model.name, "workspace": run.task.workspace,
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
+            "parent": run.descent.as_ref().map(|descent| &descent.parent), "children": children_json(&run),
             "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
             "ledger": ledger.entries.iter().map(|(action, entry)| json!({
                 "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str(&entry.args).unwrap_or_else(|_| json!(entry.args)),
@@ -296,6 +311,9 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     if let Some(holder) = &holder {
         say!("worker     {holder}");
     }
+    if let Some(descent) = &run.descent {
+        say!("child of   {} as {}", descent.parent, words::safe(&descent.key));
+    }
     say!("goal       {}", words::safe(&run.task.goal));
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
@@ -328,6 +346,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("answer     {}", words::safe(&answer.accepted.rendered));
         say!("proof      {verified}");
     }
+    print_children(&run);
     let earlier = ledger.entries.len().saturating_sub(ACTIONS_SHOWN);
     match (ledger.entries.is_empty(), earlier) {
         (true, _) => {}
@@ -375,6 +394,53 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         }
     }
     Ok(Status::Done)
+}
+
+/// A child's state in one word.
+fn child_state(child: &Child) -> &'static str {
+    match &child.state {
+        ChildState::Owed(owed) if owed.waits.is_empty() => "asked for",
+        ChildState::Owed(_) => "waiting",
+        ChildState::Ended { report, .. } => report.end.state(),
+        ChildState::Inherited => "another run's",
+    }
+}
+
+fn in_order(run: &Run) -> Vec<(&RunId, &Child)> {
+    let mut all: Vec<_> = run.children.iter().collect();
+    all.sort_by_key(|(_, child)| child.number);
+    all
+}
+
+fn print_children(run: &Run) {
+    if run.children.is_empty() {
+        return;
+    }
+    say!("children");
+    for (id, child) in in_order(run) {
+        let said = match &child.state {
+            ChildState::Ended { report, .. } => report.answer().unwrap_or(&report.reason),
+            ChildState::Owed(_) | ChildState::Inherited => &child.goal,
+        };
+        let state = child_state(child).replace('_', " ");
+        say!("  {id} {:<16} {state:<10} {}", words::short(&child.key, 16), words::short(said, 60));
+    }
+}
+
+fn children_json(run: &Run) -> Vec<Value> {
+    let one = |(id, child): (&RunId, &Child)| {
+        let report = match &child.state {
+            ChildState::Ended { report, .. } => Some(report.as_ref()),
+            ChildState::Owed(_) | ChildState::Inherited => None,
+        };
+        json!({
+            "run": id, "key": child.key, "goal": child.goal, "state": child_state(child), "grant": child.grant,
+            "reason": report.map(|report| &report.reason), "answer": report.and_then(|report| report.answer()),
+            "usd": report.map(|report| projection::usd(report.spent.micros)),
+            "tokens": report.map(|report| report.spent.usage.tokens()),
+        })
+    };
+    in_order(run).into_iter().map(one).collect()
 }
 
 /// What is asked about an action: the exact call, what it would do, and why a person is asked.
@@ -442,6 +508,7 @@ fn in_line(input: &Input) -> Value {
         InputBody::Raise(_) => ("raise", None),
         InputBody::SwitchModel(_) => ("switch_model", None),
         InputBody::Endorse(_) => ("endorse", None),
+        InputBody::ChildEnded(_) => ("child_ended", None),
     };
     json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
 }

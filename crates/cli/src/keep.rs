@@ -114,6 +114,10 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     if let Some(age) = older_than {
         for (row, holder) in runs.list().await? {
             let is_old = now.since(row.updated) >= age;
+            // Children go with their roots.
+            if row.parent.is_some() {
+                continue;
+            }
             if is_old && holder.is_none() && RESTING.contains(&row.state.as_str()) {
                 runs.remove(&row.run).await?;
                 removed.push(row.run);

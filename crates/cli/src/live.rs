@@ -299,6 +299,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionSettled
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
+        | EventKind::ChildStarted
+        | EventKind::ChildEnded
         | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,
         // Said at the end.

@@ -168,6 +168,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::HookFinished
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
+        | EventKind::ChildStarted
+        | EventKind::ChildEnded
         | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,
     }

@@ -485,7 +485,7 @@ impl Session {
                 for (action, question) in run.actions().filter_map(|action| Some((action, action.asks()?))) {
                     tell!("{} asks: {}", action.id, words::safe(&question.reason));
                 }
-                if waits.iter().any(|wait| matches!(wait, Wait::Unknown(_))) {
+                if Wait::questions(id, waits).iter().any(|(_, wait)| matches!(wait, Wait::Unknown(_))) {
                     tell!("find out what is true, then settle it --as done or --as not-done");
                 }
                 let mut commands = crate::answer::commands(id, waits);
@@ -739,7 +739,14 @@ fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::cor
 async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure> {
     let is_unfinished =
         |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
-    Ok(runs.list().await?.into_iter().map(|(row, _)| row).filter(is_unfinished).collect())
+    // Children are gone on with by their roots.
+    Ok(runs
+        .list()
+        .await?
+        .into_iter()
+        .map(|(row, _)| row)
+        .filter(|row| row.parent.is_none() && is_unfinished(row))
+        .collect())
 }
 
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {

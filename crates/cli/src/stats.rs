@@ -263,6 +263,8 @@ impl Follow {
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
             | Event::BudgetRaised(_)
+            | Event::ChildStarted(_)
+            | Event::ChildEnded(_)
             | Event::SourceEndorsed(_)
             | Event::SurroundingsChanged(_)
             | Event::RunParked(_)

@@ -288,6 +288,7 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             Received::Message(text) => format!("message: {}", short(text, 90)),
             Received::Answer(action) => format!("message: the answer to {}", named(*action)),
             Received::Cancel => "asked to cancel".to_owned(),
+            Received::ChildSettled { child, .. } => format!("word on what child {child} had left unknown"),
             Received::LateOutcome(late) => {
                 format!("late word on {} attempt {}: {}", late.action, late.attempt, outcome_word(&late.outcome))
             }
@@ -414,6 +415,14 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             };
             format!("check {} {verdict}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
         }
+        Event::ChildStarted(e) => {
+            format!("child {} asked for ({}): {}", e.child, short(&e.key, 40), short(&e.goal, 90))
+        }
+        Event::ChildEnded(e) => {
+            let report = &e.report;
+            let said = report.answer().unwrap_or(&report.reason);
+            format!("child {} ended: {}: {}", report.child, report.end.state(), short(said, 120))
+        }
         Event::HookFinished(e) => {
             let about = e.action.map(|action| format!(" before {action}")).unwrap_or_default();
             let about = if e.event == HookEvent::AfterTool { about.replace("before", "after") } else { about };
@@ -454,6 +463,7 @@ pub(crate) fn waits(waits: &[Wait]) -> String {
         Wait::Approval(action) => format!("approval of {action}"),
         Wait::Answer(action) => format!("an answer to {action}"),
         Wait::Unknown(action) => format!("word on what became of {action}"),
+        Wait::Child { child, waits: of_child } => format!("{} (child {child})", self::waits(of_child)),
     };
     waits.iter().map(each).collect::<Vec<_>>().join(", ")
 }

@@ -40,8 +40,14 @@ fn a_death_at_every_point_of_everything() {
         }
     });
     let fired = fired.into_inner().unwrap();
-    let never: Vec<_> =
-        points.lines().filter(|point| !fired.iter().any(|death| death.starts_with(&format!("{point}:")))).collect();
+    // A run asks for children by its program, and no program does so yet: these are tried in the simulator, and the others of
+    // children in `children.rs`.
+    let elsewhere = |point: &&str| point.contains(".child.");
+    let never: Vec<_> = points
+        .lines()
+        .filter(|point| !elsewhere(point))
+        .filter(|point| !fired.iter().any(|death| death.starts_with(&format!("{point}:"))))
+        .collect();
     assert!(never.is_empty(), "these points never fired, so nothing is known about them: {never:?}");
 }
 

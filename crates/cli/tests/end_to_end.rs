@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should stop there")]
 
 mod checkout;
+mod children;
 mod command_line;
 mod crash_matrix;
 mod export;

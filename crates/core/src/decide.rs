@@ -2,6 +2,7 @@
 //! nothing.
 
 mod calls;
+mod children;
 mod ending;
 mod hooks;
 mod inputs;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
+pub use self::children::{begin_child, request_children};
 use self::inputs::take_input;
 use self::modes::{not_executed, shadowed};
 use self::propose::propose;
@@ -24,6 +26,7 @@ use self::start::start;
 use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
+use crate::children::{ChildSpec, Descent, Unfit};
 use crate::context::memory;
 use crate::context::note::{Note, NoteKind};
 use crate::context::plan::OVERFLOWS_MAX;
@@ -154,6 +157,15 @@ pub enum Command {
         /// The mode the operator wants from now on. None: as it is.
         mode: Option<Mode>,
     },
+    /// These runs are asked for, all or none; at most `at_once` of them are driven at the same time.
+    AskForChildren {
+        specs: Vec<ChildSpec>,
+        at_once: u32,
+    },
+    /// Nothing moves but in these children, and they wait for people.
+    ParkForChildren {
+        waiting: BTreeMap<RunId, Vec<Wait>>,
+    },
     /// Time has passed.
     Tick,
     Conclude,
@@ -246,6 +258,8 @@ pub enum Refusal {
     NotDue,
     /// Hooks have a say in it, and have not been asked.
     HooksFirst,
+    /// The children that are asked for do not fit.
+    Unfit(Unfit),
 }
 
 /// What becomes true if `command` is accepted at `now`.
@@ -317,6 +331,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
                 Ok(vec![Event::SurroundingsChanged(SurroundingsChanged { changed: fresh, mode })])
             }
         }
+        Command::AskForChildren { specs, at_once } => {
+            request_children(run, &specs, at_once, now).map_err(Refusal::Unfit)
+        }
+        Command::ParkForChildren { waiting } => children::park(run, waiting),
         Command::Tick => match owed::out_of_time(run, now) {
             Some(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
             None => Err(Refusal::NotDue),
@@ -361,7 +379,7 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
         Stage::Ready(_) | Stage::Verifying { .. } | Stage::Rest(_) => {}
     }
     events.extend(summary::given_up(run));
-    let died = run.activity == crate::run::Activity::Claimed;
+    let died = run.activity == crate::run::Activity::Claimed && !crate::children::are_open(run);
     if died && run.barren_claims + 1 >= BARREN_CLAIMS_MAX && !matches!(run.stage, Stage::Rest(_)) {
         let reason = format!(
             "{BARREN_CLAIMS_MAX} claims in a row got nowhere: the process died each time; the last point was {}. Look at the log, mend the cause, then send it a message to go on.",
@@ -577,7 +595,7 @@ fn give_verdict(
 
 /// The first event of a run.
 pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
-    RunStarted { run, task, binary: binary.to_owned(), root: None, brings: Vec::new() }
+    RunStarted { run, task, binary: binary.to_owned(), root: None, descent: None, brings: Vec::new() }
 }
 
 /// The claim of a worker, as an event.

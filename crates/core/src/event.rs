@@ -2,14 +2,17 @@
 //! and only optional ones. Events carry decisions and amounts, never what a later binary would compute again.
 
 mod action;
+mod child;
 mod model;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
+use crate::children::Descent;
 use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
@@ -27,6 +30,7 @@ use crate::task::{EffectClass, Mode, ModelSpec, Task};
 use crate::time::Timestamp;
 
 pub use self::action::*;
+pub use self::child::*;
 pub use self::model::*;
 
 /// What an event survives (`semantics.md` A2).
@@ -109,6 +113,8 @@ events! {
     AnswerAccepted(AnswerAccepted) = "answer.accepted";
     AnswerRefused(AnswerRefused) = "answer.refused";
     CheckFinished(CheckFinished) = "check.finished";
+    ChildStarted(Box<ChildStarted>) = "child.started";
+    ChildEnded(Box<ChildEnded>) = "child.ended";
     HookFinished(HookFinished) = "hook.finished";
     FactSet(FactSet) = "fact.set";
     FactVoided(FactVoided) = "fact.voided";
@@ -162,6 +168,8 @@ impl EventKind {
             | EventKind::AnswerAccepted
             | EventKind::AnswerRefused
             | EventKind::CheckFinished
+            | EventKind::ChildStarted
+            | EventKind::ChildEnded
             | EventKind::HookFinished
             | EventKind::FactSet
             | EventKind::BudgetReached
@@ -187,6 +195,8 @@ impl Event {
             &settled.brings
         } else if let Event::CheckFinished(finished) = self {
             &finished.brings
+        } else if let Event::ChildEnded(ended) = self {
+            &ended.report.brings
         } else {
             &[]
         }
@@ -232,6 +242,8 @@ impl Event {
             | Event::ActionApproved(_)
             | Event::ActionDenied(_)
             | Event::ActionSettled(_)
+            | Event::ChildStarted(_)
+            | Event::ChildEnded(_)
             | Event::BudgetRaised(_)
             | Event::SourceEndorsed(_)
             | Event::RunParked(_)
@@ -250,6 +262,9 @@ pub struct RunStarted {
     /// The run at the root of the tree this one belongs to: keys are unique there. None: this is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<RunId>,
+    /// The run that asked for this one. None: a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descent: Option<Descent>,
     /// What the files that were captured for it bring: rule files and inputs that an untrusted text had got into.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
@@ -294,6 +309,11 @@ pub enum Received {
     Cancel,
     /// Recorded only: the action was not lost or unknown any more.
     LateOutcome(LateOutcome),
+    /// What is still unknown of a child that has ended: less than before.
+    ChildSettled {
+        child: RunId,
+        unknown: BTreeMap<RunId, Vec<ActionId>>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -402,6 +422,22 @@ pub enum Wait {
     Answer(ActionId),
     /// A person's word on what became of it.
     Unknown(ActionId),
+    /// What a child waits for, or what is to be settled there.
+    Child { child: RunId, waits: Vec<Wait> },
+}
+
+impl Wait {
+    /// What is to be answered, each with the run whose question it is: its own, or a child's at any depth.
+    pub fn questions<'a>(run: &'a RunId, waits: &'a [Wait]) -> Vec<(&'a RunId, &'a Wait)> {
+        let mut all = Vec::new();
+        for wait in waits {
+            match wait {
+                Wait::Approval(_) | Wait::Answer(_) | Wait::Unknown(_) => all.push((run, wait)),
+                Wait::Child { child, waits } => all.extend(Wait::questions(child, waits)),
+            }
+        }
+        all
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 //! come along.
 
 use crate::budget::{Limit, Limits, Spent};
+use crate::children;
 use crate::event::{Event, RunForked, RunStarted};
 use crate::ids::{Fence, RunId, Seq};
 use crate::run::{Run, Stage};
@@ -54,8 +55,10 @@ fn is_between_turns(run: &Run, event: &Event) -> bool {
 fn of_fork(event: &Event, id: &RunId) -> Event {
     let mut event = event.clone();
     if let Event::RunStarted(started) = &mut event {
-        let RunStarted { run, root, .. } = started.as_mut();
+        let RunStarted { run, root, descent, .. } = started.as_mut();
         root.get_or_insert_with(|| run.clone());
+        // Nobody waits for a fork.
+        *descent = None;
         *run = id.clone();
     }
     if let Event::RunClaimed(claimed) = &mut event {
@@ -74,12 +77,14 @@ fn left_over(end: &Run, spent: &Spent) -> Limits {
         Limit::Unlimited => Limit::Unlimited,
     };
     let (limits, all) = (&end.limits, &end.spent);
+    // What its children may still spend is not left over.
+    let out = children::reserved(end);
     Limits {
         turns: less(limits.turns, all.turns, spent.turns),
-        model_calls: less(limits.model_calls, all.model_calls, spent.model_calls),
-        tool_calls: less(limits.tool_calls, all.tool_calls, spent.tool_calls),
-        tokens: less(limits.tokens, all.usage.tokens(), spent.usage.tokens()),
-        micros: less(limits.micros, all.micros, spent.micros),
+        model_calls: less(limits.model_calls, all.model_calls.saturating_add(out.model_calls), spent.model_calls),
+        tool_calls: less(limits.tool_calls, all.tool_calls.saturating_add(out.tool_calls), spent.tool_calls),
+        tokens: less(limits.tokens, all.usage.tokens().saturating_add(out.tokens), spent.usage.tokens()),
+        micros: less(limits.micros, all.micros.saturating_add(out.micros), spent.micros),
         time_ms: less(limits.time_ms, all.time_ms, spent.time_ms),
         deadline: limits.deadline,
     }

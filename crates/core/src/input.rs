@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Raise;
+use crate::children::Report;
 use crate::ids::{ActionId, Digest, InputId};
 use crate::outcome::Outcome;
 use crate::payload::Content;
@@ -36,6 +37,8 @@ pub enum InputBody {
     Raise(Raise),
     SwitchModel(ModelSpec),
     Endorse(Endorse),
+    /// A child has ended; or it is known by now what became of effects that it left unknown.
+    ChildEnded(Box<Report>),
 }
 
 /// By which door an answer came.

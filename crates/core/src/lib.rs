@@ -6,6 +6,7 @@ pub mod action;
 pub mod address;
 pub mod budget;
 pub mod check;
+pub mod children;
 pub mod context;
 pub mod decide;
 pub mod event;

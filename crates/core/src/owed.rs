@@ -8,11 +8,12 @@ use std::time::Duration;
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing};
+use crate::children;
 use crate::context::summary;
 use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
-use crate::ids::{ActionId, AttemptId, CheckName};
+use crate::ids::{ActionId, AttemptId, CheckName, RunId};
 use crate::prompt::Purpose;
 use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
 use crate::task::{EffectClass, Mode, OnUnknown, Overlap};
@@ -48,6 +49,8 @@ pub enum Duty {
     Hooks { moment: Moment },
     /// Run an acceptance check.
     Check { check: CheckName, round: u32 },
+    /// Drive a child until its end is in the inbox: created if it is not there yet. `ends`: it is told to end.
+    Child { child: RunId, ends: bool },
     /// Gather what happened in turns that have left the window, and ask for a summary of it. Beside everything else.
     Summarise { generation: u32, attempt: u32 },
     /// A summary was asked for under this claim.
@@ -68,6 +71,14 @@ pub fn owed(run: &Run) -> Vec<Duty> {
     }
     match &run.stage {
         Stage::Rest(_) => return hook::due(run).map(|moment| Duty::Hooks { moment }).into_iter().collect(),
+        // A run has one thing to do at a time: while its children work it makes no call of its own.
+        Stage::Ready(_) if children::are_open(run) => {
+            let hooks = hook::due(run).filter(|_| run.winding.is_none()).map(|moment| Duty::Hooks { moment });
+            match hooks {
+                Some(hooks) => duties.push(hooks),
+                None => duties.extend(children::owed(run)),
+            }
+        }
         Stage::Ready(ready) => match ready.after {
             Some(AfterFailure::Suspend) => {
                 let is_suspended = matches!(run.activity, Activity::Suspended { .. });
@@ -121,6 +132,7 @@ fn next_call(run: &Run, attempts: u32) -> Duty {
 /// The call owed at `now`, where `owed` only says to wake up at its time.
 pub fn retry_due(run: &Run, now: Timestamp) -> Option<Duty> {
     match &run.stage {
+        Stage::Ready(_) if children::are_open(run) => None,
         Stage::Ready(ready) => match ready.after {
             Some(AfterFailure::Retry { at }) if now >= at && due_end(run).is_none() => {
                 Some(next_call(run, ready.attempts))
@@ -301,9 +313,11 @@ pub fn waits(run: &Run) -> Vec<Wait> {
             if run.winding.is_some() || run.hooks.stop.is_some() || verdicts.values().any(Option::is_none) {
                 return Vec::new();
             }
-            run.open.keys().map(|id| Wait::Unknown(*id)).collect()
+            let own = run.open.keys().map(|id| Wait::Unknown(*id));
+            own.chain(children::unsettled(run)).collect()
         }
-        Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
+        Stage::Ready(_) => children::waits(run),
+        Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
     }
 }
 
@@ -318,6 +332,8 @@ pub fn due_end(run: &Run) -> Option<End> {
         return nothing_in_flight(run).then_some(end);
     }
     match &run.stage {
+        // A run ends after its children (`semantics.md` F4).
+        Stage::Ready(_) if children::are_open(run) => None,
         Stage::Ready(ready) => match ready.after {
             Some(AfterFailure::Fail(failure)) => Some(End::Failed(failure)),
             Some(AfterFailure::ContextExhausted) => Some(End::ContextExhausted),
@@ -332,7 +348,8 @@ pub fn due_end(run: &Run) -> Option<End> {
                 .values()
                 .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
             let proven = !verdicts.is_empty() || accepted.standing == Standing::Proven;
-            (passed && run.open.is_empty() && run.hooks.stop.is_none())
+            let all_known = run.open.is_empty() && children::unsettled(run).is_empty();
+            (passed && all_known && run.hooks.stop.is_none())
                 .then(|| End::Done(Done { accepted: accepted.clone(), verified: proven.then_some(true) }))
         }
         Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
@@ -365,7 +382,7 @@ fn exhausted(run: &Run) -> Option<End> {
 
 fn nothing_in_flight(run: &Run) -> bool {
     match &run.stage {
-        Stage::Ready(_) | Stage::Verifying { .. } => true,
+        Stage::Ready(_) | Stage::Verifying { .. } => !children::are_open(run),
         Stage::Thinking(_) | Stage::Rest(_) => false,
         Stage::Acting { actions, .. } => actions.values().all(|action| match action.life {
             Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,

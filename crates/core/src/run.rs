@@ -1,6 +1,7 @@
 //! A run: what its events add up to. `apply` folds one event in and cannot fail; nothing else changes a run.
 
 mod actions;
+mod children;
 mod hooks;
 mod life;
 mod model;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life, Question};
 use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
+use crate::children::{Child, Descent};
 use crate::context::block;
 use crate::context::memory::{EffectState, Memory, message_id};
 use crate::context::settings::ASSUMED_LIMIT;
@@ -44,6 +46,12 @@ pub struct Run {
     pub id: RunId,
     /// The root of the tree of runs this one belongs to; None: it is the root.
     pub root: Option<RunId>,
+    /// The run that asked for this one, and as what. None: a person did, or it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descent: Option<Descent>,
+    /// The runs it asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<RunId, Child>,
     #[serde(skip, default = "crate::snapshot::no_task")]
     pub task: Arc<Task>,
     /// How much it may do without a person: the task's, or what an operator made of it.
@@ -124,6 +132,8 @@ impl Run {
         let mut run = Self {
             id: started.run.clone(),
             root: started.root.clone(),
+            descent: started.descent.clone(),
+            children: BTreeMap::new(),
             mode: task.permission_mode,
             would: Would::default(),
             system: observe::system(&task).into(),
@@ -335,6 +345,7 @@ impl Run {
                     }
                     // Its text is the action's result.
                     Received::Answer(_) | Received::LateOutcome(_) => {}
+                    Received::ChildSettled { child, unknown } => self.child_settled(child, unknown),
                 }
             }
             Event::InputRefused(_) => {}
@@ -517,6 +528,8 @@ impl Run {
                 )));
             }
             Event::CheckFinished(finished) => self.check_finished(finished),
+            Event::ChildStarted(started) => self.child_started(started),
+            Event::ChildEnded(ended) => self.child_ended(ended),
             Event::HookFinished(finished) => self.hook_finished(finished),
             Event::FactSet(set) => {
                 self.memory.progress += 1;
@@ -569,7 +582,10 @@ impl Run {
                     self.tell_when_possible(observe::note(observe::mode_changed(mode)));
                 }
             }
-            Event::RunParked(_) => self.activity = Activity::Parked,
+            Event::RunParked(parked) => {
+                self.activity = Activity::Parked;
+                self.parked(&parked.waits);
+            }
             Event::RunSuspended(suspended) => {
                 self.lose_started();
                 self.activity = Activity::Suspended { cause: suspended.cause, detail: suspended.detail.clone() };

@@ -269,6 +269,7 @@ impl World {
             | Duty::Check { .. }
             | Duty::Suspend
             | Duty::Summarise { .. }
+            | Duty::Child { .. }
             | Duty::AwaitSummary { .. } => return false,
             Duty::Wake { at } => self.now = self.now.max(at),
         }
@@ -301,6 +302,7 @@ impl World {
                 | Duty::Recover { .. }
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
+                | Duty::Child { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::Wake { .. } => {}

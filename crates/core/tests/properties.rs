@@ -1,15 +1,16 @@
 //! Whatever is asked of a run, in whatever order, it stays whole: nothing panics, the fold of its events is its state,
 //! what is over stays over, and it always owes something, waits for somebody, or rests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
-use longrein_core::budget::{Limit, Limits, Raise, Usage};
+use longrein_core::budget::{Limit, Limits, Raise, Spent, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::children::{self, ChildSpec, Report};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, Refusal, begin, claimed, decide};
-use longrein_core::event::{Counted, End, Event, Suspension, Wants};
+use longrein_core::event::{Counted, End, Event, Failure, Suspension, Wants};
 use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
@@ -215,7 +216,7 @@ impl Table {
             | Duty::Check { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
-            Duty::Hooks { .. } => true,
+            Duty::Hooks { .. } | Duty::Child { .. } => true,
             Duty::Summarise { .. } | Duty::AwaitSummary { .. } => false,
         });
         // What winds down gives its calls up: the driver then reports them.
@@ -294,6 +295,7 @@ impl Table {
                 assert!(self.ask(Command::TakeHooks { moment, ran }), "what is owed is accepted");
                 assert!(!self.ask(again), "hooks are heard once");
             }
+            Duty::Child { child, ends } => self.child_ends(child, ends),
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");
@@ -308,6 +310,71 @@ impl Table {
                 self.ask(Command::Tick);
             }
         }
+    }
+
+    /// Asks for one to three children with more or less than is left.
+    fn ask_for_children(&mut self) {
+        let count = 1 + usize::try_from(self.roll(3)).expect("it is small");
+        let share = children::share(&self.run, count);
+        let number = self.run.children.len();
+        let specs: Vec<ChildSpec> = (number..number + count)
+            .map(|number| {
+                let mut task = self.run.task.as_ref().clone();
+                task.goal = format!("part {number}");
+                let mut grant = share.clone();
+                if self.roll(6) == 0 {
+                    grant.model_calls = grant.model_calls.raised(self.roll(4));
+                }
+                ChildSpec { key: number.to_string(), task, grant }
+            })
+            .collect();
+        let before = children::reserved(&self.run).model_calls;
+        if self.ask(Command::AskForChildren { specs: specs.clone(), at_once: 2 }) {
+            let (limits, spent) = (&self.run.limits, self.run.spent.model_calls);
+            let aside = children::reserved(&self.run).model_calls;
+            assert!(aside >= before && limits.model_calls.left(spent) >= aside, "what is set aside is there");
+            let again = Command::AskForChildren { specs, at_once: 2 };
+            assert!(!self.ask(again), "nobody is asked for twice");
+        }
+    }
+
+    /// A child ends within its grant; told twice, it counts once.
+    fn child_ends(&mut self, id: RunId, ends: bool) {
+        assert!(self.run.children.contains_key(&id) && self.run.winding.is_some() == ends);
+        let grant = self.run.children[&id].grant.clone();
+        let mut part = |limit: Limit| match limit {
+            Limit::At(limit) => self.roll(limit + 1),
+            Limit::Unlimited => self.roll(50),
+        };
+        let usage = Usage { input: part(grant.tokens), ..Usage::default() };
+        let spent = Spent {
+            turns: part(grant.turns),
+            model_calls: part(grant.model_calls),
+            tool_calls: part(grant.tool_calls),
+            micros: part(grant.micros),
+            usage,
+            time_ms: 5,
+        };
+        let (wrote, brings) = (self.roll(2) == 0, self.marks());
+        let unknown = BTreeMap::new();
+        let end = if ends { End::Cancelled } else { End::Failed(Failure::Checks) };
+        let report = Report { child: id.clone(), end, reason: "it ended".to_owned(), spent, wrote, unknown, brings };
+        let told = |id: &str| {
+            let body = InputBody::ChildEnded(Box::new(report.clone()));
+            Command::TakeInput(Input { id: InputId::new(id), at: Timestamp(1), body })
+        };
+        let before = self.run.spent;
+        assert!(self.ask(told("once")));
+        assert_eq!(self.run.spent.model_calls, before.model_calls + spent.model_calls);
+        assert_eq!(self.run.spent.usage.tokens(), before.usage.tokens() + usage.tokens());
+        assert_eq!(self.run.spent.turns, before.turns, "turns are its own");
+        let after = self.run.spent;
+        assert!(self.ask(told("twice")), "it is refused, and said so");
+        assert_eq!(
+            (self.run.spent.model_calls, self.run.spent.usage),
+            (after.model_calls, after.usage),
+            "settled once"
+        );
     }
 
     /// What runs and is not owed any more is ended by the driver, which then says so.
@@ -336,7 +403,9 @@ impl Table {
     fn meddle(&mut self) {
         let action = ActionId(self.roll32(12) + 1);
         let attempt = AttemptId { turn: TurnId(self.roll32(5) + 1), attempt: self.roll32(4) + 1 };
-        match self.roll(16) {
+        match self.roll(18) {
+            // Twice as often as it would be taken: mostly it is not the time for it.
+            16 | 17 => self.ask_for_children(),
             0 => self.claim(),
             1..7 => {
                 let body = self.input(action);

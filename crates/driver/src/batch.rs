@@ -213,6 +213,8 @@ impl Drive<'_> {
                     wanted.insert(Flight::Hooks(Moment::Before { action: *action, attempt }))
                 }
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
+                // Below: they come back by themselves.
+                Duty::Child { .. } => false,
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
                 Duty::AwaitSummary { generation, attempt } => wanted.insert(Flight::Summary(*generation, *attempt)),
                 Duty::Call { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
@@ -221,7 +223,9 @@ impl Drive<'_> {
         let flights: Vec<_> = self.hangar.flights().cloned().collect();
         for flight in flights {
             let keep = match &flight {
-                Flight::Inbox | Flight::Index | Flight::Keep => true,
+                Flight::Inbox | Flight::Index | Flight::Keep | Flight::ChildInbox(_) => true,
+                // A child ends, or stops with us, in its own good order; its claim is given back then.
+                Flight::Child(_) => true,
                 Flight::Run(action, _) if self.stopping.is_some() => {
                     !stop_now && self.effect(*action) == EffectClass::External
                 }

@@ -7,22 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
+use longrein_core::children::may_write;
 use longrein_core::context::meter::Meter;
 use longrein_core::decide::{Asks, Command, Refusal, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
 use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, ModelName, RunId, Seq};
-use longrein_core::input::InputBody;
+use longrein_core::input::{Input, InputBody};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Purpose;
 use longrein_core::run::{Run, Stage};
-use longrein_core::task::{EffectClass, Overlap, ToolSpec};
+use longrein_core::task::{Overlap, ToolSpec};
 use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
 use crate::batch::{Appended, Draft, in_bytes};
+use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold_known};
@@ -41,6 +43,7 @@ pub(crate) const KEY_WAIT: Duration = Duration::from_secs(30);
 
 /// One claim on one run.
 pub(crate) struct Drive<'a> {
+    pub(crate) driver: &'a Driver,
     pub(crate) ports: &'a Ports,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) stop: Stop,
@@ -49,6 +52,9 @@ pub(crate) struct Drive<'a> {
     pub(crate) claim: Claim,
     /// End of the lease in boot time.
     pub(crate) until: Duration,
+    /// Its own and those of the runs above it.
+    pub(crate) leases: Leases,
+    pub(crate) minding: Minding,
     /// When to ask for more, in boot time.
     pub(crate) renew_at: Duration,
     pub(crate) run: Run,
@@ -85,27 +91,39 @@ impl<'a> Drive<'a> {
         id: &RunId,
         begin_with: Begin,
         stop: Stop,
+        above: Leases,
     ) -> Result<Self, DriveError> {
         let Driver { ports, options, observer } = driver;
         let known = match &begin_with {
-            Begin::New { .. } => None,
+            Begin::New { .. } | Begin::Child { .. } => None,
             Begin::Existing { .. } => Some(fold_known(ports, id).await?),
         };
         let task = match (&begin_with, &known) {
             (Begin::New { task, .. }, _) => task.as_ref(),
+            (Begin::Child { started, .. }, _) => &started.task,
             (Begin::Existing { .. }, Some(run)) => run.task.as_ref(),
             (Begin::Existing { .. }, None) => return Err(FoldError::Empty(id.clone()).into()),
         };
-        let writes = task.tools.iter().any(|tool| tool.effect == EffectClass::Workspace);
-        let workspace = writes.then(|| task.workspace.clone());
+        let is_child = match (&begin_with, &known) {
+            // At rest nothing of it writes, and what becomes known of it is taken here.
+            (Begin::Existing { .. }, Some(Run { descent: Some(_), stage: Stage::Rest(_), .. })) => true,
+            (Begin::Existing { .. }, Some(Run { descent: Some(descent), .. })) => {
+                return Err(DriveError::IsChild { run: id.clone(), root: descent.root.clone() });
+            }
+            (Begin::Child { .. }, _) => true,
+            (Begin::Existing { .. } | Begin::New { .. }, _) => false,
+        };
+        // Children work under the lease of their root (`semantics.md` D11).
+        let workspace = (may_write(task) && !is_child).then(|| task.workspace.clone());
         let create = match &begin_with {
-            Begin::New { .. } => Create::IfAbsent,
+            Begin::New { .. } | Begin::Child { .. } => Create::IfAbsent,
             Begin::Existing { .. } => Create::Never,
         };
+        let ends = matches!(begin_with, Begin::Child { ends: true, .. });
         let claim = ports.journal.claim(id, &options.worker, workspace.as_deref(), create).await?;
         // A workspace changes hands only when nobody writes it any more (`semantics.md` C3, D11).
         for run in &claim.displaced {
-            if ports.tools.reap_run(run).await == Reaped::Unverified {
+            if reap_tree(ports, run).await == Reaped::Unverified {
                 ports.journal.release(&claim).await?;
                 return Err(DriveError::WorkspaceBusy { run: run.clone() });
             }
@@ -132,6 +150,14 @@ impl<'a> Drive<'a> {
                 }
                 (run, Vec::new(), None)
             }
+            Begin::Child { started, .. } if claim.head == Seq(0) => {
+                let mut started = *started;
+                started.brings.extend(origin::captured(ports, &started.task));
+                let run = Run::new(&started, now);
+                draft.events.push(NewEvent { at: now, event: Event::RunStarted(Box::new(started)) });
+                (run, Vec::new(), None)
+            }
+            Begin::Child { changed, mode, .. } => (fold_known(ports, id).await?, changed, mode),
             Begin::Existing { changed, mode } => match known {
                 Some(run) if run.head == claim.head => (run, changed, mode),
                 Some(_) | None => (fold_known(ports, id).await?, changed, mode),
@@ -139,7 +165,12 @@ impl<'a> Drive<'a> {
         };
         let inputs = edge::inputs(ports, &run, &draft.blobs).await?;
         let claim_head = claim.head;
+        let leases = above.with_own();
+        leases.renewed(claim.until);
         let mut drive = Self {
+            driver,
+            leases,
+            minding: Minding::default(),
             ports,
             observer: observer.as_ref(),
             stop,
@@ -181,6 +212,15 @@ impl<'a> Drive<'a> {
             }
         }
         drive.command(Command::NoteSurroundings { changed, mode });
+        if ends && !matches!(drive.run.stage, Stage::Rest(_)) && drive.run.winding.is_none() {
+            let input = Input { id: end_id(id), at: now, body: InputBody::Cancel };
+            // One that is not there yet has no inbox: it begins with the word.
+            if claim_head == Seq(0) {
+                drive.command(Command::TakeInput(input));
+            } else {
+                drive.ports.journal.post_input(id, &input).await?;
+            }
+        }
         drive.take_inbox().await?;
         Ok(drive)
     }
@@ -201,6 +241,7 @@ impl<'a> Drive<'a> {
                 self.hangar.abort_all().await;
                 self.remember_model().await;
                 self.ports.journal.release(&self.claim).await?;
+                report(self.ports, &self.run).await?;
                 Ok(Driven { run: self.run, standing })
             }
             Err(DriveError::ClaimLost { run, by }) => {
@@ -301,7 +342,7 @@ impl<'a> Drive<'a> {
         let now = self.ports.clock.now().max(self.run.at);
         let due = owed::retry_due(&self.run, now).into_iter().chain(owed::owed(&self.run));
         // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
-        let lease_is_good = self.ports.clock.boottime() + LEASE / 3 < self.until;
+        let lease_is_good = self.leases_are_good();
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
             Duty::Conclude => !self.hooks_hold_the_end(),
             Duty::Call { .. } => self.stopping.is_none() && lease_is_good && !self.hooks_hold_the_model(),
@@ -314,6 +355,9 @@ impl<'a> Drive<'a> {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
             Duty::Suspend => self.stopping.is_none(),
+            Duty::Child { child, ends } => {
+                self.stopping.is_none() && lease_is_good && self.may_begin_child(child, *ends)
+            }
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none()
                     && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
@@ -360,6 +404,7 @@ impl<'a> Drive<'a> {
                 Ok(true)
             }
             Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
+            Duty::Child { child, ends } => self.begin_child(child, *ends).await,
             Duty::Conclude => Ok(self.command(Command::Conclude)),
             Duty::Suspend => {
                 let detail = match &self.run.stage {

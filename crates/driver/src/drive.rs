@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use longrein_core::event::{RunEnded, Suspension, Wait};
+use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
 use longrein_core::ids::{Digest, Fence, RunId, Seq};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
@@ -12,6 +12,7 @@ use longrein_core::task::{Mode, Task};
 use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Worker};
 use tokio_util::sync::CancellationToken;
 
+use crate::children::Leases;
 use crate::claimed::Drive;
 use crate::fold::FoldError;
 use crate::ports::Ports;
@@ -80,6 +81,15 @@ pub enum Begin {
         /// The permission mode the operator wants from here on. None: as it is.
         mode: Option<Mode>,
     },
+    /// A child, by whoever drives its parent: created if it is not there.
+    Child {
+        started: Box<RunStarted>,
+        /// As for a run that is there.
+        changed: Vec<String>,
+        mode: Option<Mode>,
+        /// Its parent is being brought to rest, and so is the child.
+        ends: bool,
+    },
 }
 
 /// Asks drives to stop where they are, orderly. Clones are one and the same.
@@ -137,6 +147,15 @@ pub enum DriveError {
     /// Processes that a dead worker left in the workspace cannot be ended from here.
     #[error("what run {run} left running in this workspace cannot be ended; end it, or go on with that run")]
     WorkspaceBusy { run: RunId },
+    /// A child is driven with its root: one lease of the workspace covers them all.
+    #[error("run {run} is a child; go on with its root, run {root}")]
+    IsChild { run: RunId, root: RunId },
+    /// A child cannot be driven in this process.
+    #[error("child run {child} cannot go on here: {why}")]
+    Unequipped { child: RunId, why: String },
+    /// A child cannot be driven at all as it is.
+    #[error("child run {child} cannot go on: {what}")]
+    Child { child: RunId, what: String },
     /// A fault of ours: what is owed does not get less by being begun. Nothing of it was appended.
     #[error("run {run} goes in a circle; this is a fault of Longrein's, please report it with `longrein log {run}`")]
     Stuck { run: RunId },
@@ -159,7 +178,18 @@ impl Driver {
 
     /// Claims a run and advances it until it rests, waits, or is stopped. Dropping the future ends everything it runs.
     pub async fn drive(&self, id: &RunId, begin: Begin, stop: Stop) -> Result<Driven, DriveError> {
-        let mut drive = Drive::claim(self, id, begin, stop).await?;
+        self.drive_below(id, begin, stop, Leases::default()).await
+    }
+
+    /// The same, under the leases of the runs above.
+    pub(crate) async fn drive_below(
+        &self,
+        id: &RunId,
+        begin: Begin,
+        stop: Stop,
+        above: Leases,
+    ) -> Result<Driven, DriveError> {
+        let mut drive = Drive::claim(self, id, begin, stop, above).await?;
         let result = drive.advance().await;
         drive.leave(result).await
     }

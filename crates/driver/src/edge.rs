@@ -512,6 +512,8 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)

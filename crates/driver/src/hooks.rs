@@ -75,7 +75,7 @@ impl Drive<'_> {
         match self.try_command(start(heard)) {
             Ok(()) => true,
             Err(Refusal::HooksFirst) => self.tell_hooks(moment, about),
-            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue) => false,
+            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
         }
     }
 
@@ -90,7 +90,8 @@ impl Drive<'_> {
             | InputBody::LateOutcome(_)
             | InputBody::Raise(_)
             | InputBody::SwitchModel(_)
-            | InputBody::Endorse(_) => return self.command(Command::TakeInput(input)),
+            | InputBody::Endorse(_)
+            | InputBody::ChildEnded(_) => return self.command(Command::TakeInput(input)),
         };
         let moment = Moment::Message { input: input.id.clone() };
         let heard = self.heard.get(&moment).cloned().map_or(Heard::NotAsked, Heard::Asked);
@@ -103,7 +104,7 @@ impl Drive<'_> {
                 self.tell_hooks(moment, About::Prompt { text });
                 false
             }
-            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue) => false,
+            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
         }
     }
 
@@ -148,6 +149,7 @@ impl Drive<'_> {
             | Landed::Recovered(..)
             | Landed::Checked(..)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed
             | Landed::Kept
             | Landed::Gathered(_) => return Ok(()),

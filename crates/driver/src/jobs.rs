@@ -15,9 +15,10 @@ use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_core::taint::Mark;
 use longrein_core::task::{CheckSpec, EffectClass, Task};
-use longrein_ports::{CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Snapshot, Written};
+use longrein_ports::{BoxFuture, CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Snapshot, Written};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
+use crate::children::Came;
 use crate::context::Learned;
 use crate::edge;
 use crate::origin::Watch;
@@ -37,6 +38,10 @@ pub(crate) enum Flight {
     Check(CheckName, u32),
     /// Tells hooks of something.
     Hooks(Moment),
+    /// Drives a child.
+    Child(RunId),
+    /// Waits for the inbox of a child that waits for somebody to change.
+    ChildInbox(RunId),
     /// Waits for the inbox to change.
     Inbox,
     /// Brings the archive's index up to what has left the window.
@@ -59,6 +64,7 @@ pub(crate) enum Landed {
     Checked(Verdict, Blobs, After),
     /// What hooks said, in order.
     Heard(Vec<HookRan>),
+    Child(Came),
     InboxChanged,
     Indexed,
     Kept,
@@ -117,6 +123,8 @@ impl Hangar {
             | Flight::Recover(..)
             | Flight::Check(..)
             | Flight::Hooks(_)
+            | Flight::Child(_)
+            | Flight::ChildInbox(_)
             | Flight::Inbox
             | Flight::Index
             | Flight::Keep
@@ -134,6 +142,8 @@ impl Hangar {
             | Flight::Overtime(..)
             | Flight::Recover(..)
             | Flight::Check(..)
+            | Flight::Child(_)
+            | Flight::ChildInbox(_)
             | Flight::Inbox
             | Flight::Index
             | Flight::Keep
@@ -150,9 +160,15 @@ impl Hangar {
             | Flight::Overtime(..)
             | Flight::Recover(..)
             | Flight::Check(..)
-            | Flight::Hooks(_) => true,
+            | Flight::Hooks(_)
+            | Flight::Child(_) => true,
             // Nothing waits for a summary.
-            Flight::Inbox | Flight::Index | Flight::Keep | Flight::Gather(..) | Flight::Summary(..) => false,
+            Flight::Inbox
+            | Flight::ChildInbox(_)
+            | Flight::Index
+            | Flight::Keep
+            | Flight::Gather(..)
+            | Flight::Summary(..) => false,
         })
     }
 
@@ -218,6 +234,16 @@ pub(crate) fn run(
         let written = look(&ports, watch).await;
         Landed::Ran(outcome, blobs, After { brings, written })
     }
+}
+
+/// Comes back with the first of several things that happen.
+pub(crate) async fn first<'a>(things: impl Iterator<Item = BoxFuture<'a, ()>>) {
+    let mut things: Vec<_> = things.collect();
+    std::future::poll_fn(|context| {
+        let any = things.iter_mut().any(|thing| thing.as_mut().poll(context).is_ready());
+        if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
 }
 
 async fn look(ports: &Ports, watch: Option<Watch>) -> Vec<Written> {

@@ -25,7 +25,7 @@ impl Drive<'_> {
     pub(crate) async fn firm_lease(&mut self) -> Result<(), DriveError> {
         loop {
             self.keep_lease().await?;
-            if self.ports.clock.boottime() + LEASE / 3 < self.until {
+            if self.leases_are_good() {
                 return Ok(());
             }
             tokio::time::sleep(RESEND_EVERY).await;
@@ -51,6 +51,7 @@ impl Drive<'_> {
         match self.ports.journal.renew(&self.claim).await {
             Ok(until) => {
                 self.until = until;
+                self.leases.renewed(until);
                 self.renew_at = now + RENEW_EVERY;
                 Ok(())
             }

@@ -4,6 +4,7 @@
 //! Read [`Driver::drive`] first. The driver decides nothing: every decision is core's, every fact is the journal's.
 
 mod batch;
+mod children;
 mod claimed;
 mod context;
 mod drive;
@@ -20,6 +21,7 @@ mod said;
 mod summary;
 mod waiting;
 
+pub use children::{ChildTask, Equip, Equipped};
 pub use context::meter;
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_EVERY, Standing, Stop, WhenAsked};
 pub use fault::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools};

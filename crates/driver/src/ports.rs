@@ -5,6 +5,8 @@ use std::sync::Arc;
 use longrein_core::prompt::ToolDef;
 use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, Origins, Tools};
 
+use crate::children::Equip;
+
 /// The world, as the driver sees it.
 #[derive(Clone)]
 pub struct Ports {
@@ -26,4 +28,6 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Where what lies in files came from.
     pub origins: Arc<dyn Origins>,
+    /// What the children of a run are driven with. None: a run with children cannot go on here.
+    pub children: Option<Arc<dyn Equip>>,
 }

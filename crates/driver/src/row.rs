@@ -1,5 +1,6 @@
 //! A run as listings show it.
 
+use longrein_core::children;
 use longrein_core::event::{RunEnded, Suspension, Wait};
 use longrein_core::owed;
 use longrein_core::run::{Activity, Run, Stage};
@@ -10,6 +11,7 @@ pub fn run_row(run: &Run) -> RunRow {
     let (state, reason) = state(run);
     RunRow {
         run: run.id.clone(),
+        parent: run.descent.as_ref().map(|descent| descent.parent.clone()),
         state,
         reason,
         goal: run.task.goal.chars().take(200).collect(),
@@ -36,7 +38,7 @@ fn state(run: &Run) -> (String, String) {
             ("suspended".to_owned(), reason)
         }
         Activity::Claimed if !waits.is_empty() => ("waiting".to_owned(), waiting()),
-        Activity::Claimed => ("running".to_owned(), String::new()),
+        Activity::Claimed => ("running".to_owned(), children_in_words(run)),
         Activity::Idle => ("suspended".to_owned(), "forked; nobody has gone on with it yet".to_owned()),
     }
 }
@@ -46,6 +48,19 @@ fn wait_in_words(wait: &Wait) -> String {
         Wait::Approval(action) => format!("approval of {action}"),
         Wait::Answer(action) => format!("answer to {action}"),
         Wait::Unknown(action) => format!("outcome of {action} unknown"),
+        Wait::Child { child, waits } => {
+            let waits: Vec<_> = waits.iter().map(wait_in_words).collect();
+            format!("child {child}: {}", waits.join(", "))
+        }
+    }
+}
+
+/// What a run does whose children work: that is no wait for a person.
+fn children_in_words(run: &Run) -> String {
+    match children::open(run).as_slice() {
+        [] => String::new(),
+        [(child, _, _)] => format!("its child {child} works"),
+        [(child, _, _), more @ ..] => format!("its child {child} and {} more work", more.len()),
     }
 }
 

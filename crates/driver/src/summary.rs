@@ -76,6 +76,7 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::Heard(_)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed
             | Landed::Kept => return,
         };
@@ -122,6 +123,7 @@ impl Drive<'_> {
             | Landed::Checked(..)
             | Landed::Heard(_)
             | Landed::InboxChanged
+            | Landed::Child(_)
             | Landed::Indexed
             | Landed::Kept
             | Landed::Gathered(_)) => Err(given_up(&landed)),

@@ -49,6 +49,9 @@ impl Drive<'_> {
             let detail = String::new();
             return Ok(self.command(Command::Suspend { cause: self.stop.why(), detail }));
         }
+        if let Some(command) = self.children_stand_still() {
+            return Ok(self.command(command));
+        }
         let waits = owed::waits(&self.run);
         if waits.is_empty() || self.hangar.is_busy() {
             return Ok(false);
@@ -66,7 +69,7 @@ impl Drive<'_> {
                             let reason = "nobody can be asked here".to_owned();
                             self.command(Command::DenyUnasked { action, reason })
                         }
-                        Wait::Unknown(_) => false,
+                        Wait::Unknown(_) | Wait::Child { .. } => false,
                     };
                 }
                 Ok(changed || self.command(Command::Park))
@@ -113,6 +116,7 @@ impl Drive<'_> {
             | Duty::Recover { .. }
             | Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::Child { .. }
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
             | Duty::Conclude
@@ -120,7 +124,13 @@ impl Drive<'_> {
         });
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
-        by_time.chain(key_poll).chain(stopping).chain([renewal]).min().unwrap_or(RENEW_EVERY)
+        by_time
+            .chain(key_poll)
+            .chain(self.child_is_due_in())
+            .chain(stopping)
+            .chain([renewal])
+            .min()
+            .unwrap_or(RENEW_EVERY)
     }
 
     pub(crate) async fn take(&mut self, flight: Flight, landed: Landed) -> Result<(), DriveError> {
@@ -181,6 +191,7 @@ impl Drive<'_> {
                         | Landed::Checked(..)
                         | Landed::Heard(_)
                         | Landed::InboxChanged
+                        | Landed::Child(_)
                         | Landed::Indexed
                         | Landed::Kept
                         | Landed::Gathered(_) => {
@@ -203,6 +214,8 @@ impl Drive<'_> {
                 self.command(Command::GiveVerdict { check, round, verdict, brings });
                 self.enter(None, written);
             }
+            (Flight::Child(child), landed) => self.child_came(child, landed).await?,
+            (Flight::ChildInbox(child), _) => self.child_heard(child).await?,
             (Flight::Hooks(moment), landed) => self.heard(moment, landed).await?,
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
@@ -255,6 +268,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Checked(..)
         | Landed::Heard(_)
         | Landed::InboxChanged
+        | Landed::Child(_)
         | Landed::Indexed
         | Landed::Kept
         | Landed::Gathered(_) => "given up: the run is brought to rest".to_owned(),
@@ -268,6 +282,7 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Checked(..)
         | Landed::Heard(_)
         | Landed::InboxChanged
+        | Landed::Child(_)
         | Landed::Indexed
         | Landed::Kept
         | Landed::Gathered(_) => ModelErrorClass::Lost,

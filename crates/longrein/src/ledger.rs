@@ -362,6 +362,7 @@ mod tests {
                 at: Timestamp(1),
             };
             let row = RunRow {
+                parent: None,
                 run: self.claim.run.clone(),
                 state: "running".to_owned(),
                 reason: String::new(),

@@ -49,6 +49,7 @@
 //! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
 
 mod checks;
+mod children;
 mod embed;
 mod gate;
 mod ledger;

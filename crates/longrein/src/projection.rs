@@ -2,7 +2,7 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{Event, How, SettledBy};
+use longrein_core::event::{End, Event, How, SettledBy};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
@@ -199,6 +199,29 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
             "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
         }),
+        Event::ChildStarted(e) => json!({
+            "child": e.child, "key": e.key, "goal": e.goal, "grant": e.grant, "at_once": e.at_once, "writes": e.writes,
+        }),
+        Event::ChildEnded(e) => {
+            let report = &e.report;
+            let (answer, verified) = match &report.end {
+                End::Done(done) => (json!(done.accepted.answer), json!(done.verified)),
+                End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Cancelled => {
+                    (Value::Null, Value::Null)
+                }
+            };
+            let spent = &report.spent;
+            json!({
+                "child": report.child, "input": e.input, "state": report.end.state(), "reason": report.reason,
+                "answer": answer, "verified": verified,
+                "usage": {
+                    "input": spent.usage.input, "cached": spent.usage.cached, "cache_write": spent.usage.cache_write,
+                    "output": spent.usage.output, "reasoning": spent.usage.reasoning, "usd": usd(spent.micros),
+                },
+                "turns": spent.turns, "model_calls": spent.model_calls, "tool_calls": spent.tool_calls,
+                "unknown": report.unknown, "brings": report.brings,
+            })
+        }
         Event::HookFinished(e) => json!({
             "hook": e.hook, "event": e.event, "command": e.command, "outcome": e.outcome.as_str(),
             "reason": e.outcome.reason(), "words": e.words, "took_ms": e.took_ms, "action": e.action, "input": e.input,

@@ -185,6 +185,7 @@ impl Runs {
             run: RunId::new("new"),
             task: task.clone(),
             binary: String::new(),
+            descent: None,
             root: None,
             brings: Vec::new(),
         };

@@ -33,6 +33,7 @@ use longrein_sandbox::Tier;
 use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls, Workspace};
 
 use crate::checks::Judges;
+use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::gate;
 use crate::ledger::Ledger;
 use crate::rulefiles;
@@ -41,9 +42,9 @@ use crate::settings::{SandboxMode, SandboxSettings};
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
 pub struct Runs {
-    journal: Arc<dyn Store>,
+    pub(crate) journal: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    worker: Worker,
+    pub(crate) worker: Worker,
     /// Tells its processes apart from those of other stores on this host.
     identity: String,
     /// Its URL.
@@ -108,13 +109,13 @@ pub(crate) struct Own {
 }
 
 /// The models of one drive.
-struct Connected {
+pub(crate) struct Connected {
     model: Arc<dyn Model>,
     summariser: Option<Arc<dyn Model>>,
 }
 
 /// The model that writes summaries, and how it is reached.
-struct Summariser {
+pub(crate) struct Summariser {
     config: ModelConfig,
     model: Arc<dyn Model>,
 }
@@ -155,6 +156,17 @@ pub enum RunsError {
         text: String,
         /// Some of the runs it could be.
         candidates: Vec<String>,
+    },
+    /// The children that are asked for do not fit.
+    #[error("no child is asked for: {0}")]
+    Unfit(#[from] longrein_core::children::Unfit),
+    /// A child is removed with its root.
+    #[error("run {run} is a child and goes with its parent, run {parent}")]
+    ChildOf {
+        /// This run.
+        run: RunId,
+        /// Whose child it is.
+        parent: RunId,
     },
     /// The id is taken.
     #[error("there is a run {0} already")]
@@ -355,7 +367,16 @@ impl Runs {
     }
 
     /// Removes a run that nobody holds, whatever its state: its records go, its id and its business keys stay used.
+    ///
+    /// Its children go with it, first: a root that is there has all of them. A child goes with its root only.
     pub async fn remove(&self, id: &RunId) -> Result<(), RunsError> {
+        let parent = self.listed(id).await?.and_then(|(row, _)| row.parent);
+        if let Some(parent) = parent {
+            return Err(RunsError::ChildOf { run: id.clone(), parent });
+        }
+        for child in self.below(id).await?.iter().rev() {
+            self.journal.purge(child).await?;
+        }
         Ok(self.journal.purge(id).await?)
     }
 
@@ -385,7 +406,8 @@ impl Runs {
             | InputBody::Cancel
             | InputBody::LateOutcome(_)
             | InputBody::Raise(_)
-            | InputBody::Endorse(_) => None,
+            | InputBody::Endorse(_)
+            | InputBody::ChildEnded(_) => None,
         });
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
@@ -450,6 +472,9 @@ impl Runs {
     pub async fn verify(&self, id: &RunId) -> Result<Option<VerifyReport>, RunsError> {
         let Some(mut report) = self.journal.verify(id).await? else { return Ok(None) };
         report.findings.extend(self.missing_keys(id).await?);
+        if let Ok(run) = self.fold(id, |_| {}).await {
+            report.findings.extend(self.disagreements(&run).await?);
+        }
         Ok(Some(report))
     }
 
@@ -523,7 +548,7 @@ impl Runs {
             stop,
             policy,
             hooks: _,
-            mode: _,
+            mode: around_mode,
             sandbox,
             faults,
         } = around;
@@ -534,16 +559,27 @@ impl Runs {
             Err(_) if !is_new => None,
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
-        let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults };
+        let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults: faults.clone() };
         // before anything runs there, and before anybody is told that the run goes on
         self.walls(&task, &place)
             .sweep(std::path::Path::new(&task.workspace))
             .iter()
             .for_each(|line| observer.noticed(line));
+        let models = Models::Reach {
+            of_root: (task.model.name.clone(), model.clone()),
+            other: Arc::new(summariser),
+            own: own.model.clone(),
+            host: own.host.another(),
+            secrets: own.secrets.clone(),
+        };
         let mut ports = self.ports(&task, &model, writer, &place, own)?;
-        if let Some(policy) = policy {
-            ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, &policy, &place)?));
+        if let Some(policy) = &policy {
+            ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
+        let runs = self.clone();
+        let parts = Parts { runs, environment, sandbox, faults, policy, mode: around_mode, models };
+        ports.children = Some(Arc::new(Outfit(Arc::new(parts))));
+        let observer: Arc<dyn Observer> = Arc::new(OfOne { run: id.clone(), observer });
         let options = self.options(asked);
         Ok(Prepared { driver: Driver::new(ports, options, observer), id, begin, stop })
     }
@@ -561,8 +597,17 @@ impl Runs {
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
         let place = Place { environment: &environment, sandbox, mode: run.mode, faults: None };
-        let nobody = Connected { model: Arc::new(NoModel), summariser: None };
-        let ports = self.ports_around(&run.task, nobody, Secrets::new(), &place, None)?;
+        let mut ports = self.ports_around(&run.task, nobody(), Secrets::new(), &place, None)?;
+        let parts = Parts {
+            runs: self.clone(),
+            environment: environment.clone(),
+            sandbox: sandbox.clone(),
+            faults: None,
+            policy: None,
+            mode: None,
+            models: Models::Nobody,
+        };
+        ports.children = Some(Arc::new(Outfit(Arc::new(parts))));
         Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
     }
 
@@ -585,7 +630,7 @@ impl Runs {
         Options { worker: self.worker.clone(), binary: self.binary.clone(), asked, snapshot_every: SNAPSHOT_EVERY }
     }
 
-    fn gate(&self, task: &Task, rules: &PolicyRules, place: &Place<'_>) -> Result<Arc<dyn Gate>, RunsError> {
+    pub(crate) fn gate(&self, task: &Task, rules: &PolicyRules, place: &Place<'_>) -> Result<Arc<dyn Gate>, RunsError> {
         let ledger: Arc<dyn longrein_policy::Ledger> = self.ledger.clone();
         let fence: Arc<dyn Fence> = match self.held {
             Some(containment) => Arc::new(containment),
@@ -595,7 +640,7 @@ impl Runs {
         Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
     }
 
-    fn ports(
+    pub(crate) fn ports(
         &self,
         task: &Task,
         model: &ModelConfig,
@@ -636,7 +681,7 @@ impl Runs {
         }
     }
 
-    fn ports_around(
+    pub(crate) fn ports_around(
         &self,
         task: &Task,
         Connected { model, summariser }: Connected,
@@ -678,6 +723,7 @@ impl Runs {
                 clock,
                 origins,
                 hooks,
+                children: None,
             });
         };
         Ok(Ports {
@@ -694,17 +740,18 @@ impl Runs {
             gate,
             clock,
             origins,
+            children: None,
         })
     }
 }
 
 /// Where a run's commands run, and what is done to them.
-struct Place<'a> {
-    environment: &'a BTreeMap<String, String>,
-    sandbox: &'a SandboxSettings,
+pub(crate) struct Place<'a> {
+    pub(crate) environment: &'a BTreeMap<String, String>,
+    pub(crate) sandbox: &'a SandboxSettings,
     /// The mode it works in from now on.
-    mode: Mode,
-    faults: Option<Arc<dyn Faults>>,
+    pub(crate) mode: Mode,
+    pub(crate) faults: Option<Arc<dyn Faults>>,
 }
 
 /// Stops a run that asks for walls that do not hold here (`gate.md` §4): a sandbox that is required; or any, where nobody can
@@ -736,7 +783,7 @@ fn can_be_confined(sandbox: &SandboxSettings, task: &Task, asked: WhenAsked) -> 
 }
 
 /// The model that writes summaries. None: the task names none.
-fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summariser>, String> {
+pub(crate) fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summariser>, String> {
     let Some(spec) = &task.context.summary else { return Ok(None) };
     let config = reach(&spec.name)?;
     let model = longrein_models::connect(spec, &config).map_err(|error| error.to_string())?;
@@ -744,7 +791,7 @@ fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summariser>, Strin
 }
 
 /// Two gates of which the stricter one counts: deny before ask before allow.
-struct Strictest(Arc<dyn Gate>, Arc<dyn Gate>);
+pub(crate) struct Strictest(pub(crate) Arc<dyn Gate>, pub(crate) Arc<dyn Gate>);
 
 impl Gate for Strictest {
     fn rule(&self, call: &GateCall<'_>) -> Ruled {
@@ -759,6 +806,10 @@ pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longre
 }
 
 /// Where no model may be called.
+pub(crate) fn nobody() -> Connected {
+    Connected { model: Arc::new(NoModel), summariser: None }
+}
+
 struct NoModel;
 
 impl Model for NoModel {
@@ -828,7 +879,7 @@ fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
 }
 
 /// Pinned files whose content differs now.
-fn changed_pins(task: &Task) -> Vec<String> {
+pub(crate) fn changed_pins(task: &Task) -> Vec<String> {
     let now = pins(task);
     task.pins.iter().filter(|(name, digest)| now.get(*name) != Some(digest)).map(|(name, _)| name.clone()).collect()
 }

@@ -125,6 +125,9 @@ pub struct RunRow {
     pub micros: u64,
     pub started: Timestamp,
     pub updated: Timestamp,
+    /// The run that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
     /// Sources that taint it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,

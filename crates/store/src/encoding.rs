@@ -257,6 +257,7 @@ impl RunRecord {
             Some(fault) => Err(fault),
         };
         Some(decoded.unwrap_or_else(|fault| RunRow {
+            parent: None,
             run: self.run.clone(),
             state: "damaged".to_owned(),
             reason: fault,

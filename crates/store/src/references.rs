@@ -12,7 +12,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         Event::RunStarted(started) => started.task.inputs.values().for_each(|content| of_content(content, found)),
         Event::InputReceived(received) => match &received.body {
             Received::LateOutcome(late) => of_late(late, found),
-            Received::Message(_) | Received::Answer(_) | Received::Cancel => {}
+            Received::Message(_) | Received::Answer(_) | Received::Cancel | Received::ChildSettled { .. } => {}
         },
         Event::ActionRefused(refused) => of_error(&refused.error, found),
         Event::ActionProbed(probed) => match &probed.answer {
@@ -50,6 +50,8 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)
@@ -68,7 +70,8 @@ pub(crate) fn of_input<'a>(input: &'a Input, found: &mut Vec<&'a BlobRef>) {
         | InputBody::Cancel
         | InputBody::Raise(_)
         | InputBody::SwitchModel(_)
-        | InputBody::Endorse(_) => {}
+        | InputBody::Endorse(_)
+        | InputBody::ChildEnded(_) => {}
     }
 }
 

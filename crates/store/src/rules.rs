@@ -583,6 +583,7 @@ pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) 
     }
     let at = now.clock.now();
     let row = RunRow {
+        parent: None,
         run: run.clone(),
         state: REMOVED.to_owned(),
         reason: String::new(),
@@ -640,10 +641,10 @@ pub(crate) fn post(rows: &dyn Rows, run: &RunId, input: &Input) -> Result<Decide
 /// The state in which a run is closed to messages.
 const CANCELLED: &str = "cancelled";
 
-/// Settlements and late outcomes (`semantics.md` E2).
+/// Settlements and late outcomes, a child's too (`semantics.md` E2).
 fn taken_in_every_state(body: &InputBody) -> bool {
     match body {
-        InputBody::Settle(_) | InputBody::LateOutcome(_) => true,
+        InputBody::Settle(_) | InputBody::LateOutcome(_) | InputBody::ChildEnded(_) => true,
         InputBody::Message(_)
         | InputBody::Approve(_)
         | InputBody::Deny(_)

@@ -89,6 +89,12 @@ impl Host {
         Self { functions, notice, overtime: Mutex::default() }
     }
 
+    /// The same functions for another run that stops with this one.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(self.functions.clone(), self.notice.child_token())
+    }
+
     /// Whether the function is here that a tool names.
     pub(crate) fn has(&self, spec: &ToolSpec) -> Result<(), ToolsError> {
         let ToolBody::Host(theirs) = &spec.body else { return Ok(()) };

@@ -617,6 +617,7 @@ pub(crate) fn batch(run: &RunId, fence: u64, head: u64) -> Batch {
         blobs: vec![],
         durability: Durability::Synced,
         row: RunRow {
+            parent: None,
             run: run.clone(),
             state: "running".into(),
             reason: String::new(),

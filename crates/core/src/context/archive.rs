@@ -113,7 +113,10 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
                 Some(Entry { handle: Handle::Message(seq), what: named("user message"), says: vec![Says::Text(text)] })
             }
             // The words are the action's result, and found there.
-            Received::Answer(_) | Received::Cancel | Received::LateOutcome(_) => None,
+            Received::Answer(_)
+            | Received::Cancel
+            | Received::LateOutcome(_)
+            | Received::ChildSettled { .. } => None,
         },
         Event::ModelReplied(replied) if !replied.reply.text.trim().is_empty() => Some(Entry {
             handle: Handle::Reply(replied.attempt.turn),
@@ -178,6 +181,9 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
         | Event::BudgetRaised(_)
+        // The run goes on with what they brought, and each has an archive of its own.
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
         | Event::RunParked(_)

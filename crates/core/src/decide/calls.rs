@@ -75,7 +75,11 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
             return Err(Refusal::Stale);
         }
     }
-    if owed::purpose(run) != purpose || owed::due_end(run).is_some() || !run.hooks.goal.is_empty() {
+    if owed::purpose(run) != purpose
+        || owed::due_end(run).is_some()
+        || !run.hooks.goal.is_empty()
+        || crate::children::are_open(run)
+    {
         return Err(Refusal::Stale);
     }
     // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).

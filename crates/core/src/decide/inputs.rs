@@ -29,9 +29,17 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
     };
     let open_door = || if cancelled { Err("the run was cancelled; start a new one".to_owned()) } else { Ok(()) };
+    // Its end was taken by its parent, and what it may spend is settled.
+    let of_parent = || match (&run.descent, &run.stage) {
+        (Some(descent), Stage::Rest(_)) => {
+            Err(format!("the run has ended, and its parent {} has its result; write to that one", descent.parent))
+        }
+        (Some(_) | None, _) => Ok(()),
+    };
     match body {
         InputBody::Message(text) => {
             open_door()?;
+            of_parent()?;
             if run.hooks.goal_blocked {
                 return Err(format!("the goal was not let through: {}; start a new run", run.hooks.last));
             }
@@ -91,6 +99,9 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
         InputBody::LateOutcome(late) => Ok(late_outcome(run, input, late)),
         InputBody::Raise(raise) => {
             open_door()?;
+            if let Some(descent) = &run.descent {
+                return Err(format!("its budget is a part of that of run {}; raise that one", descent.root));
+            }
             if raise.is_nothing() {
                 return Err("nothing to raise".to_owned());
             }
@@ -98,6 +109,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
         }
         InputBody::SwitchModel(model) => {
             open_door()?;
+            of_parent()?;
             let in_flight = matches!(run.stage, Stage::Thinking(_));
             if in_flight {
                 return Err("a model call is in flight; switch when it has ended".to_owned());
@@ -112,6 +124,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             let Endorse { source, by, door } = endorse;
             Ok(vec![Event::SourceEndorsed(SourceEndorsed { input, source, by, door })])
         }
+        InputBody::ChildEnded(report) => children::report_arrived(run, input, *report),
     }
 }
 

@@ -14,6 +14,7 @@ impl Run {
         self.barren_claims = 0;
         self.open.clear();
         self.allowed.clear();
+        self.leave_children();
         self.forget_refusals();
         self.begin_epoch();
         let task = Arc::clone(&self.task);
@@ -39,13 +40,17 @@ impl Run {
         let died = self.activity == Activity::Claimed && !matches!(self.stage, Stage::Rest(_));
         if died {
             self.recoveries += 1;
-            self.barren_claims += 1;
+            // While children are out, what is achieved stands in their journals, and they count for themselves.
+            if !crate::children::are_open(self) {
+                self.barren_claims += 1;
+            }
         } else {
             self.barren_claims = 1;
         }
         self.fence = fence;
         self.activity = Activity::Claimed;
         self.lose_started();
+        self.look_at_children_again();
         match &mut self.stage {
             Stage::Verifying { verdicts, .. } => verdicts.values_mut().for_each(|verdict| *verdict = None),
             Stage::Ready(ready) => {

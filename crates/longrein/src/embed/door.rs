@@ -12,7 +12,7 @@ use longrein_core::input::{Approve, Covers, Deny, Door, InputBody, Settle, Truth
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein_core::run::{Run as Folded, Stage};
 use longrein_core::task::Mode;
-use longrein_driver::{Observer, Stop, WhenAsked};
+use longrein_driver::{DriveError, Observer, Stop, WhenAsked};
 use longrein_models::ModelConfig;
 use longrein_policy::Containment;
 use longrein_ports::{NewEvent, Posted};
@@ -28,7 +28,7 @@ use super::model::LanguageModel;
 use super::outcome::{Question, RunOutcome, questions};
 use super::task::{Resolved, Task};
 use super::tool::{Function, Tool};
-use crate::runs::{Own, Runs, Surroundings, Target, pin};
+use crate::runs::{Own, Runs, RunsError, Surroundings, Target, pin};
 use crate::settings::SandboxSettings;
 
 /// The door: a store, and what this program brings to the runs in it. Clones share it.
@@ -220,7 +220,8 @@ impl Longrein {
             let tended = self.inner.runs.tend(id, environment, &sandbox).await.map_err(Error::from);
             // Somebody who has it now takes it.
             return match tended {
-                Ok(_) | Err(Error::Held(_)) => Ok(()),
+                // And a child is driven with its root.
+                Ok(_) | Err(Error::Held(_) | Error::Runs(RunsError::Drive(DriveError::IsChild { .. }))) => Ok(()),
                 Err(error) => Err(error),
             };
         }

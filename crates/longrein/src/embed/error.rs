@@ -79,6 +79,8 @@ impl From<RunsError> for Error {
             RunsError::Drive(DriveError::OtherTask { run, parts }) => Error::OtherTask { run, parts },
             other @ (RunsError::Ambiguous { .. }
             | RunsError::Exists(_)
+            | RunsError::ChildOf { .. }
+            | RunsError::Unfit(_)
             | RunsError::ForkPoint(_)
             | RunsError::NoSuchTurn { .. }
             | RunsError::Mode { .. }

@@ -669,6 +669,7 @@ mod tests {
         let event = Event::RunParked(RunParked { waits: vec![] });
         let text = "x".repeat(1000);
         let row = RunRow {
+            parent: None,
             run: run.clone(),
             state: "running".to_owned(),
             reason: String::new(),

@@ -32,8 +32,14 @@ impl<'a> Past<'a> {
     async fn of(bench: &'a Bench, run: &str, goal: &str) -> Self {
         let claim = bench.claim(run, 1).await.unwrap();
         let mut past = Self { bench, claim, head: 0, actions: 0 };
-        let started =
-            RunStarted { run: RunId::new(run), task: task(goal), binary: "0".into(), root: None, brings: vec![] };
+        let started = RunStarted {
+            run: RunId::new(run),
+            task: task(goal),
+            binary: "0".into(),
+            root: None,
+            descent: None,
+            brings: vec![],
+        };
         past.add(vec![Event::RunStarted(Box::new(started))], vec![]).await;
         past
     }

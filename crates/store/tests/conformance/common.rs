@@ -139,6 +139,7 @@ pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIte
         blobs: vec![],
         durability: Durability::Written,
         row: RunRow {
+            parent: None,
             run: claim.run.clone(),
             state: "running".into(),
             reason: String::new(),

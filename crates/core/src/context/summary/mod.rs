@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Limit, Reservation, Usage};
+use crate::children;
 use crate::context::archive::Handle;
 use crate::context::settings::{ASSUMED_LIMIT, Limits, share};
 use crate::event::{GenerationStarted, RebuildStep, SummaryFinished, SummaryOutcome, SummaryRequested};
@@ -188,10 +189,11 @@ pub fn spare(run: &Run) -> Option<Spare> {
         Limit::At(whole) => Some(limit.left(used).saturating_sub(share(whole, SPARED))).filter(|left| *left > 0),
     };
     let (limits, spent) = (&run.limits, &run.spent);
-    of(limits.model_calls, spent.model_calls)?;
+    let out = children::reserved(run);
+    of(limits.model_calls, spent.model_calls + out.model_calls)?;
     of(limits.turns, spent.turns)?;
-    let tokens = of(limits.tokens, spent.usage.tokens() + reserved.input + reserved.output)?;
-    Some(Spare { tokens, micros: of(limits.micros, spent.micros + reserved.micros)? })
+    let tokens = of(limits.tokens, spent.usage.tokens() + out.tokens + reserved.input + reserved.output)?;
+    Some(Spare { tokens, micros: of(limits.micros, spent.micros + out.micros + reserved.micros)? })
 }
 
 /// The arithmetic of a request to the summary model, by its own window. `learned`: what an earlier run found that to be.
