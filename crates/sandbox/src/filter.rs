@@ -5,6 +5,7 @@
 //! old (`ENOSYS`), the rest as forbidden (`EPERM`).
 
 use std::ffi::c_long;
+use std::sync::OnceLock;
 
 /// One instruction of the kernel's packet filter machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +163,13 @@ const OPENS: &[(c_long, u32)] = &[
 /// Put characters into a terminal's input, or speak to the console.
 const TERMINAL_TRICKS: [u32; 2] = [0x5412, 0x541c]; // TIOCSTI, TIOCLINUX
 
-pub(crate) fn program(sockets: Sockets) -> Vec<Instruction> {
+/// The program for this, made once.
+pub(crate) fn for_sockets(sockets: Sockets) -> &'static [Instruction] {
+    static MADE: [OnceLock<Vec<Instruction>>; 5] = [const { OnceLock::new() }; 5];
+    MADE[sockets as usize].get_or_init(|| program(sockets))
+}
+
+fn program(sockets: Sockets) -> Vec<Instruction> {
     let mut made = Vec::with_capacity(256);
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     made.extend([

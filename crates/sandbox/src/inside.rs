@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::confine::Step;
 use crate::init;
 use crate::landlock;
-use crate::plan::{Grab, Laying, Need, PROXY_PORT, Plan, READ_ONLY, Rules, Space};
+use crate::plan::{Grab, Its, Laying, Need, PROXY_PORT, Plan, READ_ONLY, Rules, Space};
 
 /// Of libc's constants, not there for every target.
 const OPEN_TREE_CLONE: c_int = 1;
@@ -56,20 +56,27 @@ pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
         }
         went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()))
             .map_err(|()| Step::Namespaces)?;
-        for grab in &space.grabs {
+        for grab in &space.drawn.grabs {
+            // the number that it had in the last child
+            grab.fd.store(-1, Ordering::Relaxed);
             if take(grab).is_err() && grab.need == Need::Must {
                 return Err(Step::Grab);
             }
         }
         root(space)?;
-        for step in &space.steps {
-            lay(step, &space.grabs)?;
+        for step in &space.drawn.steps {
+            lay(step, &space.drawn.grabs)?;
         }
-        for sealed in &space.seals {
+        for sealed in &space.drawn.seals {
             set_attributes(libc::AT_FDCWD, sealed, 0, READ_ONLY).map_err(|()| Step::Place)?;
         }
-        if space.own_network {
-            network(space)?;
+        match space.network {
+            Its::Ours => {}
+            Its::New => network(space)?,
+            Its::Kept(namespace) => {
+                went(libc::setns(namespace, libc::CLONE_NEWNET)).map_err(|()| Step::Network)?;
+                network(space)?;
+            }
         }
     }
     Ok(())
@@ -201,18 +208,36 @@ unsafe fn unless_there(result: c_int) -> Result<(), ()> {
     if result < 0 && unsafe { *libc::__errno_location() } != libc::EEXIST { Err(()) } else { Ok(()) }
 }
 
-/// Loopback, and where there is a proxy, a socket that listens for it.
-unsafe fn network(space: &Space) -> Result<(), Step> {
-    // SAFETY: as for `settle`; the structures are initialised and as the kernel has them.
+/// Gives the calling thread's network its loopback, which a new one has but not in use. Answers as the kernel does.
+///
+/// # Safety
+/// Async-signal-safe. Only in a network that is not ours.
+pub(crate) unsafe fn raise_loopback() -> c_int {
+    // SAFETY: the structure is initialised and as the kernel has it.
     unsafe {
         let control = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        went(control).map_err(|()| Step::Network)?;
+        if control < 0 {
+            return control;
+        }
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l' as libc::c_char;
         request.ifr_name[1] = b'o' as libc::c_char;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         let up = libc::ioctl(control, libc::SIOCSIFFLAGS as _, &raw const request);
         libc::close(control);
+        up
+    }
+}
+
+/// The command's own network: loopback, and where there is a proxy, a socket that listens for it.
+unsafe fn network(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`; the structures are initialised and as the kernel has them.
+    unsafe {
+        let up = match space.network {
+            Its::New => raise_loopback(),
+            // it is in use already
+            Its::Ours | Its::Kept(_) => 0,
+        };
         let Some(bridge) = &space.bridge else {
             // some surroundings forbid it; a command without a network is still without one
             return Ok(());
@@ -283,15 +308,15 @@ pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
         went(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong))
             .map_err(|()| Step::Capabilities)?;
         capabilities(plan.capabilities).map_err(|()| Step::Capabilities)?;
-        if let Some(Rules { ruleset, inside }) = &plan.rules {
-            for (path, rights) in inside {
-                if !landlock::grant_here(ruleset.raw(), path, *rights) {
-                    return Err(Step::Landlock);
-                }
-            }
-            if !landlock::enter(ruleset.raw()) {
-                return Err(Step::Landlock);
-            }
+        let ruleset = match &plan.rules {
+            None => None,
+            Some(Rules::Made(ruleset)) => Some(ruleset.raw()),
+            Some(Rules::ToMake { version }) => Some(rules(plan, *version)?),
+        };
+        if let Some(ruleset) = ruleset
+            && !landlock::enter(ruleset)
+        {
+            return Err(Step::Landlock);
         }
         let program =
             libc::sock_fprog { len: plan.filter.len() as u16, filter: plan.filter.as_ptr().cast_mut().cast() };
@@ -303,6 +328,21 @@ pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
             0 as c_ulong,
         ))
         .map_err(|()| Step::SystemCalls)
+    }
+}
+
+/// The rules for a view of its own.
+unsafe fn rules(plan: &Plan, version: u32) -> Result<c_int, Step> {
+    // SAFETY: as for `restrict`.
+    unsafe {
+        let ruleset = landlock::make_here(version);
+        went(ruleset).map_err(|()| Step::Landlock)?;
+        for (path, rights) in plan.space.iter().flat_map(|space| &space.drawn.rules) {
+            if !landlock::grant_here(ruleset, path, *rights) {
+                return Err(Step::Landlock);
+            }
+        }
+        Ok(ruleset)
     }
 }
 

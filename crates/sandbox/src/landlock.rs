@@ -78,6 +78,12 @@ pub(crate) fn version() -> Option<u32> {
     })
 }
 
+/// The version of which a command in a view of its own gets rules: the first one forbids to move files between folders,
+/// whatever is granted.
+pub(crate) fn version_inside() -> Option<u32> {
+    version().filter(|version| *version >= 2)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connections {
     /// Not ruled on here.
@@ -91,6 +97,19 @@ struct RulesetAttributes {
     files: u64,
     network: u64,
     scopes: u64,
+}
+
+impl RulesetAttributes {
+    fn of(version: u32, connections: Connections) -> Self {
+        Self {
+            files: handled(version),
+            network: match connections {
+                Connections::Port(_) if version >= NETWORK_FROM => NETWORK,
+                Connections::Port(_) | Connections::Any => 0,
+            },
+            scopes: if version >= SCOPES_FROM { SCOPES } else { 0 },
+        }
+    }
 }
 
 #[repr(C, packed)]
@@ -115,22 +134,12 @@ pub(crate) struct Ruleset {
 impl Ruleset {
     /// Everything is refused until it is granted. Signals and abstract sockets end at its walls where the kernel can do that.
     pub(crate) fn new(version: u32, connections: Connections) -> io::Result<Self> {
-        let attributes = RulesetAttributes {
-            files: handled(version),
-            network: match connections {
-                Connections::Port(_) if version >= NETWORK_FROM => NETWORK,
-                Connections::Port(_) | Connections::Any => 0,
-            },
-            scopes: if version >= SCOPES_FROM { SCOPES } else { 0 },
-        };
-        let bytes = match version {
-            0..NETWORK_FROM => 8,
-            NETWORK_FROM..SCOPES_FROM => 16,
-            SCOPES_FROM.. => size_of::<RulesetAttributes>(),
-        };
-        // SAFETY: the structure is as the kernel has it, at least `bytes` long, and only read.
-        let fd = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, bytes, 0_u32) };
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        let attributes = RulesetAttributes::of(version, connections);
+        // SAFETY: a structure of ours.
+        let fd = unsafe { create(version, &attributes) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: the call gave a new descriptor, which nobody else owns.
         let made = Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, version };
         let fd = rustix::io::fcntl_dupfd_cloexec(&made.fd, crate::init::LOW_FDS)?;
@@ -160,13 +169,7 @@ impl Ruleset {
             Err(error) => return Err(error.into()),
         };
         let is_folder = rustix::fs::fstat(&opened)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        self.add(opened.as_fd(), self.rights(grant, is_folder))
-    }
-
-    /// What a rule has to say for this grant.
-    pub(crate) fn rights(&self, grant: Grant, is_folder: bool) -> u64 {
-        let rights = grant.rights(self.version);
-        if is_folder { rights } else { rights & OF_FILES }
+        self.add(opened.as_fd(), rights(self.version, grant, is_folder))
     }
 
     fn add(&self, opened: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
@@ -179,6 +182,34 @@ impl Ruleset {
     pub(crate) fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
     }
+}
+
+/// What a rule has to say for this grant.
+pub(crate) fn rights(version: u32, grant: Grant, is_folder: bool) -> u64 {
+    let rights = grant.rights(version);
+    if is_folder { rights } else { rights & OF_FILES }
+}
+
+/// A ruleset that rules on no connections; negative: see errno.
+///
+/// # Safety
+/// Async-signal-safe. For a child that shares memory and may not allocate.
+pub(crate) unsafe fn make_here(version: u32) -> i32 {
+    // SAFETY: a structure of ours.
+    unsafe { create(version, &RulesetAttributes::of(version, Connections::Any)) }
+}
+
+/// # Safety
+/// Async-signal-safe. Gives a descriptor that nobody else owns.
+unsafe fn create(version: u32, attributes: &RulesetAttributes) -> i32 {
+    let bytes = match version {
+        0..NETWORK_FROM => 8,
+        NETWORK_FROM..SCOPES_FROM => 16,
+        SCOPES_FROM.. => size_of::<RulesetAttributes>(),
+    };
+    // SAFETY: the structure is as the kernel has it, at least `bytes` long, and only read.
+    let fd = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const *attributes, bytes, 0_u32) };
+    fd as i32
 }
 
 /// A rule for what `opened` refers to.

@@ -14,14 +14,14 @@
 //!   ([`reap_marked`]).
 //!
 //! What a command may reach is its [`Confinement`]: namespaces, Landlock, seccomp and limits, as far as [`probe`] saw them
-//! hold on this machine. `view` and `plan` work out what is to be done, without doing it; `inside` does it, in the child.
+//! hold on this machine. `view`, `layout` and `plan` work out what is to be done, without doing it; `inside` does it, in the child.
 //! A command whose walls cannot be put up does not run.
 //!
 //! Without namespaces a process that leaves its session *and* wipes its environment *and* outlives its parents is found only
 //! when no other command runs, and not at all after a crash, or where this process itself may not dump core. Linux only
 //! (5.9 or newer).
 //!
-//! The only crate with `unsafe`: in `nursery`, `inside`, `landlock`, `init`, `attack` and `exit`.
+//! The only crate with `unsafe`: in `nursery`, `inside`, `landlock`, `network`, `init`, `attack` and `exit`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
@@ -30,11 +30,14 @@ mod attack;
 mod bridge;
 mod capture;
 mod confine;
+mod drawn;
 mod exit;
 mod filter;
 mod init;
 mod inside;
 mod landlock;
+mod layout;
+mod network;
 mod nursery;
 mod plan;
 mod probe;

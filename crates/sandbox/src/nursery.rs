@@ -28,9 +28,8 @@ use tokio::sync::oneshot;
 
 use crate::attack::Attacks;
 use crate::confine::Step;
-use crate::init::LOW_FDS;
 use crate::inside;
-use crate::plan::Plan;
+use crate::plan::{Plan, high};
 
 /// Everything the child needs, made ready before it exists: it must not allocate.
 pub(crate) struct Order {
@@ -246,7 +245,6 @@ impl Gates {
         let pipe = || {
             let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             // out of the way of the three that get fixed numbers
-            let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, LOW_FDS);
             io::Result::Ok((high(read)?, high(write)?))
         };
         Ok(Self { may_go: pipe()?, is_gone: pipe()? })

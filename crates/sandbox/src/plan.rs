@@ -2,23 +2,23 @@
 //!
 //! Read [`Plan::of`]: from what a command may reach to lists of small steps, filters and rules.
 
-use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
 use crate::confine::{Confined, Network, ResourceLimits, Way};
+use crate::drawn::{self, Drawn};
 use crate::filter::{self, Instruction, Sockets};
 use crate::init;
 use crate::landlock::{self, Connections, Grant, Ruleset};
+use crate::network;
 use crate::nursery;
-use crate::view::{DEVICES, Kind, SYSTEM, Shape, View, real, without};
+use crate::view::{DEVICES, SYSTEM, View, without};
 
 /// Where a proxy is found in a network of the command's own. The port is free: the network is new.
 pub(crate) const PROXY_PORT: u16 = 3128;
@@ -31,9 +31,9 @@ pub(crate) struct Plan {
     /// Capabilities that are kept, as bits.
     pub(crate) capabilities: u64,
     pub(crate) rules: Option<Rules>,
-    pub(crate) filter: Vec<Instruction>,
+    pub(crate) filter: &'static [Instruction],
     /// Readable when we have ended: a process cannot see its parent from another namespace.
-    pub(crate) us: OwnedFd,
+    pub(crate) us: Arc<OwnedFd>,
 }
 
 /// Namespaces, and what is done in them.
@@ -45,11 +45,8 @@ pub(crate) struct Space {
     /// Where the new root is made: any folder will do, all sources are at hand by then.
     pub(crate) base: CString,
     pub(crate) root_options: CString,
-    pub(crate) grabs: Vec<Grab>,
-    pub(crate) steps: Vec<Laying>,
-    /// Made read-only when all is laid.
-    pub(crate) seals: Vec<CString>,
-    pub(crate) own_network: bool,
+    pub(crate) drawn: Arc<Drawn>,
+    pub(crate) network: Its,
     /// A listening socket of the command's network goes out here.
     pub(crate) bridge: Option<OwnedFd>,
     /// Written to `pid_max` of its process namespace.
@@ -57,6 +54,16 @@ pub(crate) struct Space {
     pub(crate) init: i32,
     /// Our end reads how the command ended.
     pub(crate) report: OwnedFd,
+}
+
+/// Which network a command has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Its {
+    Ours,
+    /// One it is born into.
+    New,
+    /// One that was made before, by its descriptor.
+    Kept(i32),
 }
 
 /// A copy of a part of our view, taken by the child before it has another one.
@@ -87,11 +94,14 @@ pub(crate) enum Laying {
     Place { grab: usize, at: CString },
 }
 
-/// A ruleset, and the rules that only the child can add: path, rights.
+/// The kernel's rules on files.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    pub(crate) ruleset: Ruleset,
-    pub(crate) inside: Vec<(CString, u64)>,
+pub(crate) enum Rules {
+    Made(Ruleset),
+    /// By the child, in its own view: before, its folders do not exist.
+    ToMake {
+        version: u32,
+    },
 }
 
 /// What of a plan stays with us.
@@ -101,12 +111,14 @@ pub(crate) struct Ours {
     pub(crate) report: Option<OwnedFd>,
     /// From here comes a socket that listens in the command's network.
     pub(crate) bridge: Option<OwnedFd>,
+    /// Kept for the command, and for others after it.
+    pub(crate) network: Option<network::Own>,
 }
 
 // Attributes of mounts, as mount_setattr(2) numbers them.
 pub(crate) const READ_ONLY: u64 = 1;
-const NO_SET_ID: u64 = 2;
-const NO_DEVICES: u64 = 4;
+pub(crate) const NO_SET_ID: u64 = 2;
+pub(crate) const NO_DEVICES: u64 = 4;
 
 /// Rights over files and users that root keeps in a container, of those in capabilities(7).
 const KEPT_IN_NAMESPACES: u64 = bits(&[CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID]);
@@ -140,10 +152,13 @@ impl Plan {
         let mut ours = Ours::default();
         let (space, rules) = match confined.way {
             Way::Namespaces | Way::UserNamespace => {
-                let view = View::of(confined, env)?;
-                (Some(Space::of(confined, &view, &mut ours)?), rules_inside(confined, &view)?)
+                let space = Space::of(confined, drawn::of(confined, env)?, &mut ours)?;
+                (Some(space), landlock::version_inside().map(|version| Rules::ToMake { version }))
             }
-            Way::Landlock => (None, Some(rules_outside(confined, &View::of(confined, env)?, proxy_port)?)),
+            Way::Landlock => {
+                let drawn = drawn::of(confined, env)?;
+                (None, Some(Rules::Made(rules_outside(confined, &drawn.view, proxy_port)?)))
+            }
             Way::SystemCalls => (None, None),
         };
         let sockets = match (confined.way, &confined.network) {
@@ -164,25 +179,20 @@ impl Plan {
             Way::UserNamespace => 0,
             Way::Landlock | Way::SystemCalls => KEPT_WITHOUT,
         };
-        let us = pidfd_open(getpid(), PidfdFlags::empty())?;
         let plan = Self {
             space,
             limits: limits(&confined.limits, confined.way),
             capabilities,
             rules,
-            filter: filter::program(sockets),
-            us: high(us)?,
+            filter: filter::for_sockets(sockets),
+            us: us()?,
         };
         Ok((plan, ours))
     }
 }
 
 impl Space {
-    fn of(confined: &Confined, view: &View, ours: &mut Ours) -> io::Result<Self> {
-        let own_network = match confined.network {
-            Network::Off | Network::Proxy { .. } => true,
-            Network::Open => false,
-        };
+    fn of(confined: &Confined, drawn: Arc<Drawn>, ours: &mut Ours) -> io::Result<Self> {
         let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         let users = match confined.way {
             Way::UserNamespace => {
@@ -192,7 +202,16 @@ impl Space {
             }
             Way::Namespaces | Way::Landlock | Way::SystemCalls => None,
         };
-        if own_network {
+        let network = match (&confined.network, confined.way) {
+            (Network::Open, _) => Its::Ours,
+            (Network::Off | Network::Proxy { .. }, Way::Namespaces) => {
+                ours.network = network::take();
+                ours.network.as_ref().map_or(Its::New, |own| Its::Kept(own.raw()))
+            }
+            // to enter one that is there takes rights over it, which nobody has in users of his own
+            (Network::Off | Network::Proxy { .. }, Way::UserNamespace | Way::Landlock | Way::SystemCalls) => Its::New,
+        };
+        if network == Its::New {
             flags |= libc::CLONE_NEWNET;
         }
         let bridge = match confined.network {
@@ -208,18 +227,13 @@ impl Space {
         rustix::io::ioctl_fionbio(&mine, true)?;
         ours.report = Some(mine);
         let base = ["/tmp", "/usr", "/etc"].into_iter().find(|base| Path::new(base).is_dir()).unwrap_or("/proc");
-        let mut layout = Layout { private_bytes: confined.limits.private_bytes, ..Layout::default() };
-        layout.lay(view)?;
-        layout.system()?;
         Ok(Self {
             flags,
             users,
             base: c(base)?,
             root_options: c("mode=755,size=4m")?,
-            grabs: layout.grabs,
-            steps: layout.steps,
-            seals: layout.seals,
-            own_network,
+            drawn,
+            network,
             bridge,
             processes: counts_processes_alone()
                 .then(|| c(confined.limits.processes.max(301).to_string()))
@@ -244,148 +258,8 @@ pub(crate) fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-#[derive(Default)]
-struct Layout {
-    grabs: Vec<Grab>,
-    steps: Vec<Laying>,
-    seals: Vec<CString>,
-    made: BTreeSet<PathBuf>,
-    private_bytes: u64,
-}
-
-impl Layout {
-    fn lay(&mut self, view: &View) -> io::Result<()> {
-        for (place, kind) in &view.places {
-            let is_new = self.reach(view, place)?;
-            match kind {
-                Kind::Link { to } => {
-                    self.steps.push(Laying::Link { at: relative(place)?, to: c(to.as_os_str().as_bytes())? });
-                }
-                Kind::Memory => {
-                    self.folder(place, is_new)?;
-                    let mode = if place == Path::new("/tmp") { "1777" } else { "755" };
-                    let options = c(format!("mode={mode},size={}", self.private_bytes))?;
-                    self.steps.push(Laying::Memory { at: relative(place)?, options });
-                }
-                Kind::Read { source, shape } => {
-                    self.place(place, source, *shape, READ_ONLY | NO_DEVICES | NO_SET_ID, is_new)?
-                }
-                Kind::Protect { source, shape } => {
-                    self.place(place, source, *shape, READ_ONLY | NO_DEVICES | NO_SET_ID, is_new)?;
-                }
-                Kind::Write { source, shape } => self.place(place, source, *shape, NO_DEVICES | NO_SET_ID, is_new)?,
-                Kind::Pin { source } => self.place(place, source, Shape::Folder, NO_DEVICES | NO_SET_ID, is_new)?,
-                Kind::Hide { shape: Shape::Folder } => {
-                    self.folder(place, is_new)?;
-                    self.steps.push(Laying::Memory { at: relative(place)?, options: c("mode=711,size=64k")? });
-                    self.seals.push(relative(place)?);
-                }
-                // a device on which no devices are allowed: it cannot be opened
-                Kind::Hide { shape: Shape::File } => {
-                    self.place(place, Path::new("/dev/null"), Shape::File, READ_ONLY | NO_DEVICES, is_new)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the folders on the way that are not there by themselves. True: the place itself is not either.
-    fn reach(&mut self, view: &View, place: &Path) -> io::Result<bool> {
-        let around = view.around(place);
-        let is_there = match around {
-            Some((
-                above,
-                Kind::Read { source, .. }
-                | Kind::Write { source, .. }
-                | Kind::Pin { source }
-                | Kind::Protect { source, .. },
-            )) => above == source,
-            Some((_, Kind::Link { .. } | Kind::Memory | Kind::Hide { .. })) | None => false,
-        };
-        if !is_there {
-            let top = around.map_or(Path::new("/"), |(above, _)| above);
-            let mut way: Vec<&Path> = place.ancestors().skip(1).take_while(|above| *above != top).collect();
-            way.reverse();
-            for folder in way {
-                self.folder(folder, true)?;
-            }
-        }
-        Ok(!is_there)
-    }
-
-    fn folder(&mut self, place: &Path, is_new: bool) -> io::Result<()> {
-        if is_new && self.made.insert(place.to_owned()) {
-            self.steps.push(Laying::Folder(relative(place)?));
-        }
-        Ok(())
-    }
-
-    fn place(&mut self, place: &Path, source: &Path, shape: Shape, attributes: u64, is_new: bool) -> io::Result<()> {
-        match shape {
-            Shape::Folder => self.folder(place, is_new)?,
-            Shape::File if is_new => self.steps.push(Laying::File(relative(place)?)),
-            Shape::File => {}
-        }
-        let source = c(source.as_os_str().as_bytes())?;
-        self.steps.push(Laying::Place { grab: self.grabs.len(), at: relative(place)? });
-        self.grabs.push(Grab { source, attributes, fd: AtomicI32::new(-1), need: Need::Must });
-        Ok(())
-    }
-
-    /// What a Unix program expects beside folders with files in them.
-    fn system(&mut self) -> io::Result<()> {
-        self.steps.push(Laying::Folder(c("run")?));
-        self.steps.push(Laying::Folder(c("dev")?));
-        self.steps.push(Laying::Memory { at: c("dev")?, options: c("mode=755,size=64k")? });
-        for device in DEVICES {
-            let at = c(format!("dev/{device}"))?;
-            self.steps.push(Laying::File(at.clone()));
-            self.steps.push(Laying::Place { grab: self.grabs.len(), at });
-            let source = c(format!("/dev/{device}"))?;
-            self.grabs.push(Grab { source, attributes: NO_SET_ID, fd: AtomicI32::new(-1), need: Need::May });
-        }
-        for (at, to) in [
-            ("dev/fd", "/proc/self/fd"),
-            ("dev/stdin", "/proc/self/fd/0"),
-            ("dev/stdout", "/proc/self/fd/1"),
-            ("dev/stderr", "/proc/self/fd/2"),
-            ("dev/ptmx", "pts/ptmx"),
-        ] {
-            self.steps.push(Laying::Link { at: c(at)?, to: c(to)? });
-        }
-        self.steps.push(Laying::Folder(c("dev/pts")?));
-        self.steps.push(Laying::Terminals { at: c("dev/pts")? });
-        self.steps.push(Laying::Folder(c("dev/shm")?));
-        self.steps.push(Laying::Memory { at: c("dev/shm")?, options: c("mode=1777,size=256m")? });
-        self.seals.push(c("dev")?);
-        self.seals.push(c(".")?);
-        Ok(())
-    }
-}
-
-/// Rules for a view of its own: it shows only what may be read, so that reading needs one rule.
-fn rules_inside(confined: &Confined, view: &View) -> io::Result<Option<Rules>> {
-    // the first version forbids to move files between folders, whatever is granted
-    let Some(version @ 2..) = landlock::version() else { return Ok(None) };
-    let ruleset = Ruleset::new(version, Connections::Any)?;
-    let mut inside = vec![(c("/")?, ruleset.rights(Grant::Read, true))];
-    for path in ["/tmp", "/dev/shm"] {
-        inside.push((c(path)?, ruleset.rights(Grant::Write, true)));
-    }
-    inside.push((c("/dev")?, ruleset.rights(Grant::Device, true)));
-    for path in view.writes.iter().chain(&view.home) {
-        // the folder of the run is at /tmp
-        if confined.scratch.as_ref().is_some_and(|scratch| real(scratch).is_ok_and(|scratch| scratch == *path)) {
-            continue;
-        }
-        let is_folder = view.home.as_ref() == Some(path) || path.is_dir();
-        inside.push((c(path.as_os_str().as_bytes())?, ruleset.rights(Grant::Write, is_folder)));
-    }
-    Ok(Some(Rules { ruleset, inside }))
-}
-
 /// Rules for our own view.
-fn rules_outside(confined: &Confined, view: &View, proxy_port: u16) -> io::Result<Rules> {
+fn rules_outside(confined: &Confined, view: &View, proxy_port: u16) -> io::Result<Ruleset> {
     let Some(version) = landlock::version() else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel has no Landlock"));
     };
@@ -409,7 +283,7 @@ fn rules_outside(confined: &Confined, view: &View, proxy_port: u16) -> io::Resul
     for device in DEVICES.into_iter().chain(["ptmx", "pts"]) {
         ruleset.grant(&Path::new("/dev").join(device), Grant::Device)?;
     }
-    Ok(Rules { ruleset, inside: Vec::new() })
+    Ok(ruleset)
 }
 
 fn limits(wanted: &ResourceLimits, way: Way) -> Vec<(u32, libc::rlimit)> {
@@ -432,17 +306,24 @@ fn limits(wanted: &ResourceLimits, way: Way) -> Vec<(u32, libc::rlimit)> {
     limits
 }
 
+/// This process. Asked for once, unless it was forked.
+fn us() -> io::Result<Arc<OwnedFd>> {
+    static US: Mutex<Option<(Pid, Arc<OwnedFd>)>> = Mutex::new(None);
+    let mut known = US.lock().unwrap_or_else(PoisonError::into_inner);
+    let pid = getpid();
+    if let Some((_, us)) = known.as_ref().filter(|(known, _)| *known == pid) {
+        return Ok(Arc::clone(us));
+    }
+    let us = Arc::new(high(pidfd_open(pid, PidfdFlags::empty())?)?);
+    *known = Some((pid, Arc::clone(&us)));
+    Ok(us)
+}
+
 /// Out of the way of descriptors that get fixed numbers in the child.
-fn high(fd: OwnedFd) -> io::Result<OwnedFd> {
-    Ok(rustix::io::fcntl_dupfd_cloexec(fd, init::LOW_FDS)?)
+pub(crate) fn high(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= init::LOW_FDS { Ok(fd) } else { Ok(rustix::io::fcntl_dupfd_cloexec(fd, init::LOW_FDS)?) }
 }
 
-fn c(bytes: impl AsRef<[u8]>) -> io::Result<CString> {
+pub(crate) fn c(bytes: impl AsRef<[u8]>) -> io::Result<CString> {
     CString::new(bytes.as_ref()).map_err(io::Error::from)
-}
-
-/// From the root of the view, which is where the child works.
-fn relative(place: &Path) -> io::Result<CString> {
-    let rest = place.strip_prefix("/").unwrap_or(place);
-    if rest.as_os_str().is_empty() { c(".") } else { c(rest.as_os_str().as_bytes()) }
 }

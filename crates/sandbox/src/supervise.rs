@@ -21,10 +21,11 @@ use crate::attack::Attacks;
 use crate::bridge::Bridge;
 use crate::capture::{Capture, Room};
 use crate::confine::{Confinement, Step, Way};
+use crate::drawn;
 use crate::nursery::{self, Order, Stillborn};
 use crate::plan::{Ours, PROXY_PORT, Plan};
 use crate::spec::{Captured, Ended, How, INSIDE, Keep, Spec, StartError, Stderr};
-use crate::tree::{Exit, GONE_WITHIN, Tree};
+use crate::tree::{Exit, GONE_WITHIN, Inner, Tree};
 
 /// How many commands run at once in this process; more wait for a place. A model that asks for thousands gets them all, so
 /// many at a time.
@@ -69,8 +70,8 @@ pub(crate) async fn run_after(spec: Spec, attacks: Option<Arc<Attacks>>) -> Resu
     let (mut order, pipes, ours) = prepare(&spec, bridge.as_ref())?;
     order.attacks = attacks;
     let marker = spec.marker.to_string();
-    let Ours { report, bridge: listener } = ours;
-    let tree = nursery::start(order, move |born| Tree::new(born, marker, place, report))
+    let Ours { report, bridge: listener, network } = ours;
+    let tree = nursery::start(order, move |born| Tree::new(born, marker, place, Inner { report, network }))
         .await
         .map_err(|stillborn| explain(stillborn, &spec))?;
     let began = Instant::now();
@@ -410,7 +411,10 @@ fn explain(stillborn: Stillborn, spec: &Spec) -> StartError {
     let program = spec.argv.first().cloned().unwrap_or_default();
     match stillborn {
         Stillborn::Folder(source) => StartError::Folder { folder: spec.cwd.clone(), source },
-        Stillborn::Sandbox(step, source) => StartError::Sandbox { step, source },
+        Stillborn::Sandbox(step, source) => {
+            drawn::forget();
+            StartError::Sandbox { step, source }
+        }
         Stillborn::System(error) => StartError::System(error),
         Stillborn::Exec(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => {

@@ -107,6 +107,11 @@ pub(crate) fn needed(env: &[(String, String)]) -> Vec<PathBuf> {
     needed
 }
 
+/// Whether a variable of this name says which folders are needed, or where credentials lie.
+pub(crate) fn names_folders(name: &str) -> bool {
+    matches!(name, "HOME" | "PATH") || HOMES.contains(&name)
+}
+
 /// What a folder of `PATH` below the home folder is the door to.
 fn below_home(home: &Path, below: &Path, needed: &mut Vec<PathBuf>) {
     let Some(first) = below.components().next() else { return };

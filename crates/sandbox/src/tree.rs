@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use crate::init::REPORT_BYTES;
+use crate::network;
 use crate::nursery::{self, Born};
 use crate::process::{self, Mark, Seen, State};
 use crate::spec::Strays;
@@ -33,7 +34,17 @@ struct Remains {
     marker: String,
     /// It has namespaces: `leader` is their first process, and writes here how the program ended.
     report: Option<Arc<OwnedFd>>,
+    /// Handed on once all of its processes are gone; where that is not seen, it goes with them.
+    network: Option<network::Own>,
     _place: SemaphorePermit<'static>,
+}
+
+/// What a command in namespaces has.
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    /// From here comes how the command ended.
+    pub(crate) report: Option<OwnedFd>,
+    pub(crate) network: Option<network::Own>,
 }
 
 /// How the program ended.
@@ -44,11 +55,11 @@ pub(crate) enum Exit {
 }
 
 impl Tree {
-    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>, report: Option<OwnedFd>) -> Self {
+    pub(crate) fn new(born: Born, marker: String, place: SemaphorePermit<'static>, inner: Inner) -> Self {
         let handle = Arc::new(born.handle);
-        Self {
-            remains: Some(Remains { leader: born.pid, handle, marker, report: report.map(Arc::new), _place: place }),
-        }
+        let Inner { report, network } = inner;
+        let report = report.map(Arc::new);
+        Self { remains: Some(Remains { leader: born.pid, handle, marker, report, network, _place: place }) }
     }
 
     /// Becomes readable when the program has ended. In namespaces: when all of its processes have, or were ended.
@@ -82,7 +93,7 @@ impl Tree {
             self.let_go();
             return ended;
         }
-        let remains = self.remains.take().expect("present until buried or dropped");
+        let mut remains = self.remains.take().expect("present until buried or dropped");
         if remains.report.is_some() {
             // its first process was killed, or ends without a word
             let _ = tokio::time::timeout(GONE_WITHIN, async {
@@ -116,7 +127,7 @@ impl Tree {
         tokio::spawn(async move {
             if let Ok(handle) = nursery::watch(Arc::clone(&self.remains().handle))
                 && tokio::time::timeout(GONE_WITHIN, handle.readable()).await.is_ok()
-                && let Some(remains) = self.remains.take()
+                && let Some(mut remains) = self.remains.take()
             {
                 remains.collect_leader();
             }
@@ -131,7 +142,7 @@ impl Tree {
 impl Drop for Tree {
     /// Needs no runtime: the signals are sent here, the waiting is done by a thread.
     fn drop(&mut self) {
-        if let Some(remains) = self.remains.take() {
+        if let Some(mut remains) = self.remains.take() {
             remains.kill();
             undertaker(move || {
                 if process::wait_until_ended(&remains.handle, Instant::now() + GONE_WITHIN) {
@@ -197,11 +208,15 @@ impl Remains {
 
     /// Ends the rest of the group while the leader, already ended, still keeps the group's number; then lets go of it.
     /// None: it has not ended.
-    fn collect_leader(&self) -> Option<Exit> {
+    fn collect_leader(&mut self) -> Option<Exit> {
         if self.report.is_none() {
             let _ = kill_process_group(self.leader, Signal::KILL);
         }
         let status = process::collect(&self.handle)?;
+        if let Some(network) = self.network.take() {
+            // the kernel lets the first process of a namespace go after all others
+            network.give_back();
+        }
         let killed = || Exit::Signal(status.terminating_signal().unwrap_or(Signal::KILL.as_raw()));
         Some(status.exit_status().map_or_else(killed, Exit::Status))
     }

@@ -137,9 +137,7 @@ impl View {
         for path in &confined.read_only {
             view.cover(path, |source, shape| Kind::Protect { source, shape })?;
         }
-        let hidden = confined.hidden.iter().cloned();
-        let hidden = hidden.chain(toolchain::credentials(env)).chain(SYSTEM_SECRETS.map(PathBuf::from));
-        for path in hidden {
+        for path in hidden(confined, env) {
             if let Ok(real) = path.canonicalize() {
                 view.hidden.push(real);
             }
@@ -268,6 +266,21 @@ impl View {
         self.put(there.clone(), kind(there, shape));
         Ok(())
     }
+}
+
+/// Every path whose place, kind or absence a view depends on. What leads to them is not named.
+pub(crate) fn looked_at(confined: &Confined, env: &[(String, String)]) -> Vec<PathBuf> {
+    let home = env.iter().filter(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    let system = SYSTEM.into_iter().map(PathBuf::from);
+    let named = [&confined.reads, &confined.writes, &confined.read_only].into_iter().flatten().cloned();
+    let scratch = confined.scratch.iter().cloned();
+    let rest = system.chain(home).chain(toolchain::needed(env)).chain(named).chain(scratch);
+    rest.chain(hidden(confined, env)).filter(|path| path.is_absolute()).collect()
+}
+
+fn hidden(confined: &Confined, env: &[(String, String)]) -> impl Iterator<Item = PathBuf> {
+    let named = confined.hidden.clone().into_iter();
+    named.chain(toolchain::credentials(env)).chain(SYSTEM_SECRETS.map(PathBuf::from))
 }
 
 impl Kind {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longrein_sandbox::{Confinement, How, Keep, Marker, NO_FLOOD, Spec, Stderr, run};
+use longrein_sandbox::{Confined, Confinement, How, Keep, Marker, NO_FLOOD, Spec, Stderr, all_gone, probe, run};
 
 fn nothing() -> Spec {
     Spec {
@@ -30,6 +30,46 @@ fn spent() -> (Duration, usize, usize) {
         .sum();
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     (Duration::from_nanos(cpu), pages, std::fs::read_dir("/proc/self/fd").unwrap().count())
+}
+
+/// Of a workspace with the folders that views are about, as a tool has it.
+async fn confined_ones_cost_little_more() {
+    let Some(way) = probe().await.way else {
+        println!("skipped: no sandbox here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    for path in ["home/.cargo/bin", "work/.git/hooks", "scratch"] {
+        std::fs::create_dir_all(root.join(path)).unwrap();
+    }
+    let mut confined = Confined::new(way);
+    confined.writes = vec![root.join("work")];
+    confined.read_only = vec![root.join("work/.git/hooks"), root.join("work/.git/config")];
+    confined.hidden = vec![root.join("work/.env"), root.join("work/.envrc")];
+    confined.scratch = Some(root.join("scratch"));
+    let mut spec = nothing();
+    spec.confinement = Confinement::Confined(Box::new(confined));
+    spec.env = vec![
+        ("HOME".to_owned(), root.join("home").display().to_string()),
+        ("PATH".to_owned(), format!("{}:/usr/bin:/bin", root.join("home/.cargo/bin").display())),
+    ];
+    for _ in 0..20 {
+        run(spec.clone()).await.unwrap();
+        assert!(all_gone().await);
+    }
+    let (cpu, pages, fds) = spent();
+    for _ in 0..200 {
+        assert_eq!(run(spec.clone()).await.unwrap().how, How::Exited(0));
+    }
+    assert!(all_gone().await);
+    let (cpu_after, pages_after, fds_after) = spent();
+    let each = (cpu_after - cpu) / 200;
+    println!("confined by {way:?}: {each:?}; pages {pages} -> {pages_after}; descriptors {fds} -> {fds_after}");
+    assert!(each < Duration::from_millis(3), "{each:?}");
+    assert!(pages_after < pages + 256, "{pages} -> {pages_after}");
+    // networks are kept: each is two descriptors, and there are never many
+    assert!(fds_after <= fds + 16, "{fds} -> {fds_after}");
 }
 
 /// Children of ours, zombies too.
@@ -59,6 +99,9 @@ async fn two_hundred_runs_cost_little_and_leave_nothing() {
     assert!(each < Duration::from_millis(3), "{each:?}");
     assert!(pages_after < pages + 256, "{pages} -> {pages_after}");
     assert!(fds_after <= fds, "{fds} -> {fds_after}");
+
+    confined_ones_cost_little_more().await;
+    let fds = spent().2;
 
     for script in [
         "sleep 9999 &",

@@ -36,6 +36,7 @@ mod secrets;
 mod terrain;
 mod text;
 mod toolbox;
+mod validated;
 
 #[cfg(test)]
 mod tests;

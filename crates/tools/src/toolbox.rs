@@ -29,6 +29,7 @@ use crate::near::nearest;
 use crate::pins::Hashes;
 use crate::schema::{Schema, Unusable};
 use crate::secrets::{Held, Secrets};
+use crate::validated::Validated;
 use crate::{arguments, ending, environment, pins, preview, request};
 
 /// More is no result but a flood.
@@ -53,6 +54,7 @@ pub struct Toolbox {
     base_env: BTreeMap<String, String>,
     secrets: Secrets,
     hashes: Hashes,
+    validated: Validated,
     files: Files,
     host: Host,
     web: Web,
@@ -122,6 +124,7 @@ impl Toolbox {
             base_env,
             secrets,
             hashes: Hashes::default(),
+            validated: Validated::default(),
             files: Files::of(task),
             host: Host::default(),
             web: Web::default(),
@@ -501,6 +504,9 @@ impl Tools for Toolbox {
 
     fn validate(&self, tool: &ToolName, arguments: &str) -> Result<ValidArgs, ToolError> {
         let known = self.tools.get(tool).ok_or_else(|| self.unknown(tool))?;
+        if let Some(valid) = self.validated.of(tool, arguments) {
+            return Ok(valid);
+        }
         // What the model had written is gone already, and may have left no JSON.
         let marked = self.secrets.marked_in(arguments);
         let parsed = arguments::parse(arguments);
@@ -522,7 +528,13 @@ impl Tools for Toolbox {
         let valid = known.valid(&args)?;
         self.host.accepts(&known.spec, &valid.args)?;
         let path = valid.path.map(|path| self.files.spelling(path));
-        Ok(ValidArgs { path, ..valid })
+        let valid = ValidArgs { path, ..valid };
+        match known.spec.body {
+            ToolBody::Command(_) => self.validated.keep(tool, arguments, &valid),
+            // what the file system or the embedding program says of a call may change
+            ToolBody::Builtin(_) | ToolBody::Host(_) => {}
+        }
+        Ok(valid)
     }
 
     fn unsaid(&self, text: &str) -> Option<String> {

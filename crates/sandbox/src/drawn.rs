@@ -1,0 +1,308 @@
+//! What stays the same from one command to the next: the view of the file system, and the steps that lay it out.
+//!
+//! To work it out takes some hundred looks at the file system. What it came to is kept, with every name that was looked at
+//! on the way and what lay there; as long as each of them is what it was, so is the view. A name that was not there and is
+//! now (a file of secrets that somebody makes), a link that leads elsewhere, a folder in another's place: then it is worked
+//! out anew.
+//!
+//! Read [`of`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::CString;
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::confine::{Confined, Network};
+use crate::layout::Layout;
+use crate::plan::{Grab, Laying};
+use crate::toolchain;
+use crate::view::{self, View};
+
+/// A view, and how it is laid out.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    pub(crate) view: View,
+    pub(crate) grabs: Vec<Grab>,
+    pub(crate) steps: Vec<Laying>,
+    pub(crate) seals: Vec<CString>,
+    /// Paths of the view on which rules grant more than to read, and how they lie.
+    pub(crate) rules: Vec<(CString, u64)>,
+}
+
+/// One for each kind of command that a run has, and a few runs.
+const KEPT_MAX: usize = 16;
+
+/// The last one used comes last.
+static KEPT: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
+
+struct Kept {
+    confined: Confined,
+    env: Vec<(String, String)>,
+    sights: Vec<(PathBuf, Sight)>,
+    drawn: Arc<Drawn>,
+}
+
+/// What a command like this sees now.
+pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Arc<Drawn>> {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_like = |kept: &Kept| {
+        let env = env.iter().filter(|(name, _)| toolchain::names_folders(name));
+        is_like(&kept.confined, confined) && kept.env.iter().eq(env)
+    };
+    if let Some(known) = kept.iter().position(is_like).and_then(|at| kept.remove(at))
+        && known.sights.iter().all(|(path, sight)| sight.is_still_at(path))
+    {
+        let drawn = Arc::clone(&known.drawn);
+        kept.push_back(known);
+        return Ok(drawn);
+    }
+    drop(kept);
+    let before = Stamps::of(confined, env);
+    let view = View::of(confined, env)?;
+    let drawn = Arc::new(Layout::of(confined, view)?);
+    // what changed meanwhile was seen as it was before or as it is after: the next command looks for itself
+    if let Some(before) = before
+        && Stamps::of(confined, env).is_some_and(|after| after.0 == before.0)
+    {
+        let confined = Confined { network: Network::Off, ..confined.clone() };
+        let env = env.iter().filter(|(name, _)| toolchain::names_folders(name)).cloned().collect();
+        let sights = before.0.into_iter().map(|(path, (sight, _))| (path, sight)).collect();
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(Kept { confined, env, sights, drawn: Arc::clone(&drawn) });
+    }
+    Ok(drawn)
+}
+
+/// To be called where walls could not be put up: what was kept may be the reason.
+pub(crate) fn forget() {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// Whether two commands see the same: whom they may talk to is not to be seen.
+fn is_like(one: &Confined, other: &Confined) -> bool {
+    let Confined { way, writes, reads, read_only, hidden, scratch, network: _, limits } = one;
+    *way == other.way
+        && *writes == other.writes
+        && *reads == other.reads
+        && *read_only == other.read_only
+        && *hidden == other.hidden
+        && *scratch == other.scratch
+        && *limits == other.limits
+}
+
+/// What lay at a name: all that a view depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Nothing,
+    Folder,
+    File,
+    /// Links are never changed, but replaced.
+    Link {
+        device: u64,
+        inode: u64,
+        changed: (i64, i64),
+    },
+}
+
+impl Sight {
+    fn is_still_at(self, path: &Path) -> bool {
+        Self::at(path).is_some_and(|(now, _)| now == self)
+    }
+
+    /// With its last change. None: it cannot be told.
+    fn at(path: &Path) -> Option<(Self, Option<Stamp>)> {
+        match path.symlink_metadata() {
+            Ok(found) => {
+                let stamp = Stamp::of(&found);
+                let sight = if found.is_dir() {
+                    Self::Folder
+                } else if found.is_symlink() {
+                    Self::Link { device: stamp.device, inode: stamp.inode, changed: stamp.changed }
+                } else {
+                    Self::File
+                };
+                Some((sight, Some(stamp)))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Some((Self::Nothing, None))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// Tells two things apart that lay at one name one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(found: &Metadata) -> Self {
+        // what is in a folder changes all the time, and is looked at by itself
+        let changed = if found.is_dir() { (0, 0) } else { (found.ctime(), found.ctime_nsec()) };
+        Self { device: found.dev(), inode: found.ino(), changed }
+    }
+}
+
+/// Every name that leads to what a view shows or hides, as it is now.
+struct Stamps(BTreeMap<PathBuf, (Sight, Option<Stamp>)>);
+
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+impl Stamps {
+    /// None: something on the way cannot be looked at.
+    fn of(confined: &Confined, env: &[(String, String)]) -> Option<Self> {
+        let mut stamps = Self(BTreeMap::new());
+        for path in view::looked_at(confined, env) {
+            stamps.follow(&path)?;
+        }
+        Some(stamps)
+    }
+
+    fn follow(&mut self, path: &Path) -> Option<()> {
+        let mut links = 0;
+        let mut at = PathBuf::from("/");
+        let mut way: Vec<PathBuf> = parts(path);
+        while let Some(part) = way.pop() {
+            if part == Path::new("/") {
+                at = part;
+                continue;
+            }
+            if part == Path::new("..") {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&part);
+            let (sight, _) = match self.0.get(&next) {
+                Some(known) => *known,
+                None => {
+                    let found = Sight::at(&next)?;
+                    self.0.insert(next.clone(), found);
+                    found
+                }
+            };
+            match sight {
+                Sight::Folder => at = next,
+                Sight::Nothing | Sight::File => return Some(()),
+                Sight::Link { .. } => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return None;
+                    }
+                    way.extend(parts(&next.read_link().ok()?));
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// The parts of a path, the last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let part = |part: Component<'_>| match part {
+        Component::CurDir => None,
+        Component::Prefix(_) | Component::RootDir | Component::ParentDir | Component::Normal(_) => {
+            Some(PathBuf::from(part.as_os_str()))
+        }
+    };
+    path.components().rev().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confine::Way;
+    use crate::view::Kind;
+    use std::os::unix::fs::symlink;
+
+    struct Place {
+        folder: tempfile::TempDir,
+        confined: Confined,
+        env: Vec<(String, String)>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            for path in ["work/sub", "other", "home"] {
+                std::fs::create_dir_all(root.join(path)).unwrap();
+            }
+            symlink(root.join("work"), root.join("link")).unwrap();
+            let mut confined = Confined::new(Way::UserNamespace);
+            confined.writes = vec![root.join("link")];
+            confined.hidden = vec![root.join("work/.env"), root.join("work/sub/.env")];
+            let env = vec![("HOME".to_owned(), root.join("work").display().to_string())];
+            Self { folder, confined, env }
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.folder.path().canonicalize().unwrap().join(path)
+        }
+
+        fn drawn(&self) -> Arc<Drawn> {
+            of(&self.confined, &self.env).unwrap()
+        }
+
+        fn kind(&self, path: &str) -> Option<Kind> {
+            self.drawn().view.places.get(&self.at(path)).cloned()
+        }
+    }
+
+    #[test]
+    fn a_view_is_kept_while_nothing_on_its_ways_changes() {
+        let mut place = Place::new();
+        let first = place.drawn();
+        std::fs::write(place.at("work/notes"), "x").unwrap();
+        std::fs::create_dir(place.at("elsewhere")).unwrap();
+        assert!(Arc::ptr_eq(&first, &place.drawn()));
+        place.confined.network = Network::Open;
+        place.env.push(("EDITOR".to_owned(), "ed".to_owned()));
+        assert!(Arc::ptr_eq(&first, &place.drawn()), "neither is to be seen");
+        place.confined.hidden.pop();
+        assert!(!Arc::ptr_eq(&first, &place.drawn()));
+        place.env.push(("CARGO_HOME".to_owned(), place.at("other").display().to_string()));
+        assert!(place.kind("other").is_some());
+    }
+
+    #[test]
+    fn what_appears_is_hidden_at_once() {
+        let place = Place::new();
+        for secret in ["work/.env", "work/sub/.env", "work/.netrc", "work/.aws"] {
+            assert_eq!(place.kind(secret), None, "{secret}");
+            std::fs::write(place.at(secret), "key").unwrap();
+            assert!(matches!(place.kind(secret), Some(Kind::Hide { .. })), "{secret}");
+            std::fs::remove_file(place.at(secret)).unwrap();
+            assert_eq!(place.kind(secret), None, "{secret}");
+            symlink(place.at("work/sub"), place.at(secret)).unwrap();
+            assert!(matches!(place.kind("work/sub"), Some(Kind::Hide { .. })), "{secret}");
+            std::fs::remove_file(place.at(secret)).unwrap();
+        }
+        std::fs::create_dir(place.at("work/.config")).unwrap();
+        assert_eq!(place.kind("work/.config/gh"), None);
+        std::fs::create_dir(place.at("work/.config/gh")).unwrap();
+        assert!(matches!(place.kind("work/.config/gh"), Some(Kind::Hide { .. })));
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_is_followed_anew() {
+        let place = Place::new();
+        assert!(matches!(place.kind("work"), Some(Kind::Write { .. })));
+        std::fs::remove_file(place.at("link")).unwrap();
+        symlink(place.at("other"), place.at("link")).unwrap();
+        assert!(matches!(place.kind("other"), Some(Kind::Write { .. })));
+        assert!(!matches!(place.kind("work"), Some(Kind::Write { .. })));
+        std::fs::remove_file(place.at("link")).unwrap();
+        of(&place.confined, &place.env).unwrap_err();
+    }
+}
