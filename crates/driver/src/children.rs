@@ -288,6 +288,7 @@ impl Drive<'_> {
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed
+            | Landed::Kept
             | Landed::Gathered(_) => return Ok(()),
         };
         let again = self.ports.clock.boottime() + CHILD_AGAIN;

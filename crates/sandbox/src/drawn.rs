@@ -86,11 +86,12 @@ pub(crate) fn forget() {
 
 /// Whether two commands see the same: whom they may talk to is not to be seen.
 fn is_like(one: &Confined, other: &Confined) -> bool {
-    let Confined { way, writes, reads, read_only, hidden, scratch, network: _, limits } = one;
+    let Confined { way, writes, reads, read_only, sealed, hidden, scratch, network: _, limits } = one;
     *way == other.way
         && *writes == other.writes
         && *reads == other.reads
         && *read_only == other.read_only
+        && *sealed == other.sealed
         && *hidden == other.hidden
         && *scratch == other.scratch
         && *limits == other.limits
