@@ -360,13 +360,16 @@ pub struct Brain {
     inner: Mutex<BrainInner>,
 }
 
+/// Answers by position, and how often each position was asked.
+type Script = (Vec<Vec<Answer>>, BTreeMap<u64, usize>);
+
 #[derive(Default)]
 struct BrainInner {
     /// By position in the conversation, then by how often that position was asked; the last ones stay.
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
     /// Of conversations with these words in their system text, instead: each as the two before.
-    scripts: BTreeMap<String, (Vec<Vec<Answer>>, BTreeMap<u64, usize>)>,
+    scripts: BTreeMap<String, Script>,
     wild: Option<(Chance, Vec<String>)>,
     prompts: BTreeMap<Digest, Arc<Sent>>,
     /// What was sent last, by system text (one run, one conversation), and in which generation.

@@ -55,7 +55,9 @@ impl Family {
     async fn drive(&self) -> Driven {
         match self.drive_in(&self.town.process("h1"), Stop::new()).await {
             Drove::Back(Ok(driven)) => *driven,
-            other => panic!("{other:?}\n{}", self.town.record.trace().join("\n")),
+            other @ (Drove::Died | Drove::Hung | Drove::Back(Err(_))) => {
+                panic!("{other:?}\n{}", self.town.record.trace().join("\n"))
+            }
         }
     }
 
@@ -70,7 +72,7 @@ impl Family {
     fn report(&self, key: &str) -> Report {
         match &self.run(&self.id).children[&self.child(key)].state {
             ChildState::Ended { report, .. } => report.as_ref().clone(),
-            other => panic!("{key} has not ended: {other:?}"),
+            other @ (ChildState::Owed(_) | ChildState::Inherited) => panic!("{key} has not ended: {other:?}"),
         }
     }
 
@@ -318,9 +320,9 @@ fn law_5_a_child_has_its_grant_and_no_more_and_only_the_root_is_raised() {
         let refused: Vec<_> = shadow
             .events
             .iter()
-            .filter_map(|new| match &new.event {
-                Event::InputRefused(refused) => Some(refused.reason.clone()),
-                _ => None,
+            .filter_map(|new| {
+                let Event::InputRefused(refused) = &new.event else { return None };
+                Some(refused.reason.clone())
             })
             .collect();
         assert_eq!(refused.len(), 2, "{refused:?}");

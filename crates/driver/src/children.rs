@@ -311,7 +311,14 @@ impl Drive<'_> {
                 DriveError::Journal(error) | DriveError::Claim(ClaimError::Journal(error)) => return Err(error.into()),
                 DriveError::Unanswered => return Err(DriveError::Unanswered),
                 error @ (DriveError::Child { .. } | DriveError::Unequipped { .. }) => return Err(error),
-                error => return Err(DriveError::Child { child, what: error.to_string() }),
+                error @ (DriveError::Claim(_)
+                | DriveError::ClaimLost { .. }
+                | DriveError::Fold(_)
+                | DriveError::Conflict { .. }
+                | DriveError::OtherTask { .. }
+                | DriveError::WorkspaceBusy { .. }
+                | DriveError::IsChild { .. }
+                | DriveError::Stuck { .. }) => return Err(DriveError::Child { child, what: error.to_string() }),
             },
         }
         Ok(())

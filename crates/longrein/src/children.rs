@@ -36,6 +36,7 @@ pub(crate) struct Parts {
 }
 
 /// How children reach their models.
+#[expect(clippy::large_enum_variant, reason = "there is one for each tree that is driven")]
 pub(crate) enum Models {
     /// They call none here: what they owe is left as it is.
     Nobody,

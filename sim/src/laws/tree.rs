@@ -28,15 +28,11 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
     let mut asked = BTreeSet::new();
     for new in &shadow.events {
         match &new.event {
-            Event::ChildStarted(started) => {
-                if !asked.insert(started.child.clone()) {
-                    breach("law_3", format!("child {} is asked for twice", started.child));
-                }
+            Event::ChildStarted(started) if !asked.insert(started.child.clone()) => {
+                breach("law_3", format!("child {} is asked for twice", started.child));
             }
-            Event::ChildEnded(settled) => {
-                if !ended.insert(settled.report.child.clone()) {
-                    breach("law_5", format!("child {} is settled twice", settled.report.child));
-                }
+            Event::ChildEnded(settled) if !ended.insert(settled.report.child.clone()) => {
+                breach("law_5", format!("child {} is settled twice", settled.report.child));
             }
             Event::RunEnded(_) if asked != ended => {
                 breach("law_11", format!("it ends before {:?}", asked.difference(&ended).collect::<Vec<_>>()));
