@@ -284,6 +284,7 @@ fn body_in_words(body: &InputBody) -> String {
         InputBody::Raise(_) => "raise".to_owned(),
         InputBody::SwitchModel(_) => "switch".to_owned(),
         InputBody::Endorse(endorse) => format!("endorse {}", endorse.source),
+        InputBody::Rollback(_) => "rollback".to_owned(),
     }
 }
 

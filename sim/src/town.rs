@@ -22,7 +22,7 @@ use longrein_core::task::{
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{Begin, DriveError, Driven, Driver, Observer, Options, Ports, Stop, WhenAsked};
-use longrein_ports::{Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, NewEvent, Origins, Tools};
+use longrein_ports::{Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, NewEvent, Origins, Tools, Trees};
 
 use crate::chance::Chance;
 use crate::files::Files;
@@ -30,6 +30,7 @@ use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
 use crate::scribe::{Pen, Scribe};
 use crate::store::{Door, Store};
+use crate::trees::Grove;
 use crate::ushers::{Usher, Ushers};
 use crate::world::{Hands, World};
 
@@ -60,6 +61,9 @@ pub trait Layers: Send + Sync {
         inner
     }
     fn origins(&self, _: &Arc<Process>, inner: Arc<dyn Origins>) -> Arc<dyn Origins> {
+        inner
+    }
+    fn trees(&self, _: &Arc<Process>, inner: Arc<dyn Trees>) -> Arc<dyn Trees> {
         inner
     }
     /// A last touch on the task before it is started.
@@ -171,7 +175,7 @@ impl Town {
         process
     }
 
-    pub fn ports(&self, process: &Arc<Process>, specs: &[ToolSpec]) -> Ports {
+    pub fn ports(&self, process: &Arc<Process>, id: &RunId, specs: &[ToolSpec]) -> Ports {
         let definitions: Vec<_> = specs
             .iter()
             .map(|spec| ToolDef {
@@ -185,8 +189,11 @@ impl Town {
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let files = Files { world: Arc::clone(&self.world), process: Arc::clone(process) };
+        let grove =
+            Grove { world: Arc::clone(&self.world), process: Arc::clone(process), folder: format!("/town/{id}") };
         let usher = Usher { ushers: Arc::clone(&self.ushers), process: Arc::clone(process) };
-        let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
+        let judge =
+            Judge { bench: Arc::clone(&self.bench), world: Arc::clone(&self.world), process: Arc::clone(process) };
         Ports {
             cabinet: self.layers.cabinet(process, door.clone()),
             archive: door.clone(),
@@ -200,6 +207,7 @@ impl Town {
             hooks: self.layers.hooks(process, Arc::new(usher)),
             clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
             origins: self.layers.origins(process, Arc::new(files)),
+            trees: Some(self.layers.trees(process, Arc::new(grove))),
         }
     }
 
@@ -216,7 +224,7 @@ impl Town {
             Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
         let watching = Watching { store: Arc::clone(&self.store), batches: AtomicU32::new(0) };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let driver = Driver::new(self.ports(process, &tools), options, Arc::new(watching));
+        let driver = Driver::new(self.ports(process, id, &tools), options, Arc::new(watching));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
         let drove = match lived {
             None => {
@@ -339,6 +347,7 @@ pub fn toolbox() -> Vec<ToolSpec> {
     let facts = |name: &str| vec![FactName::new(name)];
     let paths = |path: &str| Some(vec![path.to_owned()]);
     let reconcile = || vec!["ask".to_owned()];
+    let checked = || vec!["sound".to_owned()];
     use EffectClass::{External, Read, Workspace};
     vec![
         ToolSpec { reads: paths("docs"), provides: facts("seen"), ..tool("look", Read) },
@@ -355,6 +364,16 @@ pub fn toolbox() -> Vec<ToolSpec> {
         ToolSpec { key: key(KeyScope::Run), idempotent: day, on_unknown: OnUnknown::Tell, ..tool("order", External) },
         ToolSpec { requires: facts("seen"), max_calls: Some(3), ..tool("publish", External) },
         ToolSpec { depends_on: vec![ToolName::new("edit")], ..tool("release", External) },
+        ToolSpec { check: checked(), provides: facts("crafted"), ..tool("craft", Workspace) },
+        ToolSpec {
+            check: checked(),
+            compensate: Some(ToolName::new("unreserve")),
+            key: key(KeyScope::Store),
+            reconcile: reconcile(),
+            ..tool("reserve", External)
+        },
+        ToolSpec { reconcile: reconcile(), idempotent: day, ..tool("unreserve", External) },
+        ToolSpec { check: checked(), idempotent: day, ..tool("announce", External) },
         asking("ask"),
         noting("note"),
     ]
@@ -403,6 +422,7 @@ pub fn task(name: &str) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
+        snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
 }
@@ -425,6 +445,7 @@ pub fn check(name: &str) -> CheckSpec {
         name: CheckName::new(name),
         command: vec![name.to_owned()],
         timeout: Duration::from_secs(60),
+        by: None,
         protect: Vec::new(),
     }
 }

@@ -158,6 +158,9 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ActionProbed
         | EventKind::ActionFinished
         | EventKind::ActionSettled
+        | EventKind::ActionRolledBack
+        | EventKind::ActionNotUndone
+        | EventKind::ChecksVoided
         | EventKind::AnswerAccepted
         | EventKind::AnswerRefused
         | EventKind::CheckFinished

@@ -36,6 +36,7 @@ pub enum InputBody {
     Raise(Raise),
     SwitchModel(ModelSpec),
     Endorse(Endorse),
+    Rollback(Rollback),
 }
 
 /// By which door an answer came.
@@ -119,6 +120,16 @@ pub struct LateOutcome {
 pub struct Endorse {
     /// Exactly as the run's taint lists it.
     pub source: String,
+    pub by: String,
+    pub door: Door,
+}
+
+/// A person wants the workspace as it was before the run changed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// Before this action: it and all that came after are undone. None: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<ActionId>,
     pub by: String,
     pub door: Door,
 }

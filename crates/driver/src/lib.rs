@@ -15,14 +15,17 @@ mod jobs;
 mod lease;
 mod origin;
 mod ports;
+mod rollback;
 mod row;
 mod said;
+mod steps;
 mod summary;
 mod waiting;
 
 pub use context::meter;
 pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_EVERY, Standing, Stop, WhenAsked};
-pub use fault::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools};
+pub use fault::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FaultyTrees};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;
+pub use rollback::{RollbackError, RollbackPlan, rollback_plan};
 pub use row::{run_row, suspension_in_words};

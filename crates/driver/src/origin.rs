@@ -143,7 +143,8 @@ impl Drive<'_> {
             | InputBody::Cancel
             | InputBody::Raise(_)
             | InputBody::SwitchModel(_)
-            | InputBody::Endorse(_) => return,
+            | InputBody::Endorse(_)
+            | InputBody::Rollback(_) => return,
         };
         if self.run.action(action).is_some_and(Action::is_uncertain) {
             self.look_after(action).await;

@@ -74,6 +74,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed => return,
@@ -119,6 +121,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed

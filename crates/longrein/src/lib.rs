@@ -69,7 +69,8 @@ pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};
 pub use longrein_core::task::Mode;
 pub use longrein_driver::{
-    DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
+    DriveError, Driven, FoldError, Observer, RollbackError, RollbackPlan, Standing, Stop, WhenAsked, run_row,
+    suspension_in_words,
 };
 pub use longrein_models::{Answering, ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts, endpoint, probe};
 /// How far commands are held by what is around them.
@@ -82,5 +83,7 @@ pub use longrein_store::{Health as StoreHealth, health as store_health, place_fi
 pub use longrein_tools::builtin;
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
-pub use runs::{Endorsed, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
+pub use runs::{
+    Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin,
+};
 pub use settings::{SandboxMode, SandboxSettings};
