@@ -118,7 +118,9 @@ impl Run {
 
     /// Counts a call once, however many attempts it takes.
     pub(super) fn count_call(&mut self, id: ActionId) {
-        let Some(tool) = self.action(id).filter(|action| action.attempts == 0).map(|action| action.tool.clone()) else {
+        // What the harness calls to undo another is none of the model's calls, and must not fail for want of one.
+        let counts = |action: &&Action| action.attempts == 0 && action.compensates.is_none();
+        let Some(tool) = self.action(id).filter(counts).map(|action| action.tool.clone()) else {
             return;
         };
         self.spent.tool_calls += 1;
