@@ -211,6 +211,8 @@ impl Past<'_> {
                     key: None,
                     path: None,
                     after: vec![],
+                    compensates: None,
+                    accepts: false,
                 }),
                 Event::ActionStarted(ActionStarted {
                     action,
@@ -223,6 +225,7 @@ impl Past<'_> {
                     brings: Vec::new(),
                     beyond: Vec::new(),
                     sandbox: None,
+                    tree: None,
                 }),
                 Event::ActionFinished(ActionFinished {
                     action,
@@ -232,6 +235,7 @@ impl Past<'_> {
                     how: How::Observed,
                     cost_micros: 0,
                     brings: vec![],
+                    left: None,
                 }),
             ];
             if turn % 100 == 0 {

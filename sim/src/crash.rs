@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longrein_driver::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools};
-use longrein_ports::{Checks, CrashAt, CrashPoint, Faults, Hooks, Journal, Model, Tools};
+use longrein_driver::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FaultyTrees};
+use longrein_ports::{Checks, CrashAt, CrashPoint, Faults, Hooks, Journal, Model, Tools, Trees};
 
 use crate::process::Process;
 use crate::town::Layers;
@@ -94,6 +94,9 @@ impl Layers for WithCrashes {
     }
     fn checks(&self, process: &Arc<Process>, inner: Arc<dyn Checks>) -> Arc<dyn Checks> {
         Arc::new(FaultyChecks { inner, faults: self.faults(process) })
+    }
+    fn trees(&self, process: &Arc<Process>, inner: Arc<dyn Trees>) -> Arc<dyn Trees> {
+        Arc::new(FaultyTrees { inner, faults: self.faults(process) })
     }
     fn hooks(&self, process: &Arc<Process>, inner: Arc<dyn Hooks>) -> Arc<dyn Hooks> {
         Arc::new(FaultyHooks { inner, faults: self.faults(process) })

@@ -2,6 +2,7 @@
 //! world's count of effects. Run after every simulated run.
 
 mod context;
+mod steps;
 mod taint;
 mod tree;
 
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
-use longrein_core::event::{End, Event, How, InputReceived, Received, SettledBy, SummaryOutcome};
+use longrein_core::event::{End, Event, How, InputReceived, Received, RollbackWhy, SettledBy, SummaryOutcome};
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::InputBody;
 use longrein_core::outcome::{ModelErrorClass, Outcome};
@@ -39,6 +40,7 @@ pub async fn check(town: &Town, id: &RunId) {
     law_8_modes(town, &shadow);
     context::check(town, id, &shadow);
     taint::check(town, id, &shadow);
+    steps::check(town, id, &shadow);
     law_10(town, &shadow);
 }
 
@@ -94,6 +96,10 @@ fn answered(event: &Event) -> Option<&InputId> {
         Event::BudgetRaised(raised) => Some(&raised.input),
         Event::ChildEnded(ended) => Some(&ended.input),
         Event::SourceEndorsed(endorsed) => Some(&endorsed.input),
+        Event::ActionRolledBack(back) => match &back.why {
+            RollbackWhy::Operator { input, .. } => Some(input),
+            RollbackWhy::Check | RollbackWhy::Lost => None,
+        },
         _ => None,
     }
 }
@@ -106,8 +112,12 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
         Err(error) => return breach("law_1", format!("the inbox cannot be read: {error}")),
     };
     let mut answers: BTreeMap<&InputId, u32> = BTreeMap::new();
-    for input in shadow.events.iter().filter_map(|new| answered(&new.event)) {
-        *answers.entry(input).or_default() += 1;
+    for (input, new) in shadow.events.iter().filter_map(|new| Some((answered(&new.event)?, new))) {
+        // One rollback undoes many actions.
+        match &new.event {
+            Event::ActionRolledBack(_) => *answers.entry(input).or_default() = 1,
+            _ => *answers.entry(input).or_default() += 1,
+        }
     }
     for input in shadow.posted.keys() {
         match (answers.get(input).copied().unwrap_or(0), waiting.contains(input)) {
@@ -238,7 +248,10 @@ fn law_3(town: &Town, id: &RunId, shadow: &ShadowRun) {
     }
     // One key, one effect, unless it was freed.
     let mut by_key: BTreeMap<(String, Digest), usize> = BTreeMap::new();
-    for landing in landed.iter().filter(|landing| !landing.again) {
+    let freed = steps::compensated(town);
+    let counts =
+        |landing: &&crate::world::Landing| !landing.again && !freed.contains(&(landing.run.clone(), landing.action));
+    for landing in landed.iter().filter(counts) {
         let Some(spec) = run.task.tool(&landing.tool) else { continue };
         let Some(key) = &spec.key else { continue };
         let scope = match key.scope {

@@ -16,6 +16,7 @@ pub mod scribe;
 pub mod store;
 pub mod story;
 pub mod town;
+pub mod trees;
 pub mod twist;
 pub mod ushers;
 pub mod world;

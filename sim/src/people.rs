@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use longrein_core::action::Attempt;
 use longrein_core::budget::Usage;
-use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::check::{Accepted, Finding, Judgement, Proof, Standing, Verdict};
 use longrein_core::context::note::{Note, NoteKind};
 use longrein_core::ids::{CheckName, Digest, EvidenceId, ModelName, ToolName};
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply, Served};
@@ -16,12 +16,16 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_core::ruling::Ruling;
 use longrein_core::taint::{Confidentiality, Integrity, Label, Mark};
-use longrein_core::task::{AnswerSpec, Guard, Task};
-use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model, Ruled};
+use longrein_core::task::{AnswerSpec, CheckSpec, Guard, Task};
+use longrein_ports::{
+    ActionCheck, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Encoded, Gate, GateCall, GuardInput, Model,
+    Ruled,
+};
 
 use crate::chance::Chance;
 use crate::process::Process;
 use crate::store::Store;
+use crate::world::World;
 
 // ---- the gate ----
 
@@ -114,6 +118,12 @@ struct BenchInner {
     script: BTreeMap<CheckName, Vec<Finding>>,
     chance: Option<Chance>,
     runs: BTreeMap<CheckName, u32>,
+    /// Checks whose programs are not what was pinned.
+    changed: BTreeSet<CheckName>,
+    /// Checks that write into the workspace they judge.
+    writing: BTreeSet<CheckName>,
+    /// Checks after which somebody else changes the workspace, once.
+    stirred: BTreeSet<CheckName>,
 }
 
 impl Bench {
@@ -123,12 +133,23 @@ impl Bench {
     pub fn script(&self, check: &str, findings: impl IntoIterator<Item = Finding>) {
         self.inner().script.insert(CheckName::new(check), findings.into_iter().collect());
     }
+    pub fn change_program(&self, check: &str) {
+        self.inner().changed.insert(CheckName::new(check));
+    }
+    pub fn is_followed_by_an_edit(&self, check: &str) {
+        self.inner().stirred.insert(CheckName::new(check));
+    }
+    pub fn writes(&self, check: &str) {
+        self.inner().writing.insert(CheckName::new(check));
+    }
     pub fn go_wild(&self, chance: Chance) {
         self.inner().chance = Some(chance);
     }
     pub fn calm_down(&self) {
         let mut inner = self.inner();
         inner.chance = None;
+        inner.changed.clear();
+        inner.writing.clear();
         inner.script.clear();
     }
     /// How often a check was run to its end.
@@ -140,6 +161,7 @@ impl Bench {
 /// The checks as one process runs them.
 pub struct Judge {
     pub bench: Arc<Bench>,
+    pub world: Arc<World>,
     pub process: Arc<Process>,
 }
 
@@ -168,39 +190,75 @@ impl Checks for Judge {
     }
 
     fn check<'a>(&'a self, _: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
+        let folder = format!("/town/{}", check.run);
         Box::pin(async move {
-            self.process.call(&format!("check {}", check.spec.name)).await;
-            let (wait, finding) = {
-                let mut inner = self.bench.inner();
-                let scripted = inner.script.get_mut(&check.spec.name).filter(|left| !left.is_empty());
-                let scripted = scripted.map(|left| if left.len() > 1 { left.remove(0) } else { left[0] });
-                match (&mut inner.chance, scripted) {
-                    (_, Some(finding)) => (Duration::from_millis(30), finding),
-                    (Some(chance), None) => {
-                        let finding = if chance.percent(70) { Finding::Passed } else { Finding::Failed };
-                        (chance.millis(1, 4000), finding)
-                    }
-                    (None, None) => (Duration::from_millis(30), Finding::Passed),
-                }
-            };
-            tokio::time::sleep(wait).await;
-            self.process.pass().await;
-            *self.bench.inner().runs.entry(check.spec.name.clone()).or_default() += 1;
-            self.process.call(&format!("checked {} {finding:?}", check.spec.name)).await;
-            let exit = match finding {
-                Finding::Passed => 0,
-                Finding::Failed => 1,
-            };
-            Checked {
-                verdict: Verdict {
-                    finding,
-                    evidence: Content::Inline(Payload::string("what the check printed")),
-                    exit_status: Some(exit),
-                    took_ms: longrein_core::time::millis(wait),
-                },
-                blobs: Vec::new(),
+            let name = check.spec.name;
+            let checked = self.look(name.clone()).await;
+            let stirs = self.bench.inner().stirred.remove(&name);
+            if stirs {
+                self.world.stir();
             }
+            if self.bench.inner().writing.contains(&name) {
+                let times = self.bench.runs_of(name.as_str());
+                self.world.meddle(&folder, &format!("person/{name}"), Some(&times.to_string()));
+            }
+            checked
         })
+    }
+
+    fn changed(&self, spec: &CheckSpec) -> Option<Changed> {
+        self.process.glance();
+        let changed = self.bench.inner().changed.contains(&spec.name);
+        changed.then(|| Changed { file: format!("{}.sh", spec.name), content: Some(Digest::of(b"changed")) })
+    }
+
+    /// Here a pattern is a folder and `/**`.
+    fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
+        self.process.glance();
+        let folders: Vec<_> = spec.protect.iter().map(|pattern| pattern.trim_end_matches("**")).collect();
+        paths.retain(|path| folders.iter().any(|folder| path.starts_with(folder)));
+        paths
+    }
+
+    fn check_action<'a>(&'a self, _: &'a Task, check: ActionCheck) -> BoxFuture<'a, Checked> {
+        Box::pin(self.look(CheckName::new(check.attempt.tool.as_str())))
+    }
+}
+
+impl Judge {
+    async fn look(&self, name: CheckName) -> Checked {
+        self.process.call(&format!("check {}", name)).await;
+        let (wait, finding) = {
+            let mut inner = self.bench.inner();
+            let scripted = inner.script.get_mut(&name).filter(|left| !left.is_empty());
+            let scripted = scripted.map(|left| if left.len() > 1 { left.remove(0) } else { left[0] });
+            match (&mut inner.chance, scripted) {
+                (_, Some(finding)) => (Duration::from_millis(30), finding),
+                (Some(chance), None) => {
+                    let finding = if chance.percent(70) { Finding::Passed } else { Finding::Failed };
+                    (chance.millis(1, 4000), finding)
+                }
+                (None, None) => (Duration::from_millis(30), Finding::Passed),
+            }
+        };
+        tokio::time::sleep(wait).await;
+        self.process.pass().await;
+        *self.bench.inner().runs.entry(name.clone()).or_default() += 1;
+        self.process.call(&format!("checked {} {finding:?}", name)).await;
+        let exit = match finding {
+            Finding::Passed => 0,
+            Finding::Failed | Finding::Held => 1,
+        };
+        Checked {
+            verdict: Verdict {
+                finding,
+                evidence: Content::Inline(Payload::string("what the check printed")),
+                exit_status: Some(exit),
+                took_ms: longrein_core::time::millis(wait),
+                proof: Proof::default(),
+            },
+            blobs: Vec::new(),
+        }
     }
 }
 

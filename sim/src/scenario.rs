@@ -6,9 +6,15 @@
 //! ```text
 //! tools:   NAME ask | NAME note                       one that asks a person, one that keeps notes
 //! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
-//!          [depends=NAME] [max=N]                      one tool; repeat the line for more
+//!          [depends=NAME] [max=N] [check] [compensate=NAME] [writes=PATH]   one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
+//! check:   TOOL passed|failed …                       what the check of a tool finds, one after the other
+//! protect: NAME PATH/**                               paths of an acceptance check
+//! changed: NAME | writing: NAME                       a check whose program was changed | one that writes the workspace
+//! stirred: NAME                                       a check right after which somebody else changes a file, once
+//! snapshots: fail                                     none can be taken
+//! file:    [after 150ms] PATH "words" | PATH gone      somebody else changes a file of the workspace
 //! hook:    NAME EVENT [TOOL|TOOL] pass|block|ask|fail|halt|hang …   a hook and what it says, one after the other
 //! limits:  turns=N model_calls=N tool_calls=N tokens=N time_ms=N
 //! mode:    plan|ask|accept-edits|auto|shadow          the permission mode; after the start, of the next process
@@ -25,6 +31,7 @@
 //! model:   fails context limit=N                      too long, and the server says how much it takes
 //! model:   cut | empty                                a reply that cannot be used
 //! human:   approve a1 [always] | deny a1 "why" | settle a1 done|not-done | message "words" | cancel | raise turns=N …
+//! human:   rollback [a1]                              the workspace back to before it
 //! human:   switch NAME [window=N]                     another model goes on
 //! human:   after 150ms message "words" | …            not now: while the run goes on
 //! crash:   POINT[:N]                                  the process dies there (the names of --crash-at)
@@ -36,6 +43,10 @@
 //! expect:  model sees "words" | model does not see "words"
 //! expect:  reason "words"                             why the last model call was not made
 //! expect:  rebuilt N                                  so many generations have followed the first
+//! expect:  file PATH a1 | file PATH "words" | file PATH gone   what lies there: what that action wrote, or these words
+//! expect:  verified true | verified false | verified null
+//! expect:  refused "words"                            the last input, for this reason
+//! expect:  check NAME ran N
 //! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
 //! ```
 
@@ -47,7 +58,7 @@ use longrein_core::check::Finding;
 use longrein_core::event::{End, Event, Wait};
 use longrein_core::hook::HookEvent;
 use longrein_core::ids::{ActionId, Digest, FactName, ModelName, RunId, ToolName};
-use longrein_core::input::{Approve, Covers, InputBody, Settle, Truth};
+use longrein_core::input::{Approve, Covers, Door, InputBody, Rollback, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::task::{EffectClass, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
@@ -214,6 +225,39 @@ impl Stage {
                 self.town.bench.script(name, findings.collect::<Result<Vec<_>, _>>()?);
                 Ok(())
             }
+            "check" => {
+                let [tool, findings @ ..] = &words[..] else { return Err("wants a tool".to_owned()) };
+                let findings = findings.iter().map(|word| match *word {
+                    "passed" => Ok(Finding::Passed),
+                    "failed" => Ok(Finding::Failed),
+                    other => Err(format!("no verdict {other}")),
+                });
+                self.town.bench.script(tool, findings.collect::<Result<Vec<_>, _>>()?);
+                Ok(())
+            }
+            "protect" => {
+                let [name, pattern] = words[..] else { return Err("wants a check and a path".to_owned()) };
+                let check = self.task.acceptance.iter_mut().find(|check| check.name.as_str() == name);
+                check.ok_or("no such check")?.protect.push(pattern.to_owned());
+                Ok(())
+            }
+            "changed" => {
+                self.town.bench.change_program(&line.rest);
+                Ok(())
+            }
+            "writing" => {
+                self.town.bench.writes(&line.rest);
+                Ok(())
+            }
+            "stirred" => {
+                self.town.bench.is_followed_by_an_edit(&line.rest);
+                Ok(())
+            }
+            "snapshots" => {
+                self.town.world.has_no_room_for_trees();
+                Ok(())
+            }
+            "file" => self.file(&line.rest).await,
             "hook" => {
                 let [name, event, more @ ..] = &words[..] else { return Err("wants a name and an event".to_owned()) };
                 let event = HookEvent::named(event).ok_or("no such event")?;
@@ -287,6 +331,34 @@ impl Stage {
         }
     }
 
+    /// Somebody else changes a file, now or later.
+    async fn file(&mut self, rest: &str) -> Result<(), String> {
+        let (wait, rest) = match rest.strip_prefix("after ") {
+            Some(later) => {
+                let (wait, what) = later.split_once(' ').ok_or("wants a time and a path")?;
+                (Some(span(wait)?), what)
+            }
+            None => (None, rest),
+        };
+        let (path, what) = rest.split_once(' ').ok_or("wants a path and what becomes of it")?;
+        let content = if what == "gone" { None } else { Some(quoted(what)?) };
+        let (town, folder, path) = (Arc::clone(&self.town), self.task.workspace.clone(), path.to_owned());
+        let change = async move { town.world.meddle(&folder, &path, content.as_deref()) };
+        match wait {
+            Some(wait) => {
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    change.await;
+                });
+            }
+            None => {
+                self.advance().await;
+                change.await;
+            }
+        }
+        Ok(())
+    }
+
     async fn advance(&mut self) {
         if !std::mem::take(&mut self.due) {
             return;
@@ -332,6 +404,10 @@ impl Stage {
         match words.first().copied() {
             Some("message") => Ok(InputBody::Message(quoted(what)?)),
             Some("cancel") => Ok(InputBody::Cancel),
+            Some("rollback") => {
+                let to = if words.len() > 1 { Some(action()?) } else { None };
+                Ok(InputBody::Rollback(Rollback { to, by: "ann".to_owned(), door: Door::Cli }))
+            }
             Some("switch") => {
                 let name = words.get(1).ok_or("wants a model")?;
                 let mut model = ModelSpec::plain(ModelName::new(*name), 200);
@@ -386,8 +462,26 @@ impl Stage {
                 let generation = self.town.store.run(&self.id).map_or(1, |run| run.window.generation);
                 same(times, u64::from(generation) - 1)
             }
+            ["check", name, "ran", times] => same(times, u64::from(self.town.bench.runs_of(name))),
             [tool, "happened", times] => same(times, self.town.world.happened_by_tool(tool) as u64),
             [tool, "ran", times] => same(times, self.town.world.attempts_of(tool) as u64),
+            ["file", path, ref wanted @ ..] => {
+                let found = self.town.world.workspace(&self.task.workspace).remove(path);
+                let wanted = match wanted {
+                    ["gone"] => None,
+                    [action] if !action.starts_with('"') => Some(format!("{} {action} 1", self.id)),
+                    _ => Some(quoted(what)?),
+                };
+                expect(found == wanted, &format!("it is {found:?}"))
+            }
+            ["refused", ..] => {
+                let words = quoted(what)?;
+                let reason = self.last_event(|event| match event {
+                    Event::InputRefused(refused) => Some(refused.reason.clone()),
+                    _ => None,
+                });
+                expect(reason.as_ref().is_some_and(|reason| reason.contains(&words)), &format!("{reason:?}"))
+            }
             ["crashed"] => expect(matches!(self.last, Last::Crashed), &format!("{:?}", self.last)),
             _ => self.expect_standing(&words, what),
         }
@@ -419,6 +513,13 @@ impl Stage {
                     })
                     .collect();
                 waits == actions
+            }
+            (["verified", verified], _) => {
+                matches!(end, Some(End::Done(done)) if format!("{:?}", done.verified) == match *verified {
+                    "true" => "Some(true)",
+                    "false" => "Some(false)",
+                    _ => "None",
+                })
             }
             (["done"], _) => matches!(end, Some(End::Done(_))),
             (["answer", ..], _) => {
@@ -528,6 +629,9 @@ fn spec(rest: &str) -> Result<ToolSpec, String> {
             ("requires", fact) => spec.requires.push(FactName::new(fact)),
             ("depends", tool) => spec.depends_on.push(ToolName::new(tool)),
             ("max", times) => spec.max_calls = times.parse().ok(),
+            ("check", _) => spec.check = vec!["sound".to_owned()],
+            ("compensate", tool) => spec.compensate = Some(ToolName::new(tool)),
+            ("writes", path) => spec.writes.get_or_insert_default().push(path.to_owned()),
             (other, _) => return Err(format!("no option {other}")),
         }
     }

@@ -302,6 +302,7 @@ fn body_in_words(body: &InputBody) -> String {
         InputBody::SwitchModel(_) => "switch".to_owned(),
         InputBody::Endorse(endorse) => format!("endorse {}", endorse.source),
         InputBody::ChildEnded(report) => format!("child {} {}", report.child, report.end.state()),
+        InputBody::Rollback(_) => "rollback".to_owned(),
     }
 }
 

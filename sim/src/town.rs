@@ -28,7 +28,7 @@ use longrein_driver::{
 };
 use longrein_ports::{
     Batch, BatchId, BoxFuture, Cabinet, Checks, Clock, Create, Durability, Gate, Hooks, Journal, Model, NewEvent,
-    Origins, Tools,
+    Origins, Tools, Trees,
 };
 
 use crate::chance::Chance;
@@ -37,6 +37,7 @@ use crate::people::{Bench, Brain, Guardian, Judge, Line, Rules};
 use crate::process::{Process, Record};
 use crate::scribe::{Pen, Scribe};
 use crate::store::{Door, Store};
+use crate::trees::Grove;
 use crate::ushers::{Usher, Ushers};
 use crate::world::{Hands, World};
 
@@ -67,6 +68,9 @@ pub trait Layers: Send + Sync {
         inner
     }
     fn origins(&self, _: &Arc<Process>, inner: Arc<dyn Origins>) -> Arc<dyn Origins> {
+        inner
+    }
+    fn trees(&self, _: &Arc<Process>, inner: Arc<dyn Trees>) -> Arc<dyn Trees> {
         inner
     }
     /// A last touch on the task before it is started.
@@ -195,7 +199,7 @@ impl Town {
         process
     }
 
-    pub fn ports(&self, process: &Arc<Process>, specs: &[ToolSpec]) -> Ports {
+    pub fn ports(&self, process: &Arc<Process>, id: &RunId, specs: &[ToolSpec]) -> Ports {
         let definitions: Vec<_> = specs
             .iter()
             .map(|spec| ToolDef {
@@ -209,8 +213,11 @@ impl Town {
         let line = Line { brain: Arc::clone(&self.brain), process: Arc::clone(process) };
         let gate = Guardian { rules: Arc::clone(&self.rules), process: Arc::clone(process) };
         let files = Files { world: Arc::clone(&self.world), process: Arc::clone(process) };
+        let grove =
+            Grove { world: Arc::clone(&self.world), process: Arc::clone(process), folder: format!("/town/{id}") };
         let usher = Usher { ushers: Arc::clone(&self.ushers), process: Arc::clone(process) };
-        let judge = Judge { bench: Arc::clone(&self.bench), process: Arc::clone(process) };
+        let judge =
+            Judge { bench: Arc::clone(&self.bench), world: Arc::clone(&self.world), process: Arc::clone(process) };
         Ports {
             cabinet: self.layers.cabinet(process, door.clone()),
             archive: door.clone(),
@@ -225,12 +232,13 @@ impl Town {
             clock: self.layers.clock(process, Arc::clone(process) as Arc<dyn Clock>),
             origins: self.layers.origins(process, Arc::new(files)),
             children: None,
+            trees: Some(self.layers.trees(process, Arc::new(grove))),
         }
     }
 
     /// The same, for a run and for all below it.
-    fn ports_of_tree(&self, process: &Arc<Process>, specs: &[ToolSpec]) -> Ports {
-        let ports = self.ports(process, specs);
+    fn ports_of_tree(&self, process: &Arc<Process>, id: &RunId, specs: &[ToolSpec]) -> Ports {
+        let ports = self.ports(process, id, specs);
         let outfit = Outfit { ports: ports.clone(), process: Arc::clone(process) };
         Ports { children: Some(Arc::new(outfit)), ..ports }
     }
@@ -246,7 +254,7 @@ impl Town {
     ) -> Option<Result<(), String>> {
         self.layers.task(&mut task);
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let journal = self.ports(process, &tools).journal;
+        let journal = self.ports(process, id, &tools).journal;
         let now = self.record.now();
         let lived = process.live(async {
             let claim = journal.claim(id, &process.worker, None, Create::IfAbsent).await.map_err(|e| e.to_string())?;
@@ -294,7 +302,7 @@ impl Town {
             Options { worker: process.worker.clone(), binary: "sim".to_owned(), asked, snapshot_every: SNAPSHOT_EVERY };
         let watching = Watching { store: Arc::clone(&self.store), batches: AtomicU32::new(0) };
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let driver = Driver::new(self.ports_of_tree(process, &tools), options, Arc::new(watching));
+        let driver = Driver::new(self.ports_of_tree(process, id, &tools), options, Arc::new(watching));
         let lived = process.live(async { tokio::time::timeout(DRIVE_MAX, driver.drive(id, begin, stop)).await }).await;
         let drove = match lived {
             None => {
@@ -422,6 +430,7 @@ pub fn toolbox() -> Vec<ToolSpec> {
     let facts = |name: &str| vec![FactName::new(name)];
     let paths = |path: &str| Some(vec![path.to_owned()]);
     let reconcile = || vec!["ask".to_owned()];
+    let checked = || vec!["sound".to_owned()];
     use EffectClass::{External, Read, Workspace};
     vec![
         ToolSpec { reads: paths("docs"), provides: facts("seen"), ..tool("look", Read) },
@@ -438,6 +447,16 @@ pub fn toolbox() -> Vec<ToolSpec> {
         ToolSpec { key: key(KeyScope::Run), idempotent: day, on_unknown: OnUnknown::Tell, ..tool("order", External) },
         ToolSpec { requires: facts("seen"), max_calls: Some(3), ..tool("publish", External) },
         ToolSpec { depends_on: vec![ToolName::new("edit")], ..tool("release", External) },
+        ToolSpec { check: checked(), provides: facts("crafted"), ..tool("craft", Workspace) },
+        ToolSpec {
+            check: checked(),
+            compensate: Some(ToolName::new("unreserve")),
+            key: key(KeyScope::Store),
+            reconcile: reconcile(),
+            ..tool("reserve", External)
+        },
+        ToolSpec { reconcile: reconcile(), idempotent: day, ..tool("unreserve", External) },
+        ToolSpec { check: checked(), idempotent: day, ..tool("announce", External) },
         asking("ask"),
         noting("note"),
     ]
@@ -486,6 +505,7 @@ pub fn task(name: &str) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
+        snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
 }
@@ -508,6 +528,7 @@ pub fn check(name: &str) -> CheckSpec {
         name: CheckName::new(name),
         command: vec![name.to_owned()],
         timeout: Duration::from_secs(60),
+        by: None,
         protect: Vec::new(),
     }
 }

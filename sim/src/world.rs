@@ -8,7 +8,7 @@ use std::time::Duration;
 use longrein_core::action::{Action, Attempt, Cleared};
 use longrein_core::context::note::Note;
 use longrein_core::event::Event;
-use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
+use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName, TreeId};
 use longrein_core::input::Covers;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, Payload};
@@ -118,8 +118,13 @@ pub struct Left {
     pub folder: String,
     pub path: String,
     pub content: Digest,
+    /// Where it wrote that in the workspace.
+    pub places: Vec<String>,
     pub at: Timestamp,
 }
+
+/// A workspace: path → content.
+pub type Tree = BTreeMap<String, String>;
 
 struct Child {
     run: RunId,
@@ -144,6 +149,15 @@ pub struct Probing {
 struct Inner {
     landed: Vec<Landing>,
     files: Vec<Left>,
+    /// What lies in each workspace: path → content.
+    workspaces: BTreeMap<String, Tree>,
+    /// Snapshots by name; they outlive every process, and the loss of power.
+    trees: BTreeMap<TreeId, Tree>,
+    meddled: BTreeSet<(String, String)>,
+    /// Somebody else changes a file right after the next snapshot.
+    stirring: bool,
+    /// No snapshot can be taken.
+    treeless: bool,
     /// Effects sent and not landed.
     on_the_wire: Vec<(RunId, ActionId)>,
     children: BTreeMap<u64, Child>,
@@ -241,6 +255,64 @@ impl World {
     /// Everything that workspace tools have written, the newest last.
     pub fn files(&self) -> Vec<Left> {
         self.inner().files.clone()
+    }
+
+    /// What lies in a workspace.
+    pub fn workspace(&self, folder: &str) -> Tree {
+        self.inner().workspaces.get(folder).cloned().unwrap_or_default()
+    }
+
+    /// Somebody else changes a file, or removes it.
+    pub fn meddle(&self, folder: &str, path: &str, content: Option<&str>) {
+        self.inner().meddled.insert((folder.to_owned(), path.to_owned()));
+        self.set(folder, path, content);
+    }
+
+    /// Whether somebody else has changed it.
+    pub fn is_meddled(&self, folder: &str, path: &str) -> bool {
+        self.inner().meddled.contains(&(folder.to_owned(), path.to_owned()))
+    }
+
+    pub(crate) fn set(&self, folder: &str, path: &str, content: Option<&str>) {
+        let mut inner = self.inner();
+        let tree = inner.workspaces.entry(folder.to_owned()).or_default();
+        match content {
+            Some(content) => tree.insert(path.to_owned(), content.to_owned()),
+            None => tree.remove(path),
+        };
+    }
+
+    /// From now on no snapshot can be taken.
+    pub fn has_no_room_for_trees(&self) {
+        self.inner().treeless = true;
+    }
+
+    /// A snapshot of a workspace, kept if it is wanted. None: there is no room.
+    pub(crate) fn snapshot(&self, folder: &str, keep: bool) -> Option<TreeId> {
+        let mut inner = self.inner();
+        if inner.treeless {
+            return None;
+        }
+        let tree = inner.workspaces.get(folder).cloned().unwrap_or_default();
+        let parts = tree.iter().flat_map(|(path, content)| [path.as_bytes(), content.as_bytes()]);
+        let id = TreeId::new(Digest::of_parts(parts).as_str());
+        if keep {
+            inner.trees.insert(id.clone(), tree);
+        }
+        let stirs = std::mem::take(&mut inner.stirring);
+        drop(inner);
+        if stirs {
+            self.meddle(folder, "person/stirred", Some("after the proof"));
+        }
+        Some(id)
+    }
+
+    pub(crate) fn stir(&self) {
+        self.inner().stirring = true;
+    }
+
+    pub(crate) fn tree(&self, id: &TreeId) -> Option<Tree> {
+        self.inner().trees.get(id).cloned()
     }
 
     pub fn landed(&self) -> Vec<Landing> {
@@ -432,7 +504,7 @@ impl World {
         let mut inner = self.inner();
         let id = inner.children.len() as u64;
         let (world, meant, manner, timeout) = (Arc::clone(self), attempt.clone(), manner.clone(), spec.timeout);
-        let writes = spec.effect == EffectClass::Workspace;
+        let writes = (spec.effect == EffectClass::Workspace).then(|| places(spec));
         inner.children.insert(
             id,
             Child {
@@ -450,8 +522,8 @@ impl World {
         let task = tokio::spawn(async move {
             if let Some(sends) = manner.sends {
                 tokio::time::sleep(sends).await;
-                if writes {
-                    world.write(&meant);
+                if let Some(places) = &writes {
+                    world.write(&meant, places);
                 }
                 world.send(&meant, manner.wire);
             }
@@ -482,17 +554,23 @@ impl World {
     }
 
     /// Each attempt leaves another content at the same place.
-    fn write(&self, attempt: &Attempt) {
+    fn write(&self, attempt: &Attempt, places: &[String]) {
         // A child works in its root's workspace.
         let folder = self.workspace_of(&attempt.run).unwrap_or_else(|| format!("/town/{}", attempt.run));
         let content = format!("{} {} {}", attempt.run, attempt.action, attempt.number);
-        self.inner().files.push(Left {
+        let mut inner = self.inner();
+        let tree = inner.workspaces.entry(folder.clone()).or_default();
+        for place in places {
+            tree.insert(place.clone(), content.clone());
+        }
+        inner.files.push(Left {
             run: attempt.run.clone(),
             action: attempt.action,
             attempt: attempt.number,
             path: format!("{folder}/{}/{}/{}", attempt.run, attempt.tool, attempt.action),
             folder,
             content: Digest::of(content.as_bytes()),
+            places: places.to_vec(),
             at: self.record.now(),
         });
     }
@@ -528,6 +606,14 @@ impl World {
         drop(inner);
         let word = if again { "is recognised" } else { "LANDS" };
         self.record.note("--", &format!("{} {} attempt {} {word}", attempt.tool, attempt.action, attempt.number));
+    }
+}
+
+/// Where a tool writes: what it declares, else two files of its own.
+fn places(spec: &ToolSpec) -> Vec<String> {
+    match &spec.writes {
+        Some(paths) => paths.clone(),
+        None => vec![format!("{}/first", spec.name), format!("{}/second", spec.name)],
     }
 }
 

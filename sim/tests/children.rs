@@ -381,7 +381,7 @@ fn law_10_a_child_is_not_driven_without_its_root_nor_by_two() {
             impl longrein_driver::Observer for Nobody {
                 fn committed(&self, _: &Run, _: &[(longrein_core::ids::Seq, longrein_ports::NewEvent)]) {}
             }
-            let ports = town.ports(&town.process("h2"), &[]);
+            let ports = town.ports(&town.process("h2"), &child, &[]);
             longrein_driver::Driver::new(ports, options, Arc::new(Nobody)).drive(&child, begin, Stop::new()).await
         };
         let (driven, refused) = tokio::join!(family.drive(), alone);

@@ -90,6 +90,22 @@ const PLAYS: &[Play] = &[
         },
     },
     Play {
+        name: "steps that are checked, undone and compensated",
+        task: |task| task.acceptance = vec![check("lint"), check("tests")],
+        stage: |town| {
+            town.brain.script([
+                Answer::call(&[("edit", "{}"), ("craft", r#"{"n":1}"#), ("craft", r#"{"n":2}"#), ("look", "{}")]),
+                Answer::call(&[("reserve", r#"{"order":1}"#), ("announce", "{}"), ("craft", r#"{"n":3}"#)]),
+                Answer::call(&[("reserve", r#"{"order":1}"#)]),
+                Answer::say("done"),
+            ]);
+            town.bench.script("craft", [Finding::Passed, Finding::Failed, Finding::Failed]);
+            town.bench.script("reserve", [Finding::Failed, Finding::Passed]);
+            town.bench.script("announce", [Finding::Failed]);
+            town.bench.is_followed_by_an_edit("lint");
+        },
+    },
+    Play {
         name: "keys and dependencies",
         task: |task| task.acceptance = vec![check("tests")],
         stage: |town| {

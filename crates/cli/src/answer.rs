@@ -129,7 +129,8 @@ async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Fa
         | InputBody::Raise(_)
         | InputBody::SwitchModel(_)
         | InputBody::Endorse(_)
-        | InputBody::ChildEnded(_) => false,
+        | InputBody::ChildEnded(_)
+        | InputBody::Rollback(_) => false,
     });
     if answered {
         let problem = format!("{action} has been answered already; the answer waits to be taken");
@@ -215,7 +216,14 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     ("question", reason.clone(), Some(digest))
                 }
                 Life::Unknown(error) => ("unknown", error.message.clone(), None),
-                Life::Queued | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Ended(_) => continue,
+                Life::Queued
+                | Life::Started { .. }
+                | Life::Lost(_)
+                | Life::Doubtful(..)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..)
+                | Life::Ended(_) => continue,
             };
             let in_line = asking(&run).iter().position(|(asking, _)| asking.id == action.id);
             let answered = in_line.is_some_and(|before| messages(&inbox) > before);
@@ -230,7 +238,8 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     | InputBody::Raise(_)
                     | InputBody::SwitchModel(_)
                     | InputBody::Endorse(_)
-                    | InputBody::ChildEnded(_) => false,
+                    | InputBody::ChildEnded(_)
+                    | InputBody::Rollback(_) => false,
                 });
             let what = words::call(&run, action);
             let held = match &action.life {
@@ -240,6 +249,9 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                 | Life::Lost(_)
                 | Life::Doubtful(..)
                 | Life::Unknown(_)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..)
                 | Life::Ended(_) => None,
             };
             lines.push((row.run.clone(), action.clone(), what, kind, reason, (digest.cloned(), held), answered));

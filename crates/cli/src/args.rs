@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Settle(SettleArgs),
     /// Trust a source from now on: what was read of it taints no run any more
     Endorse(EndorseArgs),
+    /// Undo what a run changed in its workspace; shows the paths first. What acted on the world stays
+    Rollback(RollbackArgs),
     /// Bring a run to rest; says what is done and not undone
     Cancel(OneRun),
     /// Check every record of a run's journal
@@ -373,6 +375,18 @@ pub(crate) struct SendArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// The run's id, or a beginning of it that no other run has
+    pub(crate) id: String,
+    /// Back to before this action, for example a4: it and all that came after are undone. Without it, everything
+    #[arg(long, value_name = "ACTION")]
+    pub(crate) to: Option<String>,
+    /// Do it without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct EndorseArgs {
     /// A host, a server or an absolute path, as `longrein show ID` lists it. A host is that host only
     #[arg(conflicts_with_all = ["list", "forget"])]
@@ -466,7 +480,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &["endorse", "rollback", "program", "mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["program", "mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

@@ -226,6 +226,9 @@ pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &Unbounde
             | Life::Lost(_)
             | Life::Doubtful(..)
             | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
             | Life::Ended(_) => None,
         })
         .collect();

@@ -335,6 +335,7 @@ pub(crate) fn print(run: &Run) {
             let word = match last.finding {
                 Finding::Passed => "passed",
                 Finding::Failed => "failed",
+                Finding::Held => "not run",
             };
             let evidence = if last.text.trim().is_empty() { String::new() } else { format!(": {}", last.text) };
             format!("{name} {word} when last judged{evidence}")

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use longrein::ports::{ClaimError, JournalError};
 use longrein::taskfile::TaskFileError;
-use longrein::{DriveError, FoldError, RunsError};
+use longrein::{DriveError, FoldError, RollbackError, RunsError};
 
 /// The statuses of the command line. Scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,8 +128,17 @@ impl From<RunsError> for Failure {
             RunsError::Fold(error) => error.into(),
             RunsError::Claim(error) => error.into(),
             RunsError::Journal(error) => error.into(),
+            RunsError::NoTrees(_) => Failure::new(Status::NotFound, problem),
+            RunsError::Rollback(error) => Failure::new(rollback_status(&error), problem),
             RunsError::Identity(_) => Failure::new(Status::Internal, problem),
         }
+    }
+}
+
+fn rollback_status(error: &RollbackError) -> Status {
+    match error {
+        RollbackError::NoSuchStep(_) | RollbackError::Nothing => Status::NotFound,
+        RollbackError::Tree(_) | RollbackError::Journal(_) => Status::Unavailable,
     }
 }
 

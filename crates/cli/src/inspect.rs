@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
+use longrein::core::check::Finding;
 use longrein::core::children::{Child, ChildState};
 use longrein::core::event::{Event, How, Wants};
 use longrein::core::ids::{ActionId, RunId, Seq};
@@ -211,6 +212,13 @@ impl Ledger {
                 longrein::core::input::Truth::NotDone => "not done (settled)",
             };
             set(e.action, state);
+        } else if let Event::ActionRolledBack(e) = event {
+            set(e.action, "undone");
+        } else if let Event::ActionNotUndone(e) = event {
+            set(e.action, "not undone");
+        } else if let Event::CheckFinished(e) = event {
+            let state = if e.verdict.finding == Finding::Passed { "done (checked)" } else { "check failed" };
+            e.action.into_iter().for_each(|action| set(action, state));
         } else if let Event::RunEnded(e) = event {
             // What still waited will never run; of what was lost, only the world can still be asked about. What had ended
             // keeps its word.
@@ -509,6 +517,7 @@ fn in_line(input: &Input) -> Value {
         InputBody::SwitchModel(_) => ("switch_model", None),
         InputBody::Endorse(_) => ("endorse", None),
         InputBody::ChildEnded(_) => ("child_ended", None),
+        InputBody::Rollback(_) => ("rollback", None),
     };
     json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
 }

@@ -268,6 +268,9 @@ impl Call {
                 | Life::Lost(_)
                 | Life::Doubtful(..)
                 | Life::Unknown(_)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..)
                 | Life::Ended(_) => None,
             },
         }
@@ -297,6 +300,9 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionRequeued
         | EventKind::ActionProbed
         | EventKind::ActionSettled
+        | EventKind::ActionRolledBack
+        | EventKind::ActionNotUndone
+        | EventKind::ChecksVoided
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
         | EventKind::ChildStarted

@@ -21,6 +21,7 @@ mod out;
 mod policy;
 mod progress;
 mod request;
+mod rollback;
 mod run;
 mod shadow;
 mod stats;
@@ -98,6 +99,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Deny(args) => answer::deny(globals, args).await,
         Command::Settle(args) => answer::settle(globals, args).await,
         Command::Endorse(args) => taint::endorse(globals, args).await,
+        Command::Rollback(args) => rollback::rollback(globals, args).await,
         Command::Cancel(args) => answer::cancel(globals, args).await,
         Command::Verify(args) => inspect::verify(globals, args).await,
         Command::Models(args) => models::models(globals, args).await,

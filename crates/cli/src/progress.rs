@@ -162,6 +162,9 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ActionProbed
         | EventKind::ActionFinished
         | EventKind::ActionSettled
+        | EventKind::ActionRolledBack
+        | EventKind::ActionNotUndone
+        | EventKind::ChecksVoided
         | EventKind::AnswerAccepted
         | EventKind::AnswerRefused
         | EventKind::CheckFinished

@@ -217,6 +217,8 @@ impl Follow {
                 sums.tokens += e.usage.tokens();
                 sums.micros += e.micros;
             }
+            // The harness's own are no calls of the model.
+            Event::ActionProposed(e) if e.compensates.is_some() || e.accepts => {}
             Event::ActionProposed(e) => {
                 sums.calls += 1;
                 sums.repeats += u64::from(!self.calls.insert((e.tool.clone(), e.digest.clone())));
@@ -257,6 +259,9 @@ impl Follow {
             | Event::ActionRequeued(_)
             | Event::ActionProbed(_)
             | Event::ActionSettled(_)
+            | Event::ActionRolledBack(_)
+            | Event::ActionNotUndone(_)
+            | Event::ChecksVoided(_)
             | Event::AnswerAccepted(_)
             | Event::HookFinished(_)
             | Event::FactSet(_)

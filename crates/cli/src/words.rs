@@ -3,10 +3,10 @@
 use longrein::core::action::Life;
 use longrein::core::event::{
     ActionProposed, AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received,
-    Requeue, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    Requeue, RollbackWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
-use longrein::core::ids::NoteId;
+use longrein::core::ids::{NoteId, TreeId};
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
@@ -330,7 +330,8 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
             let args = short(arguments_as_written(run, e), 90);
-            format!("{} {} {args} ({})", e.action, short(e.tool.as_str(), 64), e.effect)
+            let undoes = e.compensates.map(|other| format!(", to undo {other}")).unwrap_or_default();
+            format!("{} {} {args} ({}{undoes})", e.action, short(e.tool.as_str(), 64), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
         Event::ActionHeld(e) => match e.wants {
@@ -357,7 +358,8 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 None | Some("full") => String::new(),
                 Some(tier) => format!(", sandbox {}", safe(tier)),
             };
-            format!("{} started (by {}{again}{walls})", named(e.action), short(&e.rule, 60))
+            let tree = e.tree.as_ref().map(|tree| format!(", tree {}", short_tree(tree))).unwrap_or_default();
+            format!("{} started (by {}{again}{walls}{tree})", named(e.action), short(&e.rule, 60))
         }
         Event::ActionRequeued(e) => {
             let why = match e.why {
@@ -406,14 +408,44 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             };
             format!("{} settled as {truth} by {by}", named(e.action))
         }
+        Event::ActionRolledBack(e) => {
+            let by = match &e.why {
+                RollbackWhy::Check => String::new(),
+                RollbackWhy::Lost => ", for nobody knows how far it came".to_owned(),
+                RollbackWhy::Operator { by, .. } => format!(" by {}", safe(by)),
+            };
+            let paths = match e.paths.as_slice() {
+                [] => "nothing had changed".to_owned(),
+                paths => short(&paths.join(", "), 160),
+            };
+            let aside =
+                e.aside.as_ref().map(|aside| format!("; what was there is in {}", safe(aside))).unwrap_or_default();
+            format!("{} undone{by}, back to tree {}: {paths}{aside}", named(e.action), short_tree(&e.to))
+        }
+        Event::ActionNotUndone(e) => format!("{} could not be undone: {}", named(e.action), short(&e.reason, 200)),
+        Event::ChecksVoided(e) => {
+            let tree = e.tree.as_ref().map(|tree| format!(" (it is {})", short_tree(tree))).unwrap_or_default();
+            format!("the workspace is not what the checks have seen{tree}: all of them again")
+        }
         Event::AnswerAccepted(e) => format!("answer accepted in form: {}", short(&e.accepted.rendered, 120)),
         Event::AnswerRefused(e) => format!("answer refused: {}", short(&e.reason, 160)),
         Event::CheckFinished(e) => {
             let verdict = match e.verdict.finding {
+                longrein::core::check::Finding::Passed if e.verdict.proof.is_on_changed_checks() => {
+                    "passed on changed checks"
+                }
                 longrein::core::check::Finding::Passed => "passed",
                 longrein::core::check::Finding::Failed => "failed",
+                longrein::core::check::Finding::Held => "was not run",
             };
-            format!("check {} {verdict}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
+            let proof = &e.verdict.proof;
+            let tree = match (&proof.tree, &proof.unhashed) {
+                (Some(tree), _) => format!(" (tree {})", short_tree(tree)),
+                (None, Some(why)) => format!(" (tree not hashed: {})", short(why, 60)),
+                (None, None) => String::new(),
+            };
+            let of = e.action.map(|action| format!(" of {action}")).unwrap_or_default();
+            format!("check {}{of} {verdict}{tree}: {}", safe(e.check.as_str()), shown(&e.verdict.evidence))
         }
         Event::ChildStarted(e) => {
             format!("child {} asked for ({}): {}", e.child, short(&e.key, 40), short(&e.goal, 90))
@@ -454,6 +486,11 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
     }
 }
 
+/// Enough of a tree's name to tell it from the others.
+pub(crate) fn short_tree(tree: &TreeId) -> &str {
+    tree.as_str().get(..12).unwrap_or(tree.as_str())
+}
+
 pub(crate) fn end(end: &End) -> String {
     end.state().replace('_', " ")
 }
@@ -481,6 +518,9 @@ pub(crate) fn life(life: &Life) -> &'static str {
         Life::Lost(_) => "lost, being looked into",
         Life::Doubtful(..) => "doubtful, being looked into",
         Life::Unknown(_) => "unknown",
+        Life::Checking(_) => "done, being checked",
+        Life::Undoing(..) => "being undone",
+        Life::Compensating(..) => "waits for what undoes it",
         Life::Ended(Ended::Refused(_)) => "refused",
         Life::Ended(Ended::Done { .. }) => "done",
         Life::Ended(Ended::Error(_)) => "error",

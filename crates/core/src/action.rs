@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{How, Wants};
-use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TurnId};
+use crate::event::{How, RollbackWhy, Wants};
+use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TreeId, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
 use crate::ruling::Effect;
@@ -48,7 +48,34 @@ pub struct Action {
     pub brings: Vec<Mark>,
     /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
+    /// The workspace before its last start, and as that left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<TreeId>,
+    /// Another action that writes the workspace ran beside it: not everything that changed meanwhile is its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
+    /// The harness called it, to undo another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensates: Option<Compensates>,
+    /// The harness asks whether verdicts on changed checks are accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepts: bool,
     pub life: Life,
+}
+
+/// What a compensating action undoes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compensates {
+    pub action: ActionId,
+    pub tool: ToolName,
+    /// The other's: free again once it is undone.
+    pub key: Option<Digest>,
+    /// What the other's receiver knows it by.
+    pub idempotency_key: Option<Digest>,
+    /// What the other brought.
+    pub result: Content,
 }
 
 /// A yes to one exact action.
@@ -93,7 +120,24 @@ pub enum Life {
     Doubtful(Doubt, ToolError),
     /// Nothing more can be found out here.
     Unknown(ToolError),
+    /// It is done, and its check decides whether that is kept. Its hold is not free.
+    Checking(Tentative),
+    /// It failed, and what it did is to be undone: in the workspace, by going back. Its hold is not free.
+    Undoing(ToolError, RollbackWhy),
+    /// It failed, and another action is to undo it.
+    Compensating(ToolError, ActionId),
     Ended(Ended),
+}
+
+/// A result that is not kept yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tentative {
+    pub result: Content,
+    pub how: How,
+    pub at: Timestamp,
+    /// The event that brought it, and the write epoch it was brought in.
+    pub seq: Seq,
+    pub epoch: usize,
 }
 
 /// What is being done to find out.
@@ -130,7 +174,14 @@ impl Action {
         match &self.life {
             Life::Ended(_) => true,
             Life::Unknown(_) => self.on_unknown == OnUnknown::Tell,
-            Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
+            Life::Queued
+            | Life::Held { .. }
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..) => false,
         }
     }
 
@@ -146,7 +197,14 @@ impl Action {
             Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
                 error.data.as_ref()
             }
-            Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => None,
+            Life::Checking(tentative) => Some(&tentative.result),
+            Life::Doubtful(..)
+            | Life::Queued
+            | Life::Held(_)
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..) => None,
         }
     }
 
@@ -160,6 +218,9 @@ impl Action {
             | Life::Lost(_)
             | Life::Doubtful(..)
             | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
             | Life::Ended(_) => None,
         }
     }
@@ -192,6 +253,15 @@ pub struct Attempt {
     pub target: Option<Target>,
     /// See [`crate::event::ActionStarted::beyond`].
     pub beyond: Vec<Effect>,
+    /// The call it is to undo: its program is given that call's arguments and result.
+    pub undoes: Option<Undoes>,
+}
+
+/// A call that another one undoes, as the other's program is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undoes {
+    pub action: ActionId,
+    pub idempotency_key: Option<Digest>,
 }
 
 /// The right to run one attempt. Made only by core, from a start that is journaled under the present fence; a tool cannot

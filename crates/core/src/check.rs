@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::EvidenceId;
+use crate::ids::{Digest, EvidenceId, TreeId};
 use crate::payload::{Content, Payload};
 
 /// What an acceptance check found. Never a bare bool.
@@ -16,6 +16,48 @@ pub struct Verdict {
     pub exit_status: Option<i32>,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
+    #[serde(default, skip_serializing_if = "Proof::is_nothing")]
+    pub proof: Proof,
+}
+
+/// What a verdict is about: an edit after it voids it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// What was run, in one line, or looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Of all that is kept of its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Digest>,
+    /// The workspace it saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
+    /// The workspace as it left it, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<TreeId>,
+    /// Why nobody knows which workspace it saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhashed: Option<String>,
+    /// Paths the run was not to change without it being said, and did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<String>,
+    /// A file it runs that is not what was pinned at the start, and the digest of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<(String, Option<Digest>)>,
+    /// A model's opinion, not a proof.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opinion: bool,
+}
+
+impl Proof {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether what it judged by is not what it was when the run started.
+    pub fn is_on_changed_checks(&self) -> bool {
+        !self.protected.is_empty() || self.program.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +65,18 @@ pub struct Verdict {
 pub enum Finding {
     Passed,
     Failed,
+    /// Not run: what it runs is not what was pinned at the start, and nobody has said yet that it may be.
+    Held,
+}
+
+impl Finding {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Finding::Passed => "passed",
+            Finding::Failed => "failed",
+            Finding::Held => "held",
+        }
+    }
 }
 
 /// How a final reply was judged against what the answer must be.

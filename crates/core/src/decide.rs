@@ -1,7 +1,9 @@
 //! Commands and what follows from them. `decide` answers with the events that become true, or with a refusal; it changes
 //! nothing.
 
+mod acceptance;
 mod calls;
+mod checked;
 mod children;
 mod ending;
 mod hooks;
@@ -15,14 +17,16 @@ mod summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use self::acceptance::{ACCEPTS, VOIDED_MAX};
 pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
+pub use self::checked::{CHECK_FAILURES_MAX, Undo, undo_of};
 pub use self::children::{begin_child, request_children};
 use self::inputs::take_input;
 use self::modes::{not_executed, shadowed};
 use self::propose::propose;
 pub use self::start::key_scope;
-use self::start::start;
+use self::start::{Before, start};
 use crate::action::{Action, Life, Question};
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
 use crate::check::{Judgement, Verdict};
@@ -32,7 +36,7 @@ use crate::context::note::{Note, NoteKind};
 use crate::context::plan::OVERFLOWS_MAX;
 use crate::event::*;
 use crate::hook::{Heard, HookRan, Moment};
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName, TreeId};
 use crate::input::{Endorse, Input, InputBody, LateOutcome, Truth};
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
 use crate::owed;
@@ -125,6 +129,7 @@ pub enum Command {
         readiness: Readiness,
         key: KeyView,
         heard: Heard,
+        tree: TreeView,
     },
     /// `brings`: what its result turned out to bring, beside what was known at its start.
     Finish {
@@ -132,6 +137,29 @@ pub enum Command {
         attempt: u32,
         outcome: Outcome,
         brings: Vec<Mark>,
+        /// The workspace as it was left, where its start had a tree.
+        left: Option<TreeId>,
+    },
+    /// What the check of an action found.
+    GiveActionVerdict {
+        action: ActionId,
+        attempt: u32,
+        verdict: Verdict,
+        brings: Vec<Mark>,
+    },
+    /// What came of going back to the tree an action began with; Err: why it could not be done.
+    TakeUndone {
+        action: ActionId,
+        attempt: u32,
+        undone: Result<Undone, String>,
+    },
+    /// A person wants the workspace set back, and this came of it: the newest action first. Err: why nothing was done.
+    TakeRollback {
+        input: InputId,
+        by: String,
+        undone: Result<Vec<(ActionId, Undone)>, String>,
+        /// Why not all of it.
+        stopped: Option<(ActionId, String)>,
     },
     /// What recovery found: its processes are gone and the settle time is over.
     Recover {
@@ -145,6 +173,15 @@ pub enum Command {
         round: u32,
         verdict: Verdict,
         brings: Vec<Mark>,
+    },
+    /// The workspace is not what the verdicts of the round have seen.
+    VoidChecks {
+        round: u32,
+        tree: Option<TreeId>,
+    },
+    /// Whether what was found on changed checks counts is asked.
+    AskChecks {
+        asks: Asks,
     },
     /// Nobody can be asked: a held action is denied.
     DenyUnasked {
@@ -234,6 +271,26 @@ pub enum Asks {
     Deny,
 }
 
+/// What is known of the workspace before a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TreeView {
+    /// Nobody has looked.
+    NotTaken,
+    /// No snapshots are taken here, and why.
+    None(String),
+    Taken(TreeId),
+    /// It could not be taken, and why.
+    Failed(String),
+}
+
+/// What going back did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undone {
+    pub to: TreeId,
+    pub paths: Vec<String>,
+    pub aside: Option<String>,
+}
+
 /// What the store knows of an action's key.
 #[derive(Debug, Clone)]
 pub enum KeyView {
@@ -260,6 +317,8 @@ pub enum Refusal {
     HooksFirst,
     /// The children that are asked for do not fit.
     Unfit(Unfit),
+    /// The workspace is to be kept as it is before.
+    TreeFirst,
 }
 
 /// What becomes true if `command` is accepted at `now`.
@@ -298,12 +357,25 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
         }
         Command::FailModel { attempt, failure, jitter } => fail_model(run, attempt, failure, jitter, now),
-        Command::Start { action, readiness, key, heard } => start(run, action, readiness, key, heard, now),
-        Command::Finish { action, attempt, outcome, brings } => finish(run, action, attempt, outcome, brings),
+        Command::Start { action, readiness, key, heard, tree } => {
+            start(run, action, readiness, key, Before { heard, tree }, now)
+        }
+        Command::Finish { action, attempt, outcome, brings, left } => {
+            finish(run, action, attempt, outcome, Ran { brings, left })
+        }
+        Command::GiveActionVerdict { action, attempt, verdict, brings } => {
+            checked::verdict(run, action, attempt, verdict, brings)
+        }
+        Command::TakeRollback { input, by, undone, stopped } => Ok(checked::rollback(run, input, &by, undone, stopped)),
+        Command::TakeUndone { action, attempt, undone } => checked::undone(run, action, attempt, undone),
         Command::Recover { action, attempt, probe, jitter } => {
             recovery::recover(run, action, attempt, probe, jitter, now)
         }
-        Command::GiveVerdict { check, round, verdict, brings } => give_verdict(run, check, round, verdict, brings),
+        Command::GiveVerdict { check, round, verdict, brings } => {
+            acceptance::verdict(run, check, round, verdict, brings)
+        }
+        Command::VoidChecks { round, tree } => acceptance::void(run, round, tree),
+        Command::AskChecks { asks } => acceptance::question(run, asks),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),
@@ -315,6 +387,9 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
                 | Life::Lost(_)
                 | Life::Doubtful(..)
                 | Life::Unknown(_)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..)
                 | Life::Ended(_),
             )
             | None => Err(Refusal::Stale),
@@ -440,6 +515,9 @@ pub(crate) fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError
     if let Some(error) = modes::beyond_plan(run, spec) {
         return Some(error);
     }
+    if let Some(error) = checked::tried_too_often(run, tool) {
+        return Some(error);
+    }
     if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
         let providers: Vec<_> =
             run.task.tools.iter().filter(|tool| tool.provides.contains(fact)).map(|tool| tool.name.as_str()).collect();
@@ -520,12 +598,14 @@ fn finished(action: &Action, outcome: Outcome, how: How, cost_micros: u64) -> Ev
         how,
         cost_micros,
         brings: Vec::new(),
+        left: None,
     })
 }
 
 /// Ends an attempt, with the facts that follow from it.
 fn finish_events(run: &Run, action: &Action, outcome: Outcome, how: How, cost_micros: u64) -> Vec<Event> {
-    let done = matches!(outcome, Outcome::Done(_));
+    // What its check may still undo is no fact yet.
+    let done = matches!(outcome, Outcome::Done(_)) && !run.has_check(action.id);
     let mut events = void_facts_if(run, writes(action));
     events.push(finished(action, outcome, how, cost_micros));
     if done {
@@ -534,7 +614,13 @@ fn finish_events(run: &Run, action: &Action, outcome: Outcome, how: How, cost_mi
     events
 }
 
-fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, brings: Vec<Mark>) -> Result<Vec<Event>, Refusal> {
+/// What is known of an attempt beside its outcome.
+struct Ran {
+    brings: Vec<Mark>,
+    left: Option<TreeId>,
+}
+
+fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, ran: Ran) -> Result<Vec<Event>, Refusal> {
     let action = run.action(id).ok_or(Refusal::Stale)?;
     match action.life {
         Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {
@@ -551,7 +637,8 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, brings: Vec<M
             let mut events = finish_events(run, action, outcome, How::Observed, cost);
             for event in &mut events {
                 if let Event::ActionFinished(finished) = event {
-                    finished.brings.clone_from(&brings);
+                    finished.brings.clone_from(&ran.brings);
+                    finished.left.clone_from(&ran.left);
                 }
             }
             Ok(events)
@@ -562,6 +649,9 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, brings: Vec<M
         | Life::Lost(_)
         | Life::Doubtful(..)
         | Life::Unknown(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..)
         | Life::Ended(_) => Err(Refusal::Stale),
     }
 }
@@ -570,27 +660,6 @@ fn unknown(action: &Action, more: &str) -> ToolError {
     let message = format!("{} was started and it is not known whether it happened {more}", action.tool);
     ToolError::new(class::UNKNOWN_OUTCOME, format!("{}.", message.trim_end().trim_end_matches('.')))
         .hint("Do not repeat it. Find out by other means, or say that it is unknown.")
-}
-
-// ---- proof and ends ----
-
-fn give_verdict(
-    run: &Run,
-    check: CheckName,
-    round: u32,
-    verdict: Verdict,
-    brings: Vec<Mark>,
-) -> Result<Vec<Event>, Refusal> {
-    match &run.stage {
-        Stage::Verifying { round: present, verdicts, .. }
-            if *present == round && run.hooks.stop.is_none() && verdicts.get(&check).is_some_and(Option::is_none) =>
-        {
-            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings })])
-        }
-        Stage::Verifying { .. } | Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {
-            Err(Refusal::Stale)
-        }
-    }
 }
 
 /// The first event of a run.

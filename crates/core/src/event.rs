@@ -17,7 +17,7 @@ use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
-    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TreeId, TurnId,
 };
 use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
@@ -110,11 +110,14 @@ events! {
     ActionProbed(ActionProbed) = "action.probed";
     ActionFinished(ActionFinished) = "action.finished";
     ActionSettled(ActionSettled) = "action.settled";
+    ActionRolledBack(ActionRolledBack) = "action.rolled_back";
+    ActionNotUndone(ActionNotUndone) = "action.not_undone";
     AnswerAccepted(AnswerAccepted) = "answer.accepted";
     AnswerRefused(AnswerRefused) = "answer.refused";
     CheckFinished(CheckFinished) = "check.finished";
     ChildStarted(Box<ChildStarted>) = "child.started";
     ChildEnded(Box<ChildEnded>) = "child.ended";
+    ChecksVoided(ChecksVoided) = "checks.voided";
     HookFinished(HookFinished) = "hook.finished";
     FactSet(FactSet) = "fact.set";
     FactVoided(FactVoided) = "fact.voided";
@@ -165,11 +168,14 @@ impl EventKind {
             | EventKind::ActionProbed
             | EventKind::ActionFinished
             | EventKind::ActionSettled
+            | EventKind::ActionRolledBack
+            | EventKind::ActionNotUndone
             | EventKind::AnswerAccepted
             | EventKind::AnswerRefused
             | EventKind::CheckFinished
             | EventKind::ChildStarted
             | EventKind::ChildEnded
+            | EventKind::ChecksVoided
             | EventKind::HookFinished
             | EventKind::FactSet
             | EventKind::BudgetReached
@@ -226,6 +232,7 @@ impl Event {
             | Event::AnswerAccepted(_)
             | Event::AnswerRefused(_)
             | Event::CheckFinished(_)
+            | Event::ChecksVoided(_)
             | Event::HookFinished(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
@@ -244,6 +251,8 @@ impl Event {
             | Event::ActionSettled(_)
             | Event::ChildStarted(_)
             | Event::ChildEnded(_)
+            | Event::ActionRolledBack(_)
+            | Event::ActionNotUndone(_)
             | Event::BudgetRaised(_)
             | Event::SourceEndorsed(_)
             | Event::RunParked(_)
@@ -336,13 +345,26 @@ pub struct AnswerRefused {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckFinished {
+    /// Of an action's check: the tool's name.
     pub check: CheckName,
-    /// Counted from 1: each accepted answer starts a round.
+    /// Counted from 1: each accepted answer starts a round. Of an action's check: its attempt.
     pub round: u32,
+    /// The action that was checked. None: it is an acceptance check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<ActionId>,
     pub verdict: Verdict,
     /// What its output brings into the run, where the model is shown it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+}
+
+/// What the checks of a round have seen is not the workspace as it is: all of them are owed again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksVoided {
+    pub round: u32,
+    /// As it is. None: that could not be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
 }
 
 /// A hook was told of something and has answered, or failed to.

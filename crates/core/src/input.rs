@@ -39,6 +39,7 @@ pub enum InputBody {
     Endorse(Endorse),
     /// A child has ended; or it is known by now what became of effects that it left unknown.
     ChildEnded(Box<Report>),
+    Rollback(Rollback),
 }
 
 /// By which door an answer came.
@@ -122,6 +123,16 @@ pub struct LateOutcome {
 pub struct Endorse {
     /// Exactly as the run's taint lists it.
     pub source: String,
+    pub by: String,
+    pub door: Door,
+}
+
+/// A person wants the workspace as it was before the run changed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// Before this action: it and all that came after are undone. None: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<ActionId>,
     pub by: String,
     pub door: Door,
 }

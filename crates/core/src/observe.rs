@@ -105,8 +105,7 @@ pub fn system(task: &Task) -> String {
         section("Your answer:", &body);
     }
     if !task.acceptance.is_empty() {
-        let checks: Vec<_> =
-            task.acceptance.iter().map(|check| format!("{}: {}", check.name, check.command.join(" "))).collect();
+        let checks: Vec<_> = task.acceptance.iter().map(|check| format!("{}: {}", check.name, check.what())).collect();
         section("Your work is accepted only if these checks pass afterwards:", &bullets(&checks));
     }
     text
@@ -244,7 +243,13 @@ pub fn observation(action: &Action, at: Timestamp) -> Item {
             encode(&Observation { data, error: Some(spell(error)), truncated, ..fresh(Some(error)) })
         }
         Life::Doubtful(_, error) => encode(&Observation { error: Some(spell(error)), ..fresh(Some(error)) }),
-        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Lost(_) => {
+        Life::Queued
+        | Life::Held { .. }
+        | Life::Started { .. }
+        | Life::Lost(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..) => {
             let error = ToolError::new(class::UNKNOWN_OUTCOME, "The run ended before this call did.");
             encode(&Observation { error: Some(spell(&error)), ..fresh(Some(&error)) })
         }

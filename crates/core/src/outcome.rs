@@ -74,6 +74,8 @@ pub mod class {
     pub const HOOK: &str = "hook";
     /// It cannot be told whether it happened.
     pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
+    /// What it did was looked at by its check, and is not as it should be.
+    pub const CHECK_FAILED: &str = "check_failed";
     /// Ran out of its time.
     pub const TIMEOUT: &str = "timeout";
     /// Ended by a status other than 0, or by a signal.

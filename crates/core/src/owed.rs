@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::action::{Action, Ended, Life};
 use crate::budget::{BudgetKind, Limit};
-use crate::check::{Finding, Standing};
+use crate::check::{Finding, Standing, Verdict};
 use crate::children;
 use crate::context::summary;
 use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
-use crate::ids::{ActionId, AttemptId, CheckName, RunId};
+use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
 use crate::prompt::Purpose;
-use crate::run::{Activity, Closing, Run, Stage, Winding, WindingWhy};
+use crate::run::{Activity, ChangedChecks, Closing, Run, Stage, Winding, WindingWhy};
 use crate::task::{EffectClass, Mode, OnUnknown, Overlap};
 use crate::time::Timestamp;
 
@@ -45,8 +45,14 @@ pub enum Duty {
     AwaitAction { action: ActionId, attempt: u32, until: Option<Timestamp> },
     /// Find out what became of a lost or doubtful action: end what is left of it, wait, ask. Not before `from`.
     Recover { action: ActionId, attempt: u32, probe: u32, from: Option<Timestamp> },
+    /// Run the check of an action that is done. Given up at `until`, if there is one.
+    CheckAction { action: ActionId, attempt: u32, until: Option<Timestamp> },
+    /// Undo what an action did in the workspace.
+    Undo { action: ActionId, attempt: u32 },
     /// Tell hooks of something that waits for their word, and of the end.
     Hooks { moment: Moment },
+    /// Ask a person whether verdicts on changed checks count.
+    AskChecks { round: u32 },
     /// Run an acceptance check.
     Check { check: CheckName, round: u32 },
     /// Drive a child until its end is in the inbox: created if it is not there yet. `ends`: it is told to end.
@@ -101,6 +107,9 @@ pub fn owed(run: &Run) -> Vec<Duty> {
             None => {
                 let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
                 duties.extend(next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round }));
+                if unasked_checks(run).is_some() {
+                    duties.push(Duty::AskChecks { round: *round });
+                }
             }
         },
     }
@@ -210,7 +219,13 @@ fn acting(run: &Run) -> Vec<Duty> {
                 probe: doubt.probes,
                 from: doubt.retry_at,
             }),
-            Life::Held { .. } | Life::Unknown(_) | Life::Ended(_) => {}
+            Life::Checking(_) => duties.push(Duty::CheckAction {
+                action: action.id,
+                attempt: action.attempts,
+                until: run.winding.map(|winding| winding.since.plus(grace(run, action))),
+            }),
+            Life::Undoing(..) => duties.push(Duty::Undo { action: action.id, attempt: action.attempts }),
+            Life::Held { .. } | Life::Unknown(_) | Life::Compensating(..) | Life::Ended(_) => {}
         }
     }
     duties
@@ -221,12 +236,14 @@ fn await_action(run: &Run, action: &Action) -> Option<Duty> {
     let until = match (run.winding, action.effect) {
         (None, _) => None,
         (Some(_), EffectClass::Read | EffectClass::Workspace) => return None,
-        (Some(Winding { since, .. }), EffectClass::External) => {
-            let timeout = run.task.tool(&action.tool).map_or(CANCEL_GRACE, |tool| tool.timeout);
-            Some(since.plus(timeout.min(CANCEL_GRACE)))
-        }
+        (Some(Winding { since, .. }), EffectClass::External) => Some(since.plus(grace(run, action))),
     };
     Some(Duty::AwaitAction { action: action.id, attempt: action.attempts, until })
+}
+
+/// How long what a call still does may go on while the run is being brought to rest.
+fn grace(run: &Run, action: &Action) -> Duration {
+    run.task.tool(&action.tool).map_or(CANCEL_GRACE, |tool| tool.timeout).min(CANCEL_GRACE)
 }
 
 /// Whether nothing of the same turn stands before this action: what it depends on, holds, and calls of its own tool.
@@ -241,6 +258,8 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
         .take_while(|id| **id != action.id)
         .filter_map(|id| actions.get(id))
         .filter(|other| !is_over(other))
+        // What is undone waits for what undoes it.
+        .filter(|other| action.compensates.as_ref().is_none_or(|undone| undone.action != other.id))
         .all(|other| {
             let same_tool = other.tool == action.tool;
             let same_key = same_tool && other.key.is_some() && other.key == action.key;
@@ -271,6 +290,13 @@ fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
     }
     let mut line = Vec::with_capacity(actions.len());
     let mut seen = BTreeSet::new();
+    for (id, action) in actions.iter().filter(|(_, action)| action.compensates.is_none()) {
+        visit(*id, actions, &mut seen, &mut line);
+        // What undoes a call takes that call's place, before everything that waits for its hold.
+        if let Life::Compensating(_, by) = action.life {
+            visit(by, actions, &mut seen, &mut line);
+        }
+    }
     for id in actions.keys() {
         visit(*id, actions, &mut seen, &mut line);
     }
@@ -281,7 +307,14 @@ fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
 fn is_over(action: &Action) -> bool {
     match action.life {
         Life::Ended(_) | Life::Unknown(_) => true,
-        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
+        Life::Queued
+        | Life::Held { .. }
+        | Life::Started { .. }
+        | Life::Lost(_)
+        | Life::Doubtful(..)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..) => false,
     }
 }
 
@@ -305,6 +338,9 @@ pub fn waits(run: &Run) -> Vec<Wait> {
                     | Life::Started { .. }
                     | Life::Lost(_)
                     | Life::Doubtful(..)
+                    | Life::Checking(_)
+                    | Life::Undoing(..)
+                    | Life::Compensating(..)
                     | Life::Ended(_) => None,
                 })
                 .collect()
@@ -313,12 +349,38 @@ pub fn waits(run: &Run) -> Vec<Wait> {
             if run.winding.is_some() || run.hooks.stop.is_some() || verdicts.values().any(Option::is_none) {
                 return Vec::new();
             }
-            let own = run.open.keys().map(|id| Wait::Unknown(*id));
-            own.chain(children::unsettled(run)).collect()
+            if unasked_checks(run).is_some() {
+                return Vec::new();
+            }
+            let wait = |action: &Action| {
+                if action.accepts { Wait::Approval(action.id) } else { Wait::Unknown(action.id) }
+            };
+            run.open.values().map(wait).chain(children::unsettled(run)).collect()
         }
         Stage::Ready(_) => children::waits(run),
         Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
     }
+}
+
+/// What a person has to be asked about changed checks, and has not been: what changed, and the digest of the question.
+pub fn unasked_checks(run: &Run) -> Option<(ChangedChecks, Digest)> {
+    if run.winding.is_some() || run.hooks.stop.is_some() {
+        return None;
+    }
+    let (changed, digest) = run.changed_checks().filter(|(_, digest)| !run.is_waived(digest))?;
+    let is_asked = run.actions().any(|action| match &action.life {
+        Life::Held(question) => action.accepts && question.digest == digest,
+        Life::Queued
+        | Life::Started { .. }
+        | Life::Lost(_)
+        | Life::Doubtful(..)
+        | Life::Unknown(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..)
+        | Life::Ended(_) => false,
+    });
+    (!is_asked).then_some((changed, digest))
 }
 
 /// The end the run has come to, if it has.
@@ -347,10 +409,16 @@ pub fn due_end(run: &Run) -> Option<End> {
             let passed = verdicts
                 .values()
                 .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
-            let proven = !verdicts.is_empty() || accepted.standing == Standing::Proven;
+            let is_proof = |verdict: &Verdict| !verdict.proof.opinion;
+            let proven = verdicts.values().flatten().any(is_proof) || accepted.standing == Standing::Proven;
+            let verified = match run.changed_checks() {
+                None => proven.then_some(true),
+                Some((_, question)) if run.is_waived(&question) => Some(false),
+                Some(_) => return None,
+            };
             let all_known = run.open.is_empty() && children::unsettled(run).is_empty();
             (passed && all_known && run.hooks.stop.is_none())
-                .then(|| End::Done(Done { accepted: accepted.clone(), verified: proven.then_some(true) }))
+                .then(|| End::Done(Done { accepted: accepted.clone(), verified }))
         }
         Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
     }
@@ -385,8 +453,9 @@ fn nothing_in_flight(run: &Run) -> bool {
         Stage::Ready(_) | Stage::Verifying { .. } => !children::are_open(run),
         Stage::Thinking(_) | Stage::Rest(_) => false,
         Stage::Acting { actions, .. } => actions.values().all(|action| match action.life {
-            Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) => false,
-            Life::Queued | Life::Held { .. } | Life::Unknown(_) | Life::Ended(_) => true,
+            Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Checking(_) | Life::Undoing(..) => false,
+            // What undoes it is another action.
+            Life::Queued | Life::Held { .. } | Life::Unknown(_) | Life::Compensating(..) | Life::Ended(_) => true,
         }),
     }
 }
@@ -399,8 +468,11 @@ pub fn effects(run: &Run) -> (Vec<ActionId>, Vec<ActionId>, Vec<ActionId>) {
         match &action.life {
             Life::Queued | Life::Held { .. } if action.in_doubt => unknown.push(action.id),
             Life::Queued | Life::Held { .. } => undone.push(action.id),
+            // It happened, and is listed there.
+            Life::Ended(Ended::Error(_)) if run.happened.contains(&action.id) => {}
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Error(_)) => undone.push(action.id),
             Life::Ended(Ended::Done { .. }) => {}
+            Life::Checking(_) | Life::Undoing(..) | Life::Compensating(..) => {}
             Life::Started { .. } | Life::Lost(_) if action.effect == EffectClass::Read => undone.push(action.id),
             Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) => unknown.push(action.id),
         }

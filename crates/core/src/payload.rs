@@ -156,6 +156,14 @@ pub fn place_apart(payload: Payload, shown: Payload) -> (Content, (Digest, Paylo
 /// How much of a result in the blob store is shown: the start of a listing and the end of a log say most.
 const SHOWN_MAX_BYTES: usize = 8 * 1024;
 
+/// What is shown of some content, as people read it: a string without its quotes.
+pub fn text_of(content: &Content) -> String {
+    match content {
+        Content::Inline(payload) => payload.read::<String>().unwrap_or_else(|_| payload.as_str().to_owned()),
+        Content::Blob(blob) => blob.shown_text(),
+    }
+}
+
 /// The start of `text`, at most `limit` bytes, with a sign where something is missing.
 pub fn excerpt(text: &str, limit: usize) -> String {
     const MORE: &str = "…";

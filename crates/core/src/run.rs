@@ -1,12 +1,15 @@
 //! A run: what its events add up to. `apply` folds one event in and cannot fail; nothing else changes a run.
 
+mod acceptance;
 mod actions;
+mod checked;
 mod children;
 mod hooks;
 mod life;
 mod model;
 mod stage;
 
+pub use self::acceptance::ChangedChecks;
 pub use self::stage::*;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +17,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Attempt, Cleared, Doubt, Ended, Grant, Life, Question};
+use crate::action::{Action, Attempt, Cleared, Compensates, Doubt, Ended, Grant, Life, Question, Tentative, Undoes};
 use crate::budget::{BudgetKind, Limits, Reservation, Spent, Usage};
 use crate::check::{Accepted, Finding, Verdict};
 use crate::children::{Child, Descent};
@@ -24,12 +27,14 @@ use crate::context::settings::ASSUMED_LIMIT;
 use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
-    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, CheckFinished, End, Event, How,
-    ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted, Settled, Suspension,
-    Wants, Would,
+    ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
+    ActionStarted, AfterFailure, CheckFinished, End, Event, How, ModelFailed, ModelReplied, Received, Requeue,
+    ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants, Would,
 };
 use crate::hook::{HookEvent, HookState, Stopping, listening};
-use crate::ids::{ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TurnId};
+use crate::ids::{
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TreeId, TurnId,
+};
 use crate::input::{Covers, Truth};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
@@ -121,6 +126,18 @@ pub struct Run {
     pub hooks: HookState,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
+    /// The workspace when the run first was about to change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_tree: Option<TreeId>,
+    /// The workspace as it is, as far as this turn has seen to it. None: it may have changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
+    /// Calls of a tool in a row that its check did not let pass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_checks: BTreeMap<ToolName, u32>,
+    /// The question about changed checks that a person said yes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waived: Option<Waived>,
     next_action: u32,
     call_ids: BTreeSet<String>,
 }
@@ -128,7 +145,7 @@ pub struct Run {
 impl Run {
     /// A run at its first event.
     pub fn new(started: &RunStarted, at: Timestamp) -> Self {
-        let task = Arc::new(started.task.clone());
+        let task = Arc::new(started.task.clone().lifted());
         let mut run = Self {
             id: started.run.clone(),
             root: started.root.clone(),
@@ -171,6 +188,10 @@ impl Run {
             rounds: 0,
             hooks: HookState::new(&task),
             anchor: None,
+            first_tree: None,
+            tree: None,
+            failed_checks: BTreeMap::new(),
+            waived: None,
             next_action: 1,
             call_ids: BTreeSet::new(),
             task,
@@ -281,6 +302,9 @@ impl Run {
             | Life::Lost(_)
             | Life::Doubtful(..)
             | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
             | Life::Ended(_) => None,
         }
     }
@@ -297,6 +321,10 @@ impl Run {
             idempotency_key,
             target: action.target.clone(),
             beyond: action.beyond.clone(),
+            undoes: action
+                .compensates
+                .as_ref()
+                .map(|other| Undoes { action: other.action, idempotency_key: other.idempotency_key.clone() }),
         }
     }
 
@@ -436,6 +464,8 @@ impl Run {
                     action.life = Life::Held(question);
                 });
             }
+            Event::ActionApproved(approved) if self.accepts(approved.action) => self.waive(approved),
+            Event::ActionDenied(denied) if self.accepts(denied.action) => self.reject(denied),
             Event::ActionApproved(approved) => {
                 self.barren_claims = 0;
                 let exact = self.action(approved.action).and_then(|action| match &action.life {
@@ -446,6 +476,9 @@ impl Run {
                     | Life::Lost(_)
                     | Life::Doubtful(..)
                     | Life::Unknown(_)
+                    | Life::Checking(_)
+                    | Life::Undoing(..)
+                    | Life::Compensating(..)
                     | Life::Ended(_) => None,
                 });
                 self.allowed.extend(exact.map(|exact| (exact, approved.by.clone())));
@@ -497,11 +530,20 @@ impl Run {
                         doubt.probes += 1;
                         doubt.retry_at = probed.retry_at;
                     }
-                    Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => {}
+                    Life::Queued
+                    | Life::Held { .. }
+                    | Life::Started { .. }
+                    | Life::Unknown(_)
+                    | Life::Checking(_)
+                    | Life::Undoing(..)
+                    | Life::Compensating(..)
+                    | Life::Ended(_) => {}
                 });
             }
             Event::ActionFinished(finished) => self.action_finished(finished),
             Event::ActionSettled(settled) => self.action_settled(settled),
+            Event::ActionRolledBack(rolled_back) => self.rolled_back(rolled_back),
+            Event::ActionNotUndone(not_undone) => self.not_undone(not_undone),
             Event::AnswerAccepted(accepted) => {
                 self.rounds += 1;
                 self.memory.verdicts.clear();
@@ -515,8 +557,13 @@ impl Run {
                 let left = listening(&self.task, HookEvent::Stop, None);
                 self.hooks.stop =
                     (!left.is_empty()).then_some(Stopping { attempt: accepted.attempt, left, is_blocked: false });
-                self.stage =
-                    Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts, since: at };
+                self.stage = Stage::Verifying {
+                    round: self.rounds,
+                    accepted: accepted.accepted.clone(),
+                    verdicts,
+                    since: at,
+                    voided: 0,
+                };
             }
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
@@ -527,7 +574,11 @@ impl Run {
                     observe::escaped(&refused.reason)
                 )));
             }
-            Event::CheckFinished(finished) => self.check_finished(finished),
+            Event::CheckFinished(finished) => match finished.action {
+                Some(action) => self.action_checked(action, finished),
+                None => self.check_finished(finished),
+            },
+            Event::ChecksVoided(_) => self.checks_voided(),
             Event::ChildStarted(started) => self.child_started(started),
             Event::ChildEnded(ended) => self.child_ended(ended),
             Event::HookFinished(finished) => self.hook_finished(finished),

@@ -34,7 +34,7 @@ pub fn restore(bytes: &[u8], started: &RunStarted) -> Option<Run> {
     if run.id != started.run {
         return None;
     }
-    run.task = Arc::new(started.task.clone());
+    run.task = Arc::new(started.task.clone().lifted());
     run.system = observe::system(&run.task).into();
     Some(run)
 }
@@ -69,6 +69,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         rules: Vec::new(),
         context: Default::default(),
         sources: Default::default(),
+        snapshots: Default::default(),
         pins: Default::default(),
     })
 }

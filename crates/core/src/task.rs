@@ -54,6 +54,9 @@ pub struct Task {
     /// Where each value that was not left at its default came from: `budget.turns` → `--max-turns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sources: BTreeMap<String, String>,
+    /// Whether the workspace is kept as it was before each step that may change it.
+    #[serde(default, skip_serializing_if = "Snapshots::is_auto")]
+    pub snapshots: Snapshots,
     /// Digests of what surrounds the task: tool programs, checks, the script. Paths or names → content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pins: BTreeMap<String, Digest>,
@@ -62,6 +65,21 @@ pub struct Task {
 impl Task {
     pub fn tool(&self, name: &ToolName) -> Option<&ToolSpec> {
         self.tools.iter().find(|tool| &tool.name == name)
+    }
+
+    /// The task with everything in its place that an older journal has elsewhere.
+    #[must_use]
+    pub fn lifted(mut self) -> Self {
+        for tool in &mut self.tools {
+            if tool.check.is_empty() {
+                tool.check = std::mem::take(&mut tool.declared.check);
+            }
+            let compensate = std::mem::take(&mut tool.declared.compensate);
+            if tool.compensate.is_none() && !compensate.is_empty() {
+                tool.compensate = Some(ToolName::new(compensate));
+            }
+        }
+        self
     }
 
     /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count.
@@ -85,6 +103,22 @@ impl Task {
         note(self.answer != other.answer, "answer");
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
         named
+    }
+}
+
+/// Whether tree snapshots are taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Snapshots {
+    /// Where the workspace can be kept.
+    #[default]
+    Auto,
+    Off,
+}
+
+impl Snapshots {
+    fn is_auto(&self) -> bool {
+        *self == Snapshots::Auto
     }
 }
 
@@ -436,6 +470,13 @@ pub struct ToolSpec {
     pub reads: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<String>>,
+    /// A command that is run after each call that is done, before anything builds on it; empty: there is none. Whatever
+    /// does not pass is undone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub check: Vec<String>,
+    /// External: the tool that undoes a call whose check failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensate: Option<ToolName>,
     /// Parsed and shown; enforced by later parts of Longrein.
     #[serde(default, skip_serializing_if = "Declared::is_empty")]
     pub declared: Declared,
@@ -478,6 +519,8 @@ impl ToolSpec {
             env: Vec::new(),
             reads: None,
             writes: None,
+            check: Vec::new(),
+            compensate: None,
             declared: Declared::default(),
         }
     }
@@ -490,8 +533,10 @@ pub struct Declared {
     pub cache: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
+    /// Where journals of 0.1.0 have [`ToolSpec::compensate`]: read only there, and only by [`Task::lifted`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub compensate: String,
+    /// The same of [`ToolSpec::check`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -520,16 +565,44 @@ pub struct KeySpec {
     pub scope: KeyScope,
 }
 
-/// An acceptance check: a command run in the workspace; exit 0 passes and its output is the evidence.
+/// An acceptance check: by default a command run in the workspace; exit 0 passes and its output is the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckSpec {
     pub name: CheckName,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// What judges instead of a command. None: the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<CheckBy>,
     #[serde(rename = "timeout_ms", with = "duration_ms")]
     pub timeout: Duration,
-    /// Paths the run may not change without it being said. Parsed and shown; enforced with tree hashes.
+    /// Paths the run may not change without it being said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+}
+
+/// What judges the work where it is no command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckBy {
+    /// A CEL condition over `answer`, `ev` (the newest live evidence of each tool, by the tool's name), `facts`, `principal`.
+    Rule(String),
+    /// A JSON Schema that the answer must fit.
+    Schema(Payload),
+    /// A function of the program that embeds Longrein; the text is its version, as that program names it.
+    Host(String),
+}
+
+impl CheckSpec {
+    /// What it judges by, in one line.
+    pub fn what(&self) -> String {
+        match &self.by {
+            None => self.command.join(" "),
+            Some(CheckBy::Rule(rule)) => format!("the rule {}", rule.split_whitespace().collect::<Vec<_>>().join(" ")),
+            Some(CheckBy::Schema(_)) => "the answer must fit a schema".to_owned(),
+            Some(CheckBy::Host(_)) => "a check of the program that runs this".to_owned(),
+        }
+    }
 }
 
 /// What the final answer must be.

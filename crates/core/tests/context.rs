@@ -244,7 +244,8 @@ impl World {
                     action,
                     readiness,
                     key: KeyView::Free { times_freed: 0 },
-                    heard: Heard::NotAsked
+                    heard: Heard::NotAsked,
+                    tree: longrein_core::decide::TreeView::None("off".to_owned()),
                 }));
             }
             Duty::AwaitAction { action, attempt, .. } => {
@@ -257,6 +258,7 @@ impl World {
                     attempt,
                     outcome: Outcome::Done(Content::Inline(result)),
                     brings: Vec::new(),
+                    left: None,
                 });
             }
             Duty::Recover { action, attempt, .. } => {
@@ -267,6 +269,9 @@ impl World {
             }
             Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::CheckAction { .. }
+            | Duty::Undo { .. }
+            | Duty::AskChecks { .. }
             | Duty::Suspend
             | Duty::Summarise { .. }
             | Duty::Child { .. }
@@ -303,6 +308,9 @@ impl World {
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
                 | Duty::Child { .. }
+                | Duty::CheckAction { .. }
+                | Duty::Undo { .. }
+                | Duty::AskChecks { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::Wake { .. } => {}
@@ -642,6 +650,7 @@ fn task(case: &Case) -> Task {
         }],
         context: ContextSpec { trigger: case.trigger, summary, ..ContextSpec::default() },
         sources: BTreeMap::new(),
+        snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
 }

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
 use longrein_core::budget::{Limit, Limits, Raise, Spent, Usage};
-use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
+use longrein_core::check::{Accepted, Finding, Judgement, Proof, Standing, Verdict};
 use longrein_core::children::{self, ChildSpec, Report};
 use longrein_core::context::settings::ContextSpec;
-use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, Refusal, begin, claimed, decide};
+use longrein_core::decide::{
+    Asks, Command, KeyView, Proposal, Readiness, Refusal, TreeView, Undone, begin, claimed, decide,
+};
 use longrein_core::event::{Counted, End, Event, Failure, Suspension, Wants};
 use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
-    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
+    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TreeId, TurnId,
 };
 use longrein_core::input::{Approve, Covers, Deny, Door, Endorse, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
@@ -136,15 +138,46 @@ impl Table {
 
     /// Asks for a start, and the hooks if they must be asked.
     fn start(&mut self, action: ActionId, readiness: Readiness, key: KeyView) {
-        let heard = Heard::NotAsked;
-        let first = Command::Start { action, readiness: readiness.clone(), key: key.clone(), heard };
-        if let Err(Refusal::HooksFirst) = decide(&self.run, first, self.now) {
-            let attempt = self.run.action(action).expect("it is there").attempts + 1;
-            let heard = Heard::Asked(self.said(&Moment::Before { action, attempt }));
-            self.ask(Command::Start { action, readiness, key, heard });
-        } else {
-            self.ask(Command::Start { action, readiness, key, heard: Heard::NotAsked });
+        let mut heard = Heard::NotAsked;
+        let mut tree = TreeView::NotTaken;
+        for _ in 0..3 {
+            let start = Command::Start {
+                action,
+                readiness: readiness.clone(),
+                key: key.clone(),
+                heard: heard.clone(),
+                tree: tree.clone(),
+            };
+            match decide(&self.run, start, self.now) {
+                Err(Refusal::HooksFirst) => {
+                    let attempt = self.run.action(action).expect("it is there").attempts + 1;
+                    heard = Heard::Asked(self.said(&Moment::Before { action, attempt }));
+                }
+                Err(Refusal::TreeFirst) => tree = self.tree_view(),
+                Ok(_) | Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => break,
+            }
         }
+        self.ask(Command::Start { action, readiness, key, heard, tree });
+    }
+
+    fn tree(&mut self) -> TreeId {
+        TreeId::new(format!("tree{}", self.roll(2)))
+    }
+
+    fn tree_view(&mut self) -> TreeView {
+        match self.roll(8) {
+            0 => TreeView::None("off".to_owned()),
+            1 => TreeView::Failed("full".to_owned()),
+            _ => TreeView::Taken(self.tree()),
+        }
+    }
+
+    /// A verdict, most of the time on the same workspace; now and then on changed checks.
+    fn verdict(&mut self) -> Verdict {
+        let finding = if self.roll(2) == 0 { Finding::Passed } else { Finding::Failed };
+        let tree = (self.roll(6) > 0).then(|| self.tree());
+        let protected = if self.roll(8) == 0 { vec!["tests/a".to_owned()] } else { Vec::new() };
+        Verdict { proof: Proof { tree, protected, ..Proof::default() }, ..verdict(finding) }
     }
 
     /// What the hooks of a moment say; some of them nothing.
@@ -213,6 +246,9 @@ impl Table {
             | Duty::Start { .. }
             | Duty::AwaitAction { .. }
             | Duty::Recover { .. }
+            | Duty::CheckAction { .. }
+            | Duty::Undo { .. }
+            | Duty::AskChecks { .. }
             | Duty::Check { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
@@ -274,18 +310,46 @@ impl Table {
             }
             Duty::AwaitAction { action, attempt, .. } => {
                 let (outcome, brings) = (self.outcome(action), self.marks());
-                let again = Command::Finish { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
-                self.ask(Command::Finish { action, attempt, outcome, brings });
+                let left = (self.roll(3) > 0).then(|| self.tree());
+                let (outcome_again, brings_again) = (outcome.clone(), brings.clone());
+                let again = Command::Finish {
+                    action,
+                    attempt,
+                    outcome: outcome_again,
+                    brings: brings_again,
+                    left: left.clone(),
+                };
+                self.ask(Command::Finish { action, attempt, outcome, brings, left });
                 assert!(!self.ask(again), "an attempt ends once");
             }
             Duty::Recover { action, attempt, .. } => {
                 let probe = self.probe(action);
                 self.ask(Command::Recover { action, attempt, probe, jitter: 1 });
             }
+            Duty::CheckAction { action, attempt, .. } => {
+                let (verdict, brings) = (self.verdict(), self.marks());
+                let again = verdict.clone();
+                assert!(self.ask(Command::GiveActionVerdict { action, attempt, verdict, brings }), "it is owed");
+                let again = Command::GiveActionVerdict { action, attempt, verdict: again, brings: Vec::new() };
+                assert!(!self.ask(again), "a check finds something once");
+            }
+            Duty::Undo { action, attempt } => {
+                let undone = match self.roll(4) {
+                    0 => Err("somebody changed it".to_owned()),
+                    _ => Ok(Undone { to: self.tree(), paths: vec!["a".to_owned()], aside: None }),
+                };
+                let again = undone.clone();
+                assert!(self.ask(Command::TakeUndone { action, attempt, undone }), "it is owed");
+                assert!(!self.ask(Command::TakeUndone { action, attempt, undone: again }), "undone once");
+            }
+            Duty::AskChecks { .. } => {
+                let asks = if self.roll(4) == 0 { Asks::Deny } else { Asks::Hold };
+                assert!(self.ask(Command::AskChecks { asks }), "it is owed");
+            }
             Duty::Check { check, round } => {
-                let finding = if self.roll(2) == 0 { Finding::Passed } else { Finding::Failed };
                 let brings = self.marks();
-                let (verdict, again) = (verdict(finding), verdict(finding));
+                let verdict = self.verdict();
+                let again = verdict.clone();
                 self.ask(Command::GiveVerdict { check: check.clone(), round, verdict, brings });
                 assert!(!self.ask(Command::GiveVerdict { check, round, verdict: again, brings: Vec::new() }));
             }
@@ -395,7 +459,7 @@ impl Table {
             .collect();
         for (action, attempt) in given_up {
             let outcome = Outcome::Error(ToolError::new("cancelled", "given up"));
-            self.ask(Command::Finish { action, attempt, outcome, brings: Vec::new() });
+            self.ask(Command::Finish { action, attempt, outcome, brings: Vec::new(), left: None });
         }
     }
 
@@ -431,12 +495,13 @@ impl Table {
                 let outcome = self.outcome(action);
                 let attempt = self.roll32(4);
                 let brings = self.marks();
-                self.ask(Command::Finish { action, attempt, outcome, brings });
+                self.ask(Command::Finish { action, attempt, outcome, brings, left: None });
             }
             11 => {
                 let reads = self.run.action(action).is_some_and(|action| action.effect == EffectClass::Read);
                 let (readiness, key) = (self.readiness(reads), self.key());
-                self.ask(Command::Start { action, readiness, key, heard: Heard::NotAsked });
+                let tree = self.tree_view();
+                self.ask(Command::Start { action, readiness, key, heard: Heard::NotAsked, tree });
             }
             12 => {
                 let (attempt, probe) = (self.roll32(4), self.probe(action));
@@ -507,12 +572,15 @@ impl Table {
     }
 
     fn reply(&mut self, attempt: AttemptId) -> Command {
-        let names = ["look", "edit", "pay", "ship", "email", "book", "publish", "release", "nothing"];
+        let names = [
+            "look", "edit", "pay", "ship", "email", "book", "publish", "release", "nothing", "craft", "reserve",
+            "announce",
+        ];
         let count = if self.roll(4) == 0 { 0 } else { self.roll(6) };
         let calls: Vec<RawCall> = (0..count)
             .map(|_| RawCall {
                 id: format!("c{}", self.roll(3)),
-                name: names[usize::try_from(self.roll(9)).expect("it is an index")].to_owned(),
+                name: names[usize::try_from(self.roll(12)).expect("it is an index")].to_owned(),
                 arguments: "{}".to_owned(),
             })
             .collect();
@@ -673,7 +741,7 @@ fn result() -> Content {
 }
 
 fn verdict(finding: Finding) -> Verdict {
-    Verdict { finding, evidence: result(), exit_status: Some(0), took_ms: 1 }
+    Verdict { finding, evidence: result(), exit_status: Some(0), took_ms: 1, proof: Proof::default() }
 }
 
 fn tool(name: &str, effect: EffectClass) -> ToolSpec {
@@ -691,10 +759,14 @@ fn tool(name: &str, effect: EffectClass) -> ToolSpec {
 fn task(limits: u64, permission_mode: Mode) -> Task {
     use EffectClass::{External, Read, Workspace};
     let reconcile = || vec!["ask".to_owned()];
+    let sound = || vec!["sound".to_owned()];
     let day = Some(Duration::from_secs(86_400));
     let tools = vec![
         ToolSpec { provides: vec![FactName::new("seen")], ..tool("look", Read) },
         tool("edit", Workspace),
+        ToolSpec { check: sound(), provides: vec![FactName::new("made")], ..tool("craft", Workspace) },
+        ToolSpec { check: sound(), compensate: Some(ToolName::new("pay")), ..tool("reserve", External) },
+        ToolSpec { check: sound(), ..tool("announce", External) },
         ToolSpec { idempotent: day, ..tool("pay", External) },
         ToolSpec { reconcile: reconcile(), ..tool("ship", External) },
         ToolSpec { on_unknown: OnUnknown::Tell, ..tool("email", External) },
@@ -717,6 +789,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
     let check = CheckSpec {
         name: CheckName::new("tests"),
         command: vec!["true".to_owned()],
+        by: None,
         timeout: Duration::from_secs(5),
         protect: Vec::new(),
     };
@@ -740,6 +813,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
+        snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
     }
 }

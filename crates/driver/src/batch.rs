@@ -12,7 +12,7 @@ use longrein_core::input::LateOutcome;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Content;
-use longrein_core::run::Run;
+use longrein_core::run::{Run, Stage};
 use longrein_core::task::EffectClass;
 use longrein_ports::{AppendError, Batch, BatchId, Durability, FileMark, KeyChange, NewEvent};
 
@@ -184,7 +184,8 @@ impl Drive<'_> {
             {
                 let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
                 let watch = Watch::of(&self.run, action, self.ports.clock.now());
-                let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, watch);
+                let aftermath = jobs::Aftermath { watch, has_tree: started.tree.is_some() };
+                let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, aftermath);
                 self.hangar.launch(Flight::Run(started.action, started.attempt), work);
             }
         }
@@ -207,8 +208,13 @@ impl Drive<'_> {
                 Duty::Recover { action, attempt, probe, .. } => {
                     wanted.insert(Flight::Recover(*action, *attempt, *probe))
                 }
+                Duty::CheckAction { action, attempt, until } => {
+                    until.is_none_or(|until| now < until) && wanted.insert(Flight::CheckAction(*action, *attempt))
+                }
+                Duty::Undo { action, attempt } => wanted.insert(Flight::Undo(*action, *attempt)),
                 Duty::Hooks { moment } => wanted.insert(Flight::Hooks(moment.clone())),
                 Duty::Start { action } => {
+                    wanted.insert(Flight::Tree(self.run.epochs.len()));
                     let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;
                     wanted.insert(Flight::Hooks(Moment::Before { action: *action, attempt }))
                 }
@@ -217,7 +223,11 @@ impl Drive<'_> {
                 Duty::Child { .. } => false,
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
                 Duty::AwaitSummary { generation, attempt } => wanted.insert(Flight::Summary(*generation, *attempt)),
-                Duty::Call { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
+                Duty::Conclude => match &self.run.stage {
+                    Stage::Verifying { round, .. } => wanted.insert(Flight::Proof(*round)),
+                    Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
+                },
+                Duty::Call { .. } | Duty::AskChecks { .. } | Duty::Suspend | Duty::Wake { .. } => false,
             };
         }
         let flights: Vec<_> = self.hangar.flights().cloned().collect();
@@ -232,12 +242,17 @@ impl Drive<'_> {
                 Flight::Hooks(moment) => {
                     self.hooks_are_wanted(moment) || (self.stopping.is_none() && wanted.contains(&flight))
                 }
+                // Begun is begun: what is half set back is no state anybody wants. It has a bound of its own.
+                Flight::Undo(..) => wanted.contains(&flight) || self.stopping.is_some(),
                 // What runs past its time is heard out; it has a bound of its own.
                 Flight::Overtime(..) => !stop_now,
                 Flight::Send(_)
                 | Flight::Run(..)
                 | Flight::Recover(..)
                 | Flight::Check(..)
+                | Flight::CheckAction(..)
+                | Flight::Tree(_)
+                | Flight::Proof(_)
                 | Flight::Gather(..)
                 | Flight::Summary(..) => self.stopping.is_none() && wanted.contains(&flight),
             };

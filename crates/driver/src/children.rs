@@ -285,6 +285,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Indexed
@@ -403,6 +405,9 @@ impl Drive<'_> {
             | Duty::Recover { .. }
             | Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::CheckAction { .. }
+            | Duty::Undo { .. }
+            | Duty::AskChecks { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
         });

@@ -13,7 +13,7 @@ use longrein_core::decide::{Asks, Command, Refusal, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
 use longrein_core::hook::{HookRan, Moment};
-use longrein_core::ids::{ActionId, ModelName, RunId, Seq};
+use longrein_core::ids::{ActionId, ModelName, RunId, Seq, TreeId};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
@@ -79,6 +79,9 @@ pub(crate) struct Drive<'a> {
     pub(crate) key_waits: BTreeMap<ActionId, Timestamp>,
     /// What hooks said of starts and messages that are not taken yet.
     pub(crate) heard: BTreeMap<Moment, Vec<HookRan>>,
+    /// The workspace as it was found in a write epoch, for the starts that need it, and the actions that wait for it.
+    pub(crate) tree: Option<(usize, Result<TreeId, String>)>,
+    pub(crate) tree_waits: BTreeSet<ActionId>,
     /// Something owed could not begin before the batch was committed.
     pub(crate) put_off: bool,
     /// Set once the process was told to stop: when external calls are given up.
@@ -193,6 +196,8 @@ impl<'a> Drive<'a> {
             inputs,
             key_waits: BTreeMap::new(),
             heard: BTreeMap::new(),
+            tree: None,
+            tree_waits: BTreeSet::new(),
             put_off: false,
             stopping: None,
         };
@@ -257,6 +262,10 @@ impl<'a> Drive<'a> {
 
     pub(crate) async fn advance(&mut self) -> Result<Standing, DriveError> {
         self.watch_inbox();
+        // Told to stop before it began: nothing is started, only what was sent is taken.
+        if self.stop.token.is_cancelled() {
+            self.stopping = Some(self.ports.clock.boottime());
+        }
         let mut rewinds = 0;
         loop {
             self.keep_lease().await?;
@@ -300,7 +309,7 @@ impl<'a> Drive<'a> {
     }
 
     pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
-        self.draft.keys.extend(edge::key_change(&self.run, &event));
+        self.draft.keys.extend(edge::key_changes(&self.run, &event));
         self.run.apply(self.run.head.next(), at, &event);
         self.draft.marks.extend(origin::mark_of_start(&self.run, &event));
         self.draft.events.push(NewEvent { at, event });
@@ -315,6 +324,12 @@ impl<'a> Drive<'a> {
                 continue;
             }
             let id = input.id.clone();
+            if matches!(input.body, InputBody::Rollback(_)) {
+                if self.take_rollback(&input).await? {
+                    self.draft.consumed.push(id);
+                }
+                continue;
+            }
             self.look_after_input(&input.body).await;
             if self.take_heard(input) {
                 self.draft.consumed.push(id);
@@ -344,17 +359,21 @@ impl<'a> Drive<'a> {
         // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
         let lease_is_good = self.leases_are_good();
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
-            Duty::Conclude => !self.hooks_hold_the_end(),
+            Duty::Conclude => !self.hooks_hold_the_end() && !self.proof_flies(),
             Duty::Call { .. } => self.stopping.is_none() && lease_is_good && !self.hooks_hold_the_model(),
             Duty::Start { action } => {
                 let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;
                 let asked = Flight::Hooks(Moment::Before { action: *action, attempt });
-                self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&asked)
+                self.stopping.is_none()
+                    && lease_is_good
+                    && !self.hangar.is_flying(&asked)
+                    && !(self.tree_waits.contains(action)
+                        && self.hangar.is_flying(&Flight::Tree(self.run.epochs.len())))
             }
             Duty::Hooks { moment } => {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
-            Duty::Suspend => self.stopping.is_none(),
+            Duty::Suspend | Duty::AskChecks { .. } => self.stopping.is_none(),
             Duty::Child { child, ends } => {
                 self.stopping.is_none() && lease_is_good && self.may_begin_child(child, *ends)
             }
@@ -362,6 +381,16 @@ impl<'a> Drive<'a> {
                 self.stopping.is_none()
                     && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
                     // It may still tell by itself, and until then a "no" would be none.
+                    && self.hangar.overtime().all(|(overtime, _)| overtime != *action)
+            }
+            Duty::CheckAction { action, attempt, .. } => {
+                self.stopping.is_none() && !self.hangar.is_flying(&Flight::CheckAction(*action, *attempt))
+            }
+            Duty::Undo { action, attempt } => {
+                self.stopping.is_none()
+                    && lease_is_good
+                    && !self.hangar.is_flying(&Flight::Undo(*action, *attempt))
+                    // It still writes.
                     && self.hangar.overtime().all(|(overtime, _)| overtime != *action)
             }
             Duty::Check { check, round } => {
@@ -395,17 +424,22 @@ impl<'a> Drive<'a> {
                     self.put_off = true;
                     return Ok(false);
                 }
-                let spec = self.run.task.acceptance.iter().find(|spec| spec.name == *check);
-                if let Some(spec) = spec {
+                if let Some(acceptance) = self.acceptance(check).await? {
                     let watch = Watch::of_checks(&self.run, self.ports.clock.now());
-                    let work = jobs::check(self.ports, self.run.task.clone(), self.run.id.clone(), spec.clone(), watch);
+                    let work = jobs::check(self.ports, self.run.task.clone(), acceptance, watch);
                     self.hangar.launch(Flight::Check(check.clone(), *round), work);
                 }
                 Ok(true)
             }
+            Duty::CheckAction { action, attempt, until } => self.check_action(*action, *attempt, *until).await,
+            Duty::Undo { action, attempt } => Ok(self.undo(*action, *attempt)),
             Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
             Duty::Child { child, ends } => self.begin_child(child, *ends).await,
-            Duty::Conclude => Ok(self.command(Command::Conclude)),
+            Duty::AskChecks { .. } => {
+                let asks = self.asks();
+                Ok(self.command(Command::AskChecks { asks }))
+            }
+            Duty::Conclude => Ok(self.conclude()),
             Duty::Suspend => {
                 let detail = match &self.run.stage {
                     Stage::Ready(ready) => ready.detail.clone(),
@@ -437,6 +471,11 @@ impl<'a> Drive<'a> {
         }
         let readiness = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
             Ok(valid) => edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0,
+            // It gets the arguments of the call it undoes, whatever a model would have to give it.
+            Err(_) if action.compensates.is_some() => {
+                let valid = edge::as_it_is(action);
+                edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0
+            }
             Err(error) => longrein_core::decide::Readiness::Refused(error),
         };
         // What the batch in the making says of the key is not in its row yet: append first.
@@ -456,7 +495,8 @@ impl<'a> Drive<'a> {
             }
         }
         self.key_waits.remove(&id);
-        Ok(self.start_heard(id, |heard| Command::Start { action: id, readiness, key, heard }))
+        let tree = self.tree_view();
+        Ok(self.start_heard(id, |heard| Command::Start { action: id, readiness, key, heard, tree }))
     }
 
     /// Whether a call that has not returned when its time was up still holds what this one needs.
@@ -487,7 +527,14 @@ impl<'a> Drive<'a> {
         let now = self.ports.clock.now();
         let started = match &action.life {
             Life::Lost(doubt) | Life::Doubtful(doubt, _) => doubt.started,
-            Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => now,
+            Life::Queued
+            | Life::Held { .. }
+            | Life::Started { .. }
+            | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
+            | Life::Ended(_) => now,
         };
         let old_lease = self.claim.before.unwrap_or_default().saturating_sub(self.ports.clock.boottime());
         let recovery = Recovery {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use longrein_core::action::Action;
+use longrein_core::action::{Action, Life};
+use longrein_core::check::Finding;
 use longrein_core::decide::{Asks, KeyView, Proposal, Readiness, key_scope};
 use longrein_core::event::Event;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, Seq, ToolName};
@@ -13,13 +14,13 @@ use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::Item;
 use longrein_core::ruling::{Bearing, EffectKind, Ruling};
-use longrein_core::run::{Evidence, Run};
+use longrein_core::run::{Evidence, Run, Stage};
 use longrein_core::taint::Mark;
 use longrein_core::target::Target;
 use longrein_core::task::{Builtin, EffectClass, Mode, PIPED, ToolBody, ToolSpec};
 use longrein_ports::{
     Answers, Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody,
-    Ruled, ValidArgs,
+    Ruled, ValidArgs, Work,
 };
 
 use crate::ports::Ports;
@@ -206,9 +207,14 @@ pub(crate) async fn readiness(
         taint: &run.taint,
         said: &said,
     };
+    let is_shell = spec.body == ToolBody::Builtin(Builtin::Shell);
     let (ruled, bearing) = match run.mode {
         // What would become of it is what a person at work would meet.
         Mode::Shadow => (ports.gate.rule(&GateCall { mode: Mode::Ask, ..call.clone() }), bearing(ports, &call)),
+        // A command that only looks needs no snapshot before it.
+        Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto if is_shell => {
+            (ports.gate.rule(&call), bearing(ports, &call))
+        }
         Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => (ports.gate.rule(&call), Bearing::Acts),
     };
     let Ruled { ruling, mut answers, effects, beyond, brings, runs } = match &changed {
@@ -359,6 +365,23 @@ async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName, Payload>, 
     Ok(facts)
 }
 
+/// What a check judges that is no command: the answer, the newest live evidence of each tool, and the facts.
+pub(crate) async fn work(ports: &Ports, run: &Run) -> Result<Work, JournalError> {
+    let answer = match &run.stage {
+        Stage::Verifying { accepted, .. } => accepted.answer.clone(),
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => Payload::null(),
+    };
+    let live = run.evidence.values().filter(|evidence| run.void_since(evidence).is_none());
+    let newest: BTreeMap<&ToolName, &Evidence> = live.map(|evidence| (&evidence.tool, evidence)).collect();
+    let mut evidence = BTreeMap::new();
+    for (tool, found) in newest {
+        if let Some(data) = evidence_data(ports, run, found).await? {
+            evidence.insert(tool.clone(), data);
+        }
+    }
+    Ok(Work { answer, evidence, facts: facts(ports, run).await? })
+}
+
 /// What an attempt is handed beside its arguments.
 pub(crate) async fn handed(
     ports: &Ports,
@@ -366,7 +389,9 @@ pub(crate) async fn handed(
     action: &Action,
     inputs: &BTreeMap<String, Payload>,
 ) -> Result<Handed, JournalError> {
-    let evidence = match ports.tools.validate(&action.tool, action.args.as_str()) {
+    // What undoes another call gets that call's own object.
+    let tool = action.compensates.as_ref().map_or(&action.tool, |other| &other.tool);
+    let evidence = match ports.tools.validate(tool, action.args.as_str()) {
         // Void or lost evidence of an attempt that was started is handed on as far as it can be read.
         Ok(valid) => {
             let mut evidence = BTreeMap::new();
@@ -381,7 +406,18 @@ pub(crate) async fn handed(
         }
         Err(_) => BTreeMap::new(),
     };
-    Ok(Handed { evidence, inputs: inputs.clone() })
+    let result = match (&action.compensates, &action.life) {
+        (Some(other), _) => load(ports, &other.result).await?,
+        (None, Life::Checking(tentative)) => load(ports, &tentative.result).await?,
+        (None, _) => None,
+    };
+    Ok(Handed { evidence, inputs: inputs.clone(), result })
+}
+
+/// The arguments of a call as they stand.
+pub(crate) fn as_it_is(action: &Action) -> ValidArgs {
+    let (args, digest) = (action.args.clone(), action.digest.clone());
+    ValidArgs { args, digest, cites: BTreeMap::new(), key: None, path: None }
 }
 
 /// The evidence a final reply cites, with its data.
@@ -441,8 +477,29 @@ fn differing(one: &Payload, other: &Payload) -> Vec<String> {
     names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
 }
 
+/// The changes of key rows that belong to an event, seen from the run just before it.
+pub(crate) fn key_changes(run: &Run, event: &Event) -> Vec<KeyChange> {
+    key_change(run, event).into_iter().chain(compensated(run, event)).collect()
+}
+
+/// The key of a call is free again once the call is undone; nothing else than its compensation does that
+/// (`semantics.md` D6).
+fn compensated(run: &Run, event: &Event) -> Option<KeyChange> {
+    let by = if let Event::ActionFinished(finished) = event {
+        matches!(finished.outcome, Outcome::Done(_)).then_some(finished.action)
+    } else if let Event::ActionSettled(settled) = event {
+        matches!(settled.truth, Truth::Done(_)).then_some(settled.action)
+    } else {
+        None
+    };
+    let other = run.action(by?)?.compensates.as_ref()?;
+    let spec = run.task.tool(&other.tool)?.key.as_ref()?;
+    let id = KeyId { scope: key_scope(run, spec.scope), tool: other.tool.clone(), digest: other.key.clone()? };
+    Some(KeyChange::Free { id })
+}
+
 /// The change of a key row that belongs to an event, seen from the run just before it.
-pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
+fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
     let of = |id: ActionId| {
         let action = run.action(id)?;
         Some((key_id(run, action)?, action))
@@ -455,6 +512,8 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         Event::ActionFinished(finished) if finished.attempt > 0 => {
             let (id, action) = of(finished.action)?;
             match &finished.outcome {
+                // Not before its check says so.
+                Outcome::Done(_) if run.is_checked(action) => None,
                 Outcome::Done(result) => {
                     let brings = [action.brings.as_slice(), finished.brings.as_slice()].concat();
                     Some(KeyChange::Finish { id, result: result.clone(), brings })
@@ -466,6 +525,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         Event::ActionSettled(settled) => {
             let (id, action) = of(settled.action)?;
             match &settled.truth {
+                Truth::Done(_) if run.is_checked(action) && !run.open.contains_key(&action.id) => None,
                 Truth::Done(result) => {
                     let brings = [action.brings.as_slice(), settled.brings.as_slice()].concat();
                     Some(KeyChange::Finish { id, result: result.clone(), brings })
@@ -482,6 +542,11 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         Event::ActionDenied(denied) => {
             let (id, action) = of(denied.action)?;
             (action.attempts > 0 && !action.in_doubt).then_some(KeyChange::Free { id })
+        }
+        Event::CheckFinished(finished) if finished.verdict.finding == Finding::Passed => {
+            let (id, action) = of(finished.action?)?;
+            let Life::Checking(tentative) = &action.life else { return None };
+            Some(KeyChange::Finish { id, result: tentative.result.clone(), brings: action.brings.clone() })
         }
         Event::RunStarted(_)
         | Event::RunForked(_)
@@ -504,9 +569,12 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ActionRequeued(_)
         | Event::ActionProbed(_)
         | Event::ActionFinished(_)
+        | Event::ActionRolledBack(_)
+        | Event::ActionNotUndone(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
         | Event::CheckFinished(_)
+        | Event::ChecksVoided(_)
         | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)

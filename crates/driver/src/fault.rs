@@ -10,18 +10,19 @@ use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Judgement;
 use longrein_core::context::note::Note;
 use longrein_core::hook::HookRan;
-use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, Seq, ToolName};
+use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, Seq, ToolName, TreeId};
 use longrein_core::input::Input;
 use longrein_core::outcome::{ModelFailure, Reply, ToolError};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::taint::Mark;
 use longrein_core::target::Target;
-use longrein_core::task::{AnswerSpec, Guard, Task};
+use longrein_core::task::{AnswerSpec, CheckSpec, Guard, Task};
 use longrein_ports::{
-    AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError, Committed, CrashPoint,
-    Create, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal, JournalError, KeyId, KeyRow, Model,
-    Posted, Probed, Ran, Reaped, Recorded, RunRow, Tools, ValidArgs, VerifyReport, Worker,
+    ActionCheck, AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError,
+    Committed, CrashPoint, Create, Difference, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal,
+    JournalError, KeyId, KeyRow, Model, Posted, Probed, Ran, Reaped, Recorded, Restored, RunRow, Tools, TreeError,
+    Trees, Undo, ValidArgs, VerifyReport, Worker,
 };
 
 pub struct FaultyJournal {
@@ -217,6 +218,54 @@ impl Checks for FaultyChecks {
             let checked = self.inner.check(task, check).await;
             self.faults.reached(CrashPoint::AfterCheck);
             checked
+        })
+    }
+    fn changed(&self, spec: &CheckSpec) -> Option<Changed> {
+        self.inner.changed(spec)
+    }
+    fn protected(&self, spec: &CheckSpec, paths: Vec<String>) -> Vec<String> {
+        self.inner.protected(spec, paths)
+    }
+    fn check_action<'a>(&'a self, task: &'a Task, check: ActionCheck) -> BoxFuture<'a, Checked> {
+        Box::pin(async move {
+            self.faults.reached(CrashPoint::BeforeActionCheck);
+            let checked = self.inner.check_action(task, check).await;
+            self.faults.reached(CrashPoint::AfterActionCheck);
+            checked
+        })
+    }
+}
+
+pub struct FaultyTrees {
+    pub inner: Arc<dyn Trees>,
+    pub faults: Arc<dyn Faults>,
+}
+
+impl Trees for FaultyTrees {
+    fn snapshot(&self) -> BoxFuture<'_, Result<TreeId, TreeError>> {
+        Box::pin(async move {
+            self.faults.reached(CrashPoint::BeforeSnapshot);
+            let taken = self.inner.snapshot().await;
+            self.faults.reached(CrashPoint::AfterSnapshot);
+            taken
+        })
+    }
+    fn hash(&self) -> BoxFuture<'_, Result<TreeId, TreeError>> {
+        self.inner.hash()
+    }
+    fn differences<'a>(
+        &'a self,
+        from: &'a TreeId,
+        to: &'a TreeId,
+    ) -> BoxFuture<'a, Result<Vec<Difference>, TreeError>> {
+        self.inner.differences(from, to)
+    }
+    fn undo<'a>(&'a self, undo: &'a Undo) -> BoxFuture<'a, Result<Restored, TreeError>> {
+        Box::pin(async move {
+            self.faults.reached(CrashPoint::BeforeUndo);
+            let restored = self.inner.undo(undo).await;
+            self.faults.reached(CrashPoint::AfterUndo);
+            restored
         })
     }
 }

@@ -71,10 +71,15 @@ impl Drive<'_> {
         let Some(action) = self.run.action(id) else { return false };
         let moment = Moment::Before { action: id, attempt: action.attempts + 1 };
         let about = About::Call { tool: action.tool.clone(), args: action.args.clone() };
-        let heard = self.heard.remove(&moment).map_or(Heard::NotAsked, Heard::Asked);
-        match self.try_command(start(heard)) {
+        let ran = self.heard.remove(&moment);
+        match self.try_command(start(ran.clone().map_or(Heard::NotAsked, Heard::Asked))) {
             Ok(()) => true,
             Err(Refusal::HooksFirst) => self.tell_hooks(moment, about),
+            Err(Refusal::TreeFirst) => {
+                // They need not say it again.
+                self.heard.extend(ran.map(|ran| (moment, ran)));
+                self.take_tree(id)
+            }
             Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
         }
     }
@@ -91,7 +96,8 @@ impl Drive<'_> {
             | InputBody::Raise(_)
             | InputBody::SwitchModel(_)
             | InputBody::Endorse(_)
-            | InputBody::ChildEnded(_) => return self.command(Command::TakeInput(input)),
+            | InputBody::ChildEnded(_)
+            | InputBody::Rollback(_) => return self.command(Command::TakeInput(input)),
         };
         let moment = Moment::Message { input: input.id.clone() };
         let heard = self.heard.get(&moment).cloned().map_or(Heard::NotAsked, Heard::Asked);
@@ -104,7 +110,7 @@ impl Drive<'_> {
                 self.tell_hooks(moment, About::Prompt { text });
                 false
             }
-            Err(Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
+            Err(Refusal::TreeFirst | Refusal::Stale | Refusal::AtRest | Refusal::NotDue | Refusal::Unfit(_)) => false,
         }
     }
 
@@ -148,6 +154,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::InboxChanged
             | Landed::Child(_)
             | Landed::Indexed
@@ -246,6 +254,9 @@ fn outcome_of(action: &Action) -> Payload {
         Life::Ended(Ended::Error(error)) => ("error", Some(error)),
         Life::Ended(Ended::NotDone(error) | Ended::Refused(error)) => ("not_done", Some(error)),
         Life::Unknown(error) | Life::Doubtful(_, error) => ("unknown", Some(error)),
+        // Whether that is kept is another question.
+        Life::Checking(_) => ("done", None),
+        Life::Undoing(error, _) | Life::Compensating(error, _) => ("error", Some(error)),
         Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => ("unknown", None),
     };
     let class = error.map(|error| error.class.as_str());

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::{Finding, Verdict};
+use longrein_core::decide::Undone;
 use longrein_core::hook::{HookRan, Moment};
-use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName};
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName, TreeId};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_core::taint::Mark;
-use longrein_core::task::{CheckSpec, EffectClass, Task};
-use longrein_ports::{BoxFuture, CheckRun, Checked, Encoded, Handed, Probed, Ran, Reaped, Snapshot, Written};
+use longrein_core::task::{EffectClass, Task};
+use longrein_ports::{BoxFuture, Checked, Encoded, Handed, Probed, Ran, Reaped, Snapshot, Written};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::children::Came;
@@ -24,6 +25,7 @@ use crate::edge;
 use crate::origin::Watch;
 use crate::ports::Ports;
 use crate::said;
+use crate::steps;
 use crate::summary::Gathered;
 
 /// The identity of something in flight.
@@ -36,6 +38,14 @@ pub(crate) enum Flight {
     Overtime(ActionId, u32, ToolName),
     Recover(ActionId, u32, u32),
     Check(CheckName, u32),
+    /// The check of an action.
+    CheckAction(ActionId, u32),
+    /// Takes a snapshot of the workspace, in this write epoch.
+    Tree(usize),
+    /// Looks at the workspace once more before this round's verdicts count.
+    Proof(u32),
+    /// Undoes what an action did in the workspace.
+    Undo(ActionId, u32),
     /// Tells hooks of something.
     Hooks(Moment),
     /// Drives a child.
@@ -62,6 +72,9 @@ pub(crate) enum Landed {
     Ran(Outcome, Blobs, After),
     Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
     Checked(Verdict, Blobs, After),
+    /// The workspace as it is now.
+    Tree(Result<TreeId, String>),
+    Undone(Result<Undone, String>),
     /// What hooks said, in order.
     Heard(Vec<HookRan>),
     Child(Came),
@@ -85,6 +98,8 @@ pub(crate) struct After {
     pub(crate) brings: Vec<Mark>,
     /// What it wrote, where somebody must know.
     pub(crate) written: Vec<Written>,
+    /// The workspace as it was left, where that is wanted.
+    pub(crate) left: Option<TreeId>,
 }
 
 /// All flights of one run. Dropping it ends them all.
@@ -122,6 +137,10 @@ impl Hangar {
             | Flight::Run(..)
             | Flight::Recover(..)
             | Flight::Check(..)
+            | Flight::CheckAction(..)
+            | Flight::Tree(_)
+            | Flight::Proof(_)
+            | Flight::Undo(..)
             | Flight::Hooks(_)
             | Flight::Child(_)
             | Flight::ChildInbox(_)
@@ -144,6 +163,10 @@ impl Hangar {
             | Flight::Check(..)
             | Flight::Child(_)
             | Flight::ChildInbox(_)
+            | Flight::CheckAction(..)
+            | Flight::Tree(_)
+            | Flight::Proof(_)
+            | Flight::Undo(..)
             | Flight::Inbox
             | Flight::Index
             | Flight::Keep
@@ -160,6 +183,10 @@ impl Hangar {
             | Flight::Overtime(..)
             | Flight::Recover(..)
             | Flight::Check(..)
+            | Flight::CheckAction(..)
+            | Flight::Tree(_)
+            | Flight::Proof(_)
+            | Flight::Undo(..)
             | Flight::Hooks(_)
             | Flight::Child(_) => true,
             // Nothing waits for a summary.
@@ -224,15 +251,17 @@ pub(crate) fn run(
     task: Arc<Task>,
     call: Cleared,
     handed: Handed,
-    watch: Option<Watch>,
+    aftermath: Aftermath,
 ) -> impl Future<Output = Landed> + Send + 'static {
     let ports = ports.clone();
+    let Aftermath { watch, has_tree } = aftermath;
     let (action, attempt) = (call.attempt().action, call.attempt().number);
     async move {
         let Ran { outcome, blobs } = ports.tools.run(&task, call, handed).await;
         let brings = edge::trusted(&ports, ports.tools.brought(action, attempt));
         let written = look(&ports, watch).await;
-        Landed::Ran(outcome, blobs, After { brings, written })
+        let left = if has_tree { steps::left(&ports).await } else { None };
+        Landed::Ran(outcome, blobs, After { brings, written, left })
     }
 }
 
@@ -246,7 +275,14 @@ pub(crate) async fn first<'a>(things: impl Iterator<Item = BoxFuture<'a, ()>>) {
     .await;
 }
 
-async fn look(ports: &Ports, watch: Option<Watch>) -> Vec<Written> {
+/// What is looked at when a program has ended.
+pub(crate) struct Aftermath {
+    pub(crate) watch: Option<Watch>,
+    /// Whether its start has a tree, so that how it leaves the workspace counts.
+    pub(crate) has_tree: bool,
+}
+
+pub(crate) async fn look(ports: &Ports, watch: Option<Watch>) -> Vec<Written> {
     match watch {
         Some(watch) => watch.look(ports).await,
         None => Vec::new(),
@@ -312,20 +348,19 @@ pub(crate) fn overtime(
 pub(crate) fn check(
     ports: &Ports,
     task: Arc<Task>,
-    run: RunId,
-    spec: CheckSpec,
+    check: steps::Acceptance,
     watch: Option<Watch>,
 ) -> impl Future<Output = Landed> + Send + 'static {
     let ports = ports.clone();
     async move {
-        let Checked { verdict, blobs } = ports.checks.check(&task, CheckRun { run, spec }).await;
+        let Checked { verdict, blobs } = steps::accept(&ports, &task, check).await;
         // The model is shown what a failed one printed, and that may be what lies in any file.
         let brings = match verdict.finding {
             Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
-            Finding::Passed => Vec::new(),
+            Finding::Passed | Finding::Held => Vec::new(),
         };
         let written = look(&ports, watch).await;
-        Landed::Checked(verdict, blobs, After { brings, written })
+        Landed::Checked(verdict, blobs, After { brings, written, left: None })
     }
 }
 

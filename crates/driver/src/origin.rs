@@ -144,7 +144,8 @@ impl Drive<'_> {
             | InputBody::Raise(_)
             | InputBody::SwitchModel(_)
             | InputBody::Endorse(_)
-            | InputBody::ChildEnded(_) => return,
+            | InputBody::ChildEnded(_)
+            | InputBody::Rollback(_) => return,
         };
         if self.run.action(action).is_some_and(Action::is_uncertain) {
             self.look_after(action).await;

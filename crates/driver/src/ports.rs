@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longrein_core::prompt::ToolDef;
-use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, Origins, Tools};
+use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, Origins, Tools, Trees};
 
 use crate::children::Equip;
 
@@ -23,6 +23,8 @@ pub struct Ports {
     pub definitions: Arc<[ToolDef]>,
     pub gate: Arc<dyn Gate>,
     pub checks: Arc<dyn Checks>,
+    /// Snapshots of the run's workspace. None: none are taken here.
+    pub trees: Option<Arc<dyn Trees>>,
     /// Asked only where a task has hooks.
     pub hooks: Arc<dyn Hooks>,
     pub clock: Arc<dyn Clock>,

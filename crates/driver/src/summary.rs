@@ -74,6 +74,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Child(_)
@@ -121,6 +123,8 @@ impl Drive<'_> {
             | Landed::Ran(..)
             | Landed::Recovered(..)
             | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
             | Landed::Heard(_)
             | Landed::InboxChanged
             | Landed::Child(_)

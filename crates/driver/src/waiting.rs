@@ -108,13 +108,18 @@ impl Drive<'_> {
         let renewal = self.renew_at.saturating_sub(boottime);
         let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
             Duty::Wake { at } => Some(at.since(now)),
-            Duty::AwaitAction { until: Some(until), .. } => Some(until.since(now)),
+            Duty::AwaitAction { until: Some(until), .. } | Duty::CheckAction { until: Some(until), .. } => {
+                Some(until.since(now))
+            }
             Duty::AwaitAction { until: None, .. }
             | Duty::AwaitReply { .. }
             | Duty::Call { .. }
             | Duty::Start { .. }
             | Duty::Recover { .. }
+            | Duty::CheckAction { until: None, .. }
+            | Duty::Undo { .. }
             | Duty::Hooks { .. }
+            | Duty::AskChecks { .. }
             | Duty::Check { .. }
             | Duty::Child { .. }
             | Duty::Summarise { .. }
@@ -166,11 +171,11 @@ impl Drive<'_> {
                     self.command(Command::FailModel { attempt, failure, jitter: 0 });
                 }
             }
-            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs, After { brings, written })) => {
+            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs, After { brings, written, left })) => {
                 self.keep_blobs(blobs);
                 let late = LateOutcome { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
                 self.draft.outcomes.push(late);
-                self.command(Command::Finish { action, attempt, outcome, brings });
+                self.command(Command::Finish { action, attempt, outcome, brings, left });
                 self.enter(Some(action), written);
                 self.hear_out(action, attempt);
             }
@@ -189,6 +194,8 @@ impl Drive<'_> {
                         | Landed::Ran(..)
                         | Landed::Recovered(..)
                         | Landed::Checked(..)
+                        | Landed::Tree(_)
+                        | Landed::Undone(_)
                         | Landed::Heard(_)
                         | Landed::InboxChanged
                         | Landed::Child(_)
@@ -200,7 +207,7 @@ impl Drive<'_> {
                     };
                     let outcome = edge::cut_off(self.effect(action), &why);
                     self.look_after(action).await;
-                    self.command(Command::Finish { action, attempt, outcome, brings: Vec::new() });
+                    self.command(Command::Finish { action, attempt, outcome, brings: Vec::new(), left: None });
                 }
             }
             (Flight::Recover(action, attempt, _), Landed::Recovered(probe, blobs, written)) => {
@@ -209,13 +216,17 @@ impl Drive<'_> {
                 let jitter = self.ports.clock.jitter();
                 self.command(Command::Recover { action, attempt, probe, jitter });
             }
-            (Flight::Check(check, round), Landed::Checked(verdict, blobs, After { brings, written })) => {
+            (Flight::Check(check, round), Landed::Checked(verdict, blobs, After { brings, written, left: _ })) => {
                 self.keep_blobs(blobs);
                 self.command(Command::GiveVerdict { check, round, verdict, brings });
                 self.enter(None, written);
             }
             (Flight::Child(child), landed) => self.child_came(child, landed).await?,
             (Flight::ChildInbox(child), _) => self.child_heard(child).await?,
+            (Flight::CheckAction(action, attempt), landed) => self.action_checked(action, attempt, landed),
+            (Flight::Tree(epoch), landed) => self.tree_taken(epoch, landed),
+            (Flight::Proof(round), landed) => self.proof_taken(round, landed),
+            (Flight::Undo(action, attempt), landed) => self.undone(action, attempt, landed),
             (Flight::Hooks(moment), landed) => self.heard(moment, landed).await?,
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
@@ -266,6 +277,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
+        | Landed::Tree(_)
+        | Landed::Undone(_)
         | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Child(_)
@@ -280,6 +293,8 @@ pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
         | Landed::Ran(..)
         | Landed::Recovered(..)
         | Landed::Checked(..)
+        | Landed::Tree(_)
+        | Landed::Undone(_)
         | Landed::Heard(_)
         | Landed::InboxChanged
         | Landed::Child(_)

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longrein_core::check::{Finding, Judgement, Verdict};
+use longrein_core::check::{Finding, Judgement, Proof, Verdict};
 use longrein_core::ids::EvidenceId;
 use longrein_core::payload::{Content, Payload};
-use longrein_core::task::{AnswerSpec, Guard, Task};
-use longrein_ports::{BoxFuture, CheckRun, Checked, Checks, Cited, GuardInput};
+use longrein_core::task::{AnswerSpec, CheckBy, CheckSpec, Guard, Task};
+use longrein_ports::{ActionCheck, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, GuardInput};
 use longrein_rules::Rulebook;
 use longrein_tools::Toolbox;
+use longrein_workspace::Patterns;
 
 pub(crate) struct Judges {
     pub(crate) rules: Rulebook,
@@ -31,19 +32,41 @@ impl Checks for Judges {
 
     fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
         Box::pin(async move {
-            // A check that is not what was pinned at the start proves nothing (`semantics.md` G4).
-            if let Some(file) = self.toolbox.check_changed(&check.spec.name) {
-                let text = format!("not run: {file} is not what it was when the run started");
-                let verdict = Verdict {
-                    finding: Finding::Failed,
-                    evidence: Content::Inline(Payload::string(&text)),
-                    exit_status: None,
-                    took_ms: 0,
-                };
-                return Checked { verdict, blobs: Vec::new() };
-            }
-            let longrein_tools::Checked { verdict, blobs } = self.toolbox.run_check(task, &check).await;
+            let found = match &check.spec.by {
+                None => {
+                    let longrein_tools::Checked { verdict, blobs } = self.toolbox.run_check(task, &check).await;
+                    return Checked { verdict, blobs };
+                }
+                Some(CheckBy::Rule(rule)) => self.rules.check(rule, &check.about, &task.principal),
+                Some(CheckBy::Schema(schema)) => self.rules.check_schema(schema, &check.about),
+                Some(CheckBy::Host(_)) => Err("The program that runs this has no such check.".to_owned()),
+            };
+            let (finding, text) = match found {
+                Ok(()) => (Finding::Passed, "It holds.".to_owned()),
+                Err(why) => (Finding::Failed, why),
+            };
+            let evidence = Content::Inline(Payload::string(&text));
+            let proof = Proof { command: Some(check.spec.what()), output: Some(evidence.digest()), ..Proof::default() };
+            Checked { verdict: Verdict { finding, evidence, exit_status: None, took_ms: 0, proof }, blobs: Vec::new() }
+        })
+    }
+
+    fn check_action<'a>(&'a self, task: &'a Task, check: ActionCheck) -> BoxFuture<'a, Checked> {
+        Box::pin(async move {
+            let longrein_tools::Checked { verdict, blobs } = self.toolbox.run_action_check(task, &check).await;
             Checked { verdict, blobs }
         })
+    }
+
+    fn changed(&self, spec: &CheckSpec) -> Option<Changed> {
+        self.toolbox.check_changed(&spec.name)
+    }
+
+    fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
+        // What cannot be read protects everything.
+        if let Ok(patterns) = Patterns::new(&spec.protect) {
+            paths.retain(|path| patterns.matches(path));
+        }
+        paths
     }
 }

@@ -71,7 +71,8 @@ pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};
 pub use longrein_core::task::Mode;
 pub use longrein_driver::{
-    DriveError, Driven, FoldError, Observer, Standing, Stop, WhenAsked, run_row, suspension_in_words,
+    DriveError, Driven, FoldError, Observer, RollbackError, RollbackPlan, Standing, Stop, WhenAsked, run_row,
+    suspension_in_words,
 };
 pub use longrein_models::{
     Answering, ConfigError as ModelConfigError, ModelConfig, Secret, Timeouts, endpoint, probe, usual_timeouts,
@@ -87,6 +88,8 @@ pub use longrein_tools::builtin;
 pub use longrein_workspace::trees::{Collected as CollectedTrees, LeftOut, Sizes as TreeSizes, Snapshot, TreeSettings};
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
-pub use runs::{Endorsed, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin};
+pub use runs::{
+    Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin,
+};
 pub use settings::{SandboxMode, SandboxSettings};
 pub use trees::{WorkspaceTrees, collect_trees, sizes_of_trees};

@@ -2,7 +2,7 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{End, Event, How, SettledBy};
+use longrein_core::event::{End, Event, How, RollbackWhy, SettledBy};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
@@ -126,9 +126,15 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
         Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
-        Event::ActionProposed(e) => json!({
-            "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
-        }),
+        Event::ActionProposed(e) => {
+            let mut map = object(json!({
+                "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
+            }));
+            if let Some(other) = e.compensates {
+                map.insert("compensates".to_owned(), json!(other));
+            }
+            Value::Object(map)
+        }
         Event::ActionRefused(e) => {
             let mut map = object(json!({ "action": e.action, "error": error(&e.error, blobs) }));
             if let Some(would) = &e.would {
@@ -152,7 +158,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ActionStarted(e) => json!({
             "action": e.action, "attempt": e.attempt, "fence": e.fence, "effect": e.effect, "rule": e.rule,
             "idempotency_key": e.idempotency_key, "brings": e.brings.as_slice(), "sandbox": e.sandbox,
-            "beyond": e.beyond,
+            "beyond": e.beyond, "tree": e.tree,
         }),
         Event::ActionRequeued(e) => json!({ "action": e.action, "why": e.why }),
         Event::ActionProbed(e) => json!({
@@ -195,10 +201,25 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "evidence": e.accepted.evidence,
         }),
         Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
-        Event::CheckFinished(e) => json!({
-            "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
-            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
+        Event::ActionRolledBack(e) => json!({
+            "action": e.action, "to": e.to, "paths": e.paths, "count": e.count, "aside": e.aside,
+            "why": rollback_why(&e.why),
         }),
+        Event::ActionNotUndone(e) => json!({
+            "action": e.action, "reason": e.reason, "why": rollback_why(&e.why),
+        }),
+        Event::ChecksVoided(e) => json!({ "round": e.round, "tree": e.tree }),
+        Event::CheckFinished(e) => {
+            let proof = &e.verdict.proof;
+            json!({
+                "check": e.check, "round": e.round, "action": e.action, "verdict": e.verdict.finding,
+                "exit_status": e.verdict.exit_status, "took_ms": e.verdict.took_ms,
+                "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings, "command": proof.command,
+                "output": proof.output, "tree": proof.tree, "left": proof.left, "unhashed": proof.unhashed,
+                "protected": proof.protected, "program": proof.program.as_ref().map(|(file, _)| file),
+                "opinion": proof.opinion,
+            })
+        }
         Event::ChildStarted(e) => json!({
             "child": e.child, "key": e.key, "goal": e.goal, "grant": e.grant, "at_once": e.at_once, "writes": e.writes,
         }),
@@ -248,6 +269,15 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         fields.remove("brings");
     }
     fields
+}
+
+/// Why something is undone.
+fn rollback_why(why: &RollbackWhy) -> Value {
+    match why {
+        RollbackWhy::Check => json!("check"),
+        RollbackWhy::Lost => json!("lost"),
+        RollbackWhy::Operator { by, .. } => json!({ "operator": by }),
+    }
 }
 
 /// What a call of a shadow run would have been.

@@ -8,25 +8,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longrein_core::decide::key_scope;
-use longrein_core::event::Event;
+use longrein_core::event::{Event, Suspension};
 use longrein_core::hook::HookSpec;
-use longrein_core::ids::{Digest, InputId, ModelName, RunId, Seq, TurnId};
-use longrein_core::input::{Door, Endorse, Input, InputBody};
+use longrein_core::ids::{ActionId, Digest, InputId, ModelName, RunId, Seq, TurnId};
+use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt};
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, Mode, ModeChange, ModelSpec, PolicyRules, Task, ToolBody};
 use longrein_driver::{
-    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FoldError,
-    Observer, Options, Ports, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
+    Begin, DriveError, Driven, Driver, FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FaultyTrees,
+    FoldError, Observer, Options, Ports, RollbackError, RollbackPlan, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
+    rollback_plan,
 };
 use longrein_models::ModelConfig;
 use longrein_policy::{Containment, Fence};
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
     Encoded, Endorsement, Faults, Finding, Gate, GateCall, Hooks, Journal, JournalError, KeyId, Listed, Model,
-    NewEvent, Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, VerifyReport, Worker,
+    NewEvent, Origins, Posted, REMOVED, Recorded, RecordedBody, Ruled, Store, Tools, Trees, VerifyReport, Worker,
 };
 use longrein_rules::Rulebook;
 use longrein_sandbox::Tier;
@@ -53,7 +54,12 @@ pub struct Runs {
     ledger: Arc<Ledger>,
     /// How far commands are held by somebody else than us. None: by our own walls.
     held: Option<Containment>,
+    /// Where snapshots of workspaces are kept. None: nowhere.
+    trees: Option<Grove>,
 }
+
+/// The snapshots of a workspace, by its absolute path. None: that one cannot be kept.
+pub type Grove = Arc<dyn Fn(&str) -> Option<Arc<dyn Trees>> + Send + Sync>;
 
 /// What a drive needs beside the store.
 pub struct Surroundings {
@@ -215,6 +221,12 @@ pub enum RunsError {
     /// The journal does not fold to a run that could go on here.
     #[error(transparent)]
     Fold(#[from] FoldError),
+    /// No snapshots of its workspace are kept here.
+    #[error("no snapshots of the workspace of run {0} are kept here: nothing can be set back")]
+    NoTrees(RunId),
+    /// It cannot be set back.
+    #[error(transparent)]
+    Rollback(#[from] RollbackError),
     /// Somebody else has the run, or there is none.
     #[error(transparent)]
     Claim(#[from] ClaimError),
@@ -243,6 +255,7 @@ impl Runs {
             binary: binary.to_owned(),
             ledger,
             held: None,
+            trees: None,
         })
     }
 
@@ -250,6 +263,47 @@ impl Runs {
     #[must_use]
     pub fn fenced(self, containment: Containment) -> Self {
         Self { held: Some(containment), ..self }
+    }
+
+    /// The same, with a place where snapshots of workspaces are kept.
+    #[must_use]
+    pub fn keeping(self, trees: Grove) -> Self {
+        Self { trees: Some(trees), ..self }
+    }
+
+    fn trees_of(&self, task: &Task) -> Option<Arc<dyn Trees>> {
+        self.trees.as_ref().and_then(|trees| trees(&task.workspace))
+    }
+
+    /// What undoing a run's changes of its workspace would do; `to`: back to before this action. Nothing is changed.
+    pub async fn rollback_plan(&self, id: &RunId, to: Option<ActionId>) -> Result<RollbackPlan, RunsError> {
+        let run = self.fold(id, |_| {}).await?;
+        let Some(trees) = self.trees_of(&run.task) else { return Err(RunsError::NoTrees(id.clone())) };
+        Ok(rollback_plan(self.journal.as_ref(), trees.as_ref(), id, to).await?)
+    }
+
+    /// Undoes a run's changes of its workspace, where nobody drives it. What became of it is in the journal: an
+    /// `action.rolled_back` for each action, or an `input.refused`.
+    pub async fn rollback(
+        &self,
+        id: &RunId,
+        asked: Rollback,
+        environment: BTreeMap<String, String>,
+    ) -> Result<Driven, RunsError> {
+        let run = self.fold(id, |_| {}).await?;
+        if self.trees_of(&run.task).is_none() {
+            return Err(RunsError::NoTrees(id.clone()));
+        }
+        if let Some((_, Some(holder))) = self.listed(id).await? {
+            return Err(ClaimError::Held(holder).into());
+        }
+        let input = InputId::new(format!("rollback-{}-{}", self.clock.now().0, self.worker.pid));
+        let input = Input { id: input, at: self.clock.now(), body: InputBody::Rollback(asked) };
+        self.journal.post_input(id, &input).await?;
+        let stop = Stop::new();
+        // It is not driven any further.
+        stop.now(Suspension::Dropped);
+        self.tend_until(&run, environment, &SandboxSettings::default(), stop).await
     }
 
     pub(crate) fn cabinet(&self) -> &dyn Cabinet {
@@ -407,7 +461,8 @@ impl Runs {
             | InputBody::LateOutcome(_)
             | InputBody::Raise(_)
             | InputBody::Endorse(_)
-            | InputBody::ChildEnded(_) => None,
+            | InputBody::ChildEnded(_)
+            | InputBody::Rollback(_) => None,
         });
         Ok(asked.unwrap_or_else(|| run.model.clone()))
     }
@@ -594,6 +649,16 @@ impl Runs {
         sandbox: &SandboxSettings,
     ) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
+        self.tend_until(&run, environment, sandbox, Stop::new()).await
+    }
+
+    async fn tend_until(
+        &self,
+        run: &Run,
+        environment: BTreeMap<String, String>,
+        sandbox: &SandboxSettings,
+        stop: Stop,
+    ) -> Result<Driven, RunsError> {
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
         let place = Place { environment: &environment, sandbox, mode: run.mode, faults: None };
@@ -608,7 +673,7 @@ impl Runs {
             models: Models::Nobody,
         };
         ports.children = Some(Arc::new(Outfit(Arc::new(parts))));
-        Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(id, begin, Stop::new()).await?)
+        Ok(Driver::new(ports, options, Arc::new(Nobody)).drive(&run.id, begin, stop).await?)
     }
 
     /// What is around the commands of this task, found out by trying. None: it has no commands.
@@ -709,6 +774,7 @@ impl Runs {
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let origins: Arc<dyn Origins> = self.ledger.clone();
+        let trees = self.trees_of(task);
         let Some(faults) = place.faults.clone() else {
             return Ok(Ports {
                 journal,
@@ -724,6 +790,7 @@ impl Runs {
                 origins,
                 hooks,
                 children: None,
+                trees,
             });
         };
         Ok(Ports {
@@ -733,6 +800,7 @@ impl Runs {
             summariser,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults: Arc::clone(&faults) }),
+            trees: trees.map(|inner| Arc::new(FaultyTrees { inner, faults: Arc::clone(&faults) }) as Arc<dyn Trees>),
             hooks: Arc::new(FaultyHooks { inner: hooks, faults }),
             cabinet,
             archive,

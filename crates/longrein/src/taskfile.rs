@@ -26,11 +26,13 @@ use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::task::{
-    AnswerSpec, Binding, Builtin, CheckSpec, Mode, ModelSpec, PolicyRules, Protocol, Task, Temperature, ToolSpec,
+    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, Mode, ModelSpec, PolicyRules, Protocol, Snapshots, Task,
+    Temperature, ToolSpec,
 };
 use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy, Surroundings};
 use longrein_rules::{Answer, Schema};
+use longrein_workspace::Patterns;
 
 pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
@@ -203,6 +205,7 @@ struct Draft {
     inputs: BTreeMap<String, Payload>,
     tools: Vec<ToolSpec>,
     acceptance: Vec<CheckSpec>,
+    snapshots: Snapshots,
     answer: Option<AnswerSpec>,
     policy: WrittenRules,
     hooks: Vec<(Place, HookSpec)>,
@@ -244,6 +247,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     draft.goal = top.text("goal")?;
     draft.instructions = top.text("instructions")?.unwrap_or_default();
     draft.constraints = top.texts("constraints")?.unwrap_or_default();
+    draft.snapshots = snapshots(&mut top)?;
     draft.program = placed(&mut top, "program")?;
     draft.permission_mode = placed(&mut top, "permission_mode")?;
     draft.model = placed(&mut top, "model")?;
@@ -270,7 +274,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     tool::together(&tools)?;
     draft.tools = tools.into_iter().map(|tool| tool.spec).collect();
     for table in top.sections("acceptance")? {
-        let check = acceptance(table, &draft.acceptance)?;
+        let check = acceptance(table, &draft.acceptance, &schemas)?;
         draft.acceptance.push(check);
     }
     if let Some(table) = top.section("answer")? {
@@ -294,6 +298,19 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     }
     top.finish()?;
     Ok(draft)
+}
+
+fn snapshots(top: &mut Section) -> Result<Snapshots, TaskFileError> {
+    let place = top.place("snapshots");
+    match top.text("snapshots")?.as_deref() {
+        None | Some("auto") => Ok(Snapshots::Auto),
+        Some("off") => Ok(Snapshots::Off),
+        Some(other) => {
+            let problem =
+                format!("there is no \"{other}\"; \"auto\" takes them where the workspace can be kept, \"off\" none");
+            Err(TaskFileError::Task { place, problem })
+        }
+    }
 }
 
 /// Everything that is built in.
@@ -351,10 +368,33 @@ fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<B
     Ok(limits)
 }
 
-fn acceptance(mut table: Section, before: &[CheckSpec]) -> Result<CheckSpec, TaskFileError> {
+fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -> Result<CheckSpec, TaskFileError> {
     let place = table.place("name");
-    let command = tool::command(&mut table)?;
-    let name = table.text("name")?.filter(|name| !name.is_empty()).unwrap_or_else(|| command.join(" "));
+    let kinds = ["command", "rule", "schema"];
+    let named: Vec<_> = kinds.into_iter().filter(|key| table.has(key)).collect();
+    if let [_, second, ..] = named[..] {
+        return Err(table.wrong(second, "a check has one of command, rule and schema; make two checks of it"));
+    }
+    let by = match named.first() {
+        Some(&"rule") => table.text("rule")?.map(CheckBy::Rule),
+        Some(&"schema") => {
+            let node = table.node("schema");
+            let schema = node.map(|node| schemas.read(&table, "schema", node)).transpose()?;
+            schema.map(|schema| CheckBy::Schema(schema::canonical(&schema)))
+        }
+        Some(_) | None => None,
+    };
+    let command = if by.is_none() { tool::command(&mut table)? } else { Vec::new() };
+    let written = table.text("name")?.filter(|name| !name.is_empty());
+    let name = match (written, &by) {
+        (Some(name), _) => name,
+        (None, None) => command.join(" "),
+        (None, Some(_)) => return Err(table.wrong("name", "the check needs a name")),
+    };
+    let protect = table.texts("protect")?.unwrap_or_default();
+    if let Err(error) = Patterns::new(&protect) {
+        return Err(table.wrong("protect", error.to_string()));
+    }
     if before.iter().any(|check| check.name.as_str() == name) {
         let problem = format!("a second check named \"{name}\"; give it another name");
         return Err(TaskFileError::Task { place, problem });
@@ -363,7 +403,8 @@ fn acceptance(mut table: Section, before: &[CheckSpec]) -> Result<CheckSpec, Tas
         name: CheckName::new(name),
         command,
         timeout: tool::positive_span(&mut table, "timeout", CHECK_TIMEOUT)?,
-        protect: table.texts("protect")?.unwrap_or_default(),
+        by,
+        protect,
     };
     table.finish()?;
     Ok(check)
@@ -470,6 +511,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
         sources,
+        snapshots: draft.snapshots,
         pins: BTreeMap::new(),
     };
     Ok(Loaded { task, blobs })
@@ -716,6 +758,7 @@ fn checks(
             name: CheckName::new(command),
             command: vec!["sh".to_owned(), "-c".to_owned(), command.clone()],
             timeout: CHECK_TIMEOUT,
+            by: None,
             protect: Vec::new(),
         });
         also(sources, "acceptance", "--check");

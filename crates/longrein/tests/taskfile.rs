@@ -205,6 +205,10 @@ trigger = "economic"
     assert_eq!(pay.idempotent, Some(Duration::from_secs(86_400)));
     assert_eq!((pay.settle_after, pay.on_unknown), (Duration::from_secs(3), OnUnknown::Tell));
     assert_eq!(pay.reconcile, ["probe"]);
+    assert_eq!(
+        (pay.check.as_slice(), pay.compensate.as_ref()),
+        (&["true".to_owned()][..], Some(&ToolName::new("pay")))
+    );
 
     assert_eq!(task.acceptance[0].name.as_str(), "cargo test");
     assert_eq!(task.acceptance[0].timeout, Duration::from_secs(600));

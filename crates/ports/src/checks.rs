@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use longrein_core::action::Attempt;
 use longrein_core::check::{Judgement, Verdict};
 use longrein_core::ids::{Digest, EvidenceId, FactName, RunId, Seq, ToolName};
 use longrein_core::payload::Payload;
 use longrein_core::task::{AnswerSpec, CheckSpec, Guard, Task};
 
-use crate::BoxFuture;
+use crate::{BoxFuture, Changed, Handed};
 
 /// Evidence an answer or an argument cites, with its data.
 #[derive(Debug, Clone)]
@@ -33,6 +34,31 @@ pub struct GuardInput<'a> {
 pub struct CheckRun {
     pub run: RunId,
     pub spec: CheckSpec,
+    pub about: Work,
+}
+
+/// What is judged, for checks that are no commands.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub answer: Payload,
+    /// The newest live evidence of each tool.
+    pub evidence: BTreeMap<ToolName, Payload>,
+    pub facts: BTreeMap<FactName, Payload>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { answer: Payload::null(), evidence: BTreeMap::new(), facts: BTreeMap::new() }
+    }
+}
+
+/// The check of one action to run.
+#[derive(Debug, Clone)]
+pub struct ActionCheck {
+    /// The attempt that is done.
+    pub attempt: Attempt,
+    /// What it was handed, and what it brought.
+    pub handed: Handed,
 }
 
 /// A verdict, with the bytes of evidence that is too large for an event.
@@ -54,4 +80,16 @@ pub trait Checks: Send + Sync {
 
     /// Runs an acceptance command in the workspace. Dropping the future ends the command and its descendants.
     fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked>;
+
+    /// What an acceptance check runs that is no longer what was pinned at the start, if anything.
+    fn changed(&self, _spec: &CheckSpec) -> Option<Changed> {
+        None
+    }
+
+    /// Which of these paths of the workspace a check protects.
+    fn protected(&self, spec: &CheckSpec, paths: Vec<String>) -> Vec<String>;
+
+    /// Runs the check of a tool over a call of it that is done; the command gets the same object as the call, with its
+    /// result. Dropping the future ends the command and its descendants.
+    fn check_action<'a>(&'a self, task: &'a Task, check: ActionCheck) -> BoxFuture<'a, Checked>;
 }

@@ -18,7 +18,7 @@ mod trees;
 
 pub use archive::{Archive, EXCERPT_AROUND_BYTES, Found, LINE_MAX_BYTES, Piece, lines};
 pub use cabinet::{Cabinet, SNAPSHOTS_KEPT, Snapshot, VALUE_MAX_BYTES};
-pub use checks::{CheckRun, Checked, Checks, Cited, GuardInput};
+pub use checks::{ActionCheck, CheckRun, Checked, Checks, Cited, GuardInput, Work};
 pub use clock::Clock;
 pub use gate::{Answers, Effect, EffectKind, Gate, GateCall, Ruled, Ruling};
 pub use hooks::{About, HookCall, Hooks};

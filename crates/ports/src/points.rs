@@ -30,6 +30,18 @@ pub enum CrashPoint {
     BeforeCheck,
     /// After an acceptance command.
     AfterCheck,
+    /// Before the check of an action.
+    BeforeActionCheck,
+    /// After the check of an action.
+    AfterActionCheck,
+    /// A snapshot of the workspace is about to be taken.
+    BeforeSnapshot,
+    /// It is taken, and not journaled.
+    AfterSnapshot,
+    /// The workspace is about to be set back.
+    BeforeUndo,
+    /// It is set back; that is not journaled.
+    AfterUndo,
     /// Before a hook.
     BeforeHook,
     /// A hook has ended; what it said is not journaled.
@@ -55,6 +67,12 @@ impl CrashPoint {
             CrashPoint::AfterProbe,
             CrashPoint::BeforeCheck,
             CrashPoint::AfterCheck,
+            CrashPoint::BeforeActionCheck,
+            CrashPoint::AfterActionCheck,
+            CrashPoint::BeforeSnapshot,
+            CrashPoint::AfterSnapshot,
+            CrashPoint::BeforeUndo,
+            CrashPoint::AfterUndo,
             CrashPoint::BeforeHook,
             CrashPoint::AfterHook,
         ]);
@@ -76,6 +94,12 @@ impl fmt::Display for CrashPoint {
             CrashPoint::AfterProbe => f.write_str("probe.after"),
             CrashPoint::BeforeCheck => f.write_str("check.before"),
             CrashPoint::AfterCheck => f.write_str("check.after"),
+            CrashPoint::BeforeActionCheck => f.write_str("action_check.before"),
+            CrashPoint::AfterActionCheck => f.write_str("action_check.after"),
+            CrashPoint::BeforeSnapshot => f.write_str("snapshot.before"),
+            CrashPoint::AfterSnapshot => f.write_str("snapshot.after"),
+            CrashPoint::BeforeUndo => f.write_str("undo.before"),
+            CrashPoint::AfterUndo => f.write_str("undo.after"),
             CrashPoint::BeforeHook => f.write_str("hook.before"),
             CrashPoint::AfterHook => f.write_str("hook.after"),
         }

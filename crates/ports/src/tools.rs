@@ -34,6 +34,8 @@ pub struct Handed {
     pub evidence: BTreeMap<String, Payload>,
     /// The task's captured inputs.
     pub inputs: BTreeMap<String, Payload>,
+    /// What the call brought that this one undoes, or that a check looks at.
+    pub result: Option<Payload>,
 }
 
 /// What became of the processes of an older claim.

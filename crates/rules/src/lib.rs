@@ -15,6 +15,6 @@ mod template;
 
 pub use answer::{Answer, AnswerMistake, BOUND_ANSWER, is_name};
 pub use condition::{Condition, ConditionMistake, Unmet};
-pub use rulebook::{GUARD_NAMES, Mistake, Rulebook};
+pub use rulebook::{CHECK_NAMES, GUARD_NAMES, Mistake, Rulebook};
 pub use schema::{Fault, Schema, SchemaMistake};
 pub use template::{Template, TemplateMistake};

@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 
 use longrein_core::check::Judgement;
-use longrein_core::ids::{EvidenceId, ToolName};
+use longrein_core::ids::{CheckName, EvidenceId, ToolName};
 use longrein_core::payload::Payload;
-use longrein_core::task::{AnswerSpec, Guard, Task};
-use longrein_ports::{Cited, GuardInput};
+use longrein_core::task::{AnswerSpec, CheckBy, Guard, Task};
+use longrein_ports::{Cited, GuardInput, Work};
 use serde_json::{Map, Value as Json};
 
 use crate::answer::{self, Answer, AnswerMistake};
 use crate::condition::{Condition, ConditionMistake, Unmet};
+use crate::schema::Schema;
 
 /// What a guard may look at.
 pub const GUARD_NAMES: [&str; 4] = ["args", "facts", "ev", "principal"];
+
+/// What the rule of an acceptance check may look at.
+pub const CHECK_NAMES: [&str; 4] = ["answer", "ev", "facts", "principal"];
 
 /// The rules of one task. A rule it does not know (of another task) is compiled when it is asked for, so that one
 /// empty book can serve many tasks, more slowly.
@@ -21,6 +25,8 @@ pub const GUARD_NAMES: [&str; 4] = ["args", "facts", "ev", "principal"];
 pub struct Rulebook {
     guards: BTreeMap<String, Condition>,
     answer: Option<(AnswerSpec, Answer)>,
+    /// Of acceptance checks.
+    rules: BTreeMap<String, Condition>,
 }
 
 /// A rule of the task that is no rule.
@@ -28,6 +34,10 @@ pub struct Rulebook {
 pub enum Mistake {
     #[error("the guard of {tool}: {mistake}")]
     Guard { tool: ToolName, mistake: ConditionMistake },
+    #[error("the rule of the check \"{check}\": {mistake}")]
+    Check { check: CheckName, mistake: ConditionMistake },
+    #[error("the schema of the check \"{check}\": {problem}")]
+    CheckSchema { check: CheckName, problem: String },
     #[error("answer.{}: {mistake}", mistake.key())]
     Answer { mistake: AnswerMistake },
 }
@@ -46,7 +56,49 @@ impl Rulebook {
             let answer = Answer::compile(spec).map_err(|mistake| Mistake::Answer { mistake })?;
             book.answer = Some((spec.clone(), answer));
         }
+        for check in &task.acceptance {
+            match &check.by {
+                Some(CheckBy::Rule(rule)) => {
+                    let condition = Condition::compile(rule, CHECK_NAMES)
+                        .map_err(|mistake| Mistake::Check { check: check.name.clone(), mistake })?;
+                    book.rules.insert(rule.clone(), condition);
+                }
+                Some(CheckBy::Schema(schema)) => {
+                    fits(schema, &Payload::null())
+                        .map_err(|problem| Mistake::CheckSchema { check: check.name.clone(), problem })?
+                        .err();
+                }
+                Some(CheckBy::Host(_)) | None => {}
+            }
+        }
         Ok(book)
+    }
+
+    /// Ok if the rule of an acceptance check holds over what was done; else why not. A rule that gives no verdict does not
+    /// hold.
+    pub fn check(&self, rule: &str, work: &Work, principal: &Payload) -> Result<(), String> {
+        let compiled;
+        let condition = match self.rules.get(rule) {
+            Some(condition) => condition,
+            None => {
+                compiled = Condition::compile(rule, CHECK_NAMES)
+                    .map_err(|mistake| format!("The rule is broken: {mistake}."))?;
+                &compiled
+            }
+        };
+        let values = [
+            ("answer", read(&work.answer)?),
+            ("ev", object(work.evidence.iter().map(|(name, value)| (name.as_str(), value)))?),
+            ("facts", object(work.facts.iter().map(|(name, value)| (name.as_str(), value)))?),
+            ("principal", read(principal)?),
+        ];
+        let values: BTreeMap<&str, &Json> = values.iter().map(|(name, value)| (*name, value)).collect();
+        condition.hold(&values).map_err(|unmet| format!("{unmet}."))
+    }
+
+    /// Ok if the answer fits a schema; else where it does not.
+    pub fn check_schema(&self, schema: &Payload, work: &Work) -> Result<(), String> {
+        fits(schema, &work.answer).unwrap_or_else(|problem| Err(format!("The schema is broken: {problem}.")))
     }
 
     /// Ok if the guard holds; else the message for the model. A guard that cannot be evaluated does not hold.
@@ -95,6 +147,15 @@ impl Rulebook {
             },
         }
     }
+}
+
+/// The outer error: the schema is none.
+fn fits(schema: &Payload, value: &Payload) -> Result<Result<(), String>, String> {
+    let schema: Json = schema.read().map_err(|error| error.to_string())?;
+    let schema = Schema::compile(&schema).map_err(|mistake| mistake.to_string())?;
+    let value: Json = value.read().map_err(|error| error.to_string())?;
+    let faults: Vec<_> = schema.faults(&value).iter().map(ToString::to_string).collect();
+    Ok(if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) })
 }
 
 fn read(payload: &Payload) -> Result<Json, String> {

@@ -43,8 +43,11 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ActionDenied(_)
         | Event::ActionStarted(_)
         | Event::ActionRequeued(_)
+        | Event::ActionRolledBack(_)
+        | Event::ActionNotUndone(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
+        | Event::ChecksVoided(_)
         | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
@@ -71,7 +74,8 @@ pub(crate) fn of_input<'a>(input: &'a Input, found: &mut Vec<&'a BlobRef>) {
         | InputBody::Raise(_)
         | InputBody::SwitchModel(_)
         | InputBody::Endorse(_)
-        | InputBody::ChildEnded(_) => {}
+        | InputBody::ChildEnded(_)
+        | InputBody::Rollback(_) => {}
     }
 }
 

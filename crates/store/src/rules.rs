@@ -651,7 +651,8 @@ fn taken_in_every_state(body: &InputBody) -> bool {
         | InputBody::Cancel
         | InputBody::Raise(_)
         | InputBody::SwitchModel(_)
-        | InputBody::Endorse(_) => false,
+        | InputBody::Endorse(_)
+        | InputBody::Rollback(_) => false,
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
         // The version of a function.
         ToolBody::Host(_) => &[],
     };
-    let words = tool.body.command().iter().chain(reconcile).chain(&tool.declared.check);
+    let words = tool.body.command().iter().chain(reconcile).chain(&tool.check);
     named(task, &task.folder, words)
 }
 

@@ -20,6 +20,19 @@ struct Request<'a> {
     action: ActionId,
     attempt: u32,
     fence: Fence,
+    /// What the call brought that is undone, or checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Payload>,
+    /// The call that is undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compensates: Option<Compensates<'a>>,
+}
+
+#[derive(Serialize)]
+struct Compensates<'a> {
+    action: ActionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a Digest>,
 }
 
 /// As bytes, with a line end, so that line readers see the end of it.
@@ -34,6 +47,11 @@ pub(crate) fn encode(attempt: &Attempt, handed: &Handed, principal: &Payload) ->
         action: attempt.action,
         attempt: attempt.number,
         fence: attempt.fence,
+        result: handed.result.as_ref(),
+        compensates: attempt
+            .undoes
+            .as_ref()
+            .map(|undone| Compensates { action: undone.action, idempotency_key: undone.idempotency_key.as_ref() }),
     };
     let mut bytes = serde_json::to_vec(&request).expect("payloads are JSON, and all keys are strings");
     bytes.push(b'\n');

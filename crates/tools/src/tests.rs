@@ -94,6 +94,7 @@ fn attempt(tool: &str, args: &Value) -> Attempt {
         number: 1,
         fence: Fence(3),
         idempotency_key: None,
+        undoes: None,
     }
 }
 

@@ -186,8 +186,8 @@ impl Toolbox {
     }
 
     /// As [`Tools::changed`], for an acceptance command.
-    pub fn check_changed(&self, check: &CheckName) -> Option<String> {
-        self.first_changed(self.checks.get(check)?).map(|changed| changed.file)
+    pub fn check_changed(&self, check: &CheckName) -> Option<Changed> {
+        self.first_changed(self.checks.get(check)?)
     }
 
     /// As [`Tools::changed`], for a hook.

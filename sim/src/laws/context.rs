@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longrein_core::check::Finding;
 use longrein_core::context::note::NoteKind;
 use longrein_core::event::{Event, ModelRequested, Received};
 use longrein_core::ids::{ActionId, RunId, Seq, ToolName};
@@ -31,6 +32,8 @@ struct Past {
     /// Live notes that are pinned.
     notes: BTreeMap<String, (NoteKind, String)>,
     tools: BTreeMap<ActionId, (ToolName, EffectClass)>,
+    /// Which call another one undoes.
+    undoes: BTreeMap<ActionId, ActionId>,
     effects: BTreeMap<ActionId, Effect>,
     /// Arguments of all calls: what they name is used.
     arguments: Vec<String>,
@@ -53,6 +56,10 @@ enum Effect {
     Done,
     NotDone,
     Unknown,
+    /// It happened, and its check failed.
+    Failed,
+    /// That too, and its compensation happened.
+    Compensated,
 }
 
 pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
@@ -125,7 +132,7 @@ fn law_7(run: &Run, past: &Past, sent: &Sent, breach: &impl Fn(&'static str, Str
     };
     shows("the goal", &run.task.goal);
     run.task.constraints.iter().for_each(|words| shows("a constraint", words));
-    run.task.acceptance.iter().for_each(|check| shows("a check", &check.command.join(" ")));
+    run.task.acceptance.iter().for_each(|check| shows("a check", &check.what()));
     for message in run.memory.messages.iter().filter(|message| message.reviewed.is_none()) {
         match past.messages.get(&message.seq) {
             Some(words) => shows("a message", words),
@@ -154,6 +161,8 @@ fn shows_effect(sent: &Sent, action: ActionId, tool: &str, effect: Effect) -> bo
         Effect::Done => "done",
         Effect::NotDone => "not done",
         Effect::Unknown => "unknown",
+        Effect::Failed => "done",
+        Effect::Compensated => "done and undone by its compensation",
     };
     let (line, update) = (format!("- {action} {tool} "), format!("[update: {action} {tool} is now known"));
     let in_block = |text: &str| {
@@ -168,7 +177,11 @@ fn shows_effect(sent: &Sent, action: ActionId, tool: &str, effect: Effect) -> bo
                 text.contains("\"ok\":false") && is_said
             }
             Effect::Unknown | Effect::Pending => text.contains("\"ok\":false"),
+            Effect::Failed => text.contains("check_failed") && text.contains("NOT be undone"),
+            Effect::Compensated => text.contains("check_failed") && text.contains("was undone by"),
         },
+        // What undoes another call is told of in that call's observation.
+        Item::Observation { text, .. } if text.contains(&format!("({action})")) => true,
         Item::Harness(text) => text.contains(&update) || in_block(text),
         Item::Observation { .. } | Item::User(_) | Item::Assistant { .. } => false,
     })
@@ -216,6 +229,12 @@ impl Past {
         self.last = Some(Last { sent, model, turn, failed: None });
     }
 
+    fn undone(&mut self, by: ActionId, effect: Effect) {
+        if let Some(other) = self.undoes.get(&by).filter(|_| effect == Effect::Done) {
+            self.effects.insert(*other, Effect::Compensated);
+        }
+    }
+
     fn note(&mut self, seq: Seq, event: &Event) {
         match event {
             Event::InputReceived(received) => {
@@ -234,6 +253,7 @@ impl Past {
                     Truth::NotDone => Effect::NotDone,
                 };
                 self.effects.entry(settled.action).and_modify(|known| *known = effect);
+                self.undone(settled.action, effect);
                 self.last = None;
             }
             Event::ModelReplied(_) => {
@@ -250,6 +270,7 @@ impl Past {
             }
             Event::ActionProposed(proposed) => {
                 self.tools.insert(proposed.action, (proposed.tool.clone(), proposed.effect));
+                self.undoes.extend(proposed.compensates.map(|other| (proposed.action, other)));
                 self.arguments.push(proposed.args.as_str().to_owned());
             }
             Event::ActionStarted(started) if started.effect == EffectClass::External => {
@@ -262,6 +283,12 @@ impl Past {
                     Outcome::Error(_) | Outcome::Unknown(_) => Effect::Unknown,
                 };
                 self.effects.entry(finished.action).and_modify(|known| *known = effect);
+                self.undone(finished.action, effect);
+            }
+            Event::CheckFinished(finished) if finished.verdict.finding == Finding::Failed => {
+                if let Some(action) = finished.action {
+                    self.effects.entry(action).and_modify(|known| *known = Effect::Failed);
+                }
             }
             Event::NoteTaken(taken) => {
                 let note = &taken.note;

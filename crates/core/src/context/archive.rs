@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check;
 use crate::event::{Event, Received};
 use crate::ids::{ActionId, BadId, Seq, TurnId};
 use crate::input::Truth;
@@ -142,11 +141,16 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
             };
             Some(of_action(settled.action, says))
         }
+        Event::ActionRolledBack(back) => {
+            let paths = if back.paths.is_empty() { "nothing had changed".to_owned() } else { back.paths.join(", ") };
+            Some(of_action(back.action, vec![label("What it had changed was undone:"), Says::Label(paths)]))
+        }
+        Event::ActionNotUndone(not_undone) => Some(of_action(
+            not_undone.action,
+            vec![label("It was to be undone, and is still there:"), Says::Text(&not_undone.reason)],
+        )),
         Event::CheckFinished(finished) => {
-            let word = match finished.verdict.finding {
-                check::Finding::Passed => "passed",
-                check::Finding::Failed => "failed",
-            };
+            let word = finished.verdict.finding.as_str();
             let verdict = format!("Check {} {word} in round {}.", finished.check, finished.round);
             Some(Entry {
                 handle: Handle::Check(seq),
@@ -176,6 +180,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ActionProbed(_)
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
+        | Event::ChecksVoided(_)
         | Event::HookFinished(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
@@ -271,6 +276,7 @@ mod tests {
             how: How::Observed,
             cost_micros: 0,
             brings: Vec::new(),
+            left: None,
         });
         let found = entry(Seq(3), &failed).expect("failures are remembered");
         assert_eq!(found.handle, Handle::Action(ActionId(7)));

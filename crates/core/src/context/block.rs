@@ -132,6 +132,7 @@ fn acceptance(run: &Run) -> impl Iterator<Item = String> {
             let word = match last.finding {
                 Finding::Passed => "passed when last judged",
                 Finding::Failed => "failed when last judged",
+                Finding::Held => "not run: what it runs was changed",
             };
             format!("{}: {word}: {}", check.name, last.text)
         }
@@ -206,7 +207,7 @@ fn effects(memory: &Memory, limit: u64) -> impl Iterator<Item = String> {
 fn uncertain(memory: &Memory) -> impl Iterator<Item = String> {
     let open = memory.effects.iter().filter(|(_, effect)| match effect.state {
         EffectState::Pending | EffectState::Unknown => true,
-        EffectState::Done | EffectState::NotDone => false,
+        EffectState::Done | EffectState::NotDone | EffectState::Compensated => false,
     });
     open.map(|(id, effect)| one_line(&format!("{id} {} {}: {}", effect.tool, effect.args, effect.state.as_str())))
 }

@@ -84,6 +84,8 @@ pub enum EffectState {
     Done,
     NotDone,
     Unknown,
+    /// It happened, and its compensation too.
+    Compensated,
 }
 
 impl EffectState {
@@ -93,6 +95,7 @@ impl EffectState {
             EffectState::Done => "done",
             EffectState::NotDone => "not done",
             EffectState::Unknown => "unknown",
+            EffectState::Compensated => "done and undone by its compensation",
         }
     }
 }

@@ -204,7 +204,10 @@ pub(crate) fn seen(action: &Action) -> Seen {
         | Life::Queued
         | Life::Held(_)
         | Life::Started { .. }
-        | Life::Lost(_) => Fate::Failed,
+        | Life::Lost(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..) => Fate::Failed,
     };
     Seen {
         turn: action.turn,

@@ -11,7 +11,9 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
     let reason = match &end {
         End::Done(done) => match done.verified {
             Some(true) => "every check passed".to_owned(),
-            Some(false) | None => "nothing was asked for but the answer; it is the model's word".to_owned(),
+            Some(false) => accepted_by(run),
+            None if has_opinion(run) => "a model's opinion speaks for it, and no proof".to_owned(),
+            None => "nothing was asked for but the answer; it is the model's word".to_owned(),
         },
         End::Exhausted(budget) => exhausted_reason(run, *budget),
         End::Failed(failure) => failure_reason(run, *failure),
@@ -27,6 +29,19 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
         (Closing::NotYet | Closing::Owed(_), _) => None,
     };
     ended(run, end, reason, remark)
+}
+
+/// Who took the work though what it is checked by was changed.
+fn accepted_by(run: &Run) -> String {
+    let by = run.waived.as_ref().map_or("somebody", |waived| &waived.by);
+    format!("the checks passed, but what they check by was changed meanwhile; {by} accepted that")
+}
+
+fn has_opinion(run: &Run) -> bool {
+    match &run.stage {
+        Stage::Verifying { verdicts, .. } => verdicts.values().flatten().any(|verdict| verdict.proof.opinion),
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
+    }
 }
 
 fn exhausted_reason(run: &Run, budget: BudgetKind) -> String {
@@ -53,6 +68,7 @@ fn detail(run: &Run) -> &str {
 
 fn failure_reason(run: &Run, failure: Failure) -> String {
     match failure {
+        Failure::Checks if !detail(run).is_empty() => detail(run).to_owned(),
         Failure::Checks => format!("the acceptance checks did not pass in {} rounds", run.failed_rounds),
         Failure::Answer => format!("the answer was refused {} times", run.answer_refusals),
         Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),

@@ -116,6 +116,8 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             }
             Ok(vec![Event::ModelSwitched(ModelSwitched { input, model })])
         }
+        // What comes of it is told by whoever did it.
+        InputBody::Rollback(_) => Err("the workspace is set back only where it can be reached".to_owned()),
         InputBody::Endorse(endorse) => {
             open_door()?;
             if !run.taint.sources.contains_key(&endorse.source) {
@@ -159,6 +161,9 @@ fn held_question<'a>(run: &'a Run, action: ActionId, asked: &Digest) -> Result<&
             | Life::Lost(_)
             | Life::Doubtful(..)
             | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
             | Life::Ended(_),
         )
         | None => Err(format!("{action} does not wait for an approval (any more)")),
@@ -195,6 +200,7 @@ fn late_outcome(run: &Run, input: InputId, late: LateOutcome) -> Vec<Event> {
 pub(super) fn settled_facts(run: &Run, action: &Action, truth: &Truth) -> Vec<Event> {
     let mut events = void_facts_if(run, writes(action));
     match truth {
+        Truth::Done(_) if run.has_check(action.id) && !run.open.contains_key(&action.id) => {}
         Truth::Done(_) => events.extend(set_facts(run, action)),
         Truth::NotDone => {}
     }

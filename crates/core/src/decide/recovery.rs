@@ -23,7 +23,14 @@ pub(super) fn recover(
     let (doubt, own_error) = match &action.life {
         Life::Lost(doubt) => (doubt, None),
         Life::Doubtful(doubt, error) => (doubt, Some(error)),
-        Life::Queued | Life::Held { .. } | Life::Started { .. } | Life::Unknown(_) | Life::Ended(_) => {
+        Life::Queued
+        | Life::Held { .. }
+        | Life::Started { .. }
+        | Life::Unknown(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..)
+        | Life::Ended(_) => {
             return Err(Refusal::Stale);
         }
     };

@@ -2,12 +2,18 @@
 
 use super::*;
 
+/// What has to be there before a start, beside what it is about.
+pub(super) struct Before {
+    pub(super) heard: Heard,
+    pub(super) tree: TreeView,
+}
+
 pub(super) fn start(
     run: &Run,
     id: ActionId,
     readiness: Readiness,
     key: KeyView,
-    heard: Heard,
+    before: Before,
     now: Timestamp,
 ) -> Result<Vec<Event>, Refusal> {
     let action = match run.action(id) {
@@ -39,8 +45,14 @@ pub(super) fn start(
         let message = format!("Not run: it depends on {before}, which did not succeed.");
         return refuse(ToolError::new(class::DEPENDENCY, message).hint("Mend that call first."));
     }
+    let Before { heard, tree } = before;
     let first = action.attempts == 0;
-    if first && let Some(error) = missing_capability(run, &action.tool) {
+    // What undoes another call is no new step of the model's.
+    let undoes = action.compensates.is_some();
+    if first
+        && !undoes
+        && let Some(error) = missing_capability(run, &action.tool)
+    {
         return refuse(error);
     }
     if let Readiness::Ruled { ruling, bearing, effects, .. } = &readiness
@@ -49,7 +61,7 @@ pub(super) fn start(
         return Ok(vec![not_executed(id, shadowed)]);
     }
     // A replayed result counts as a call too (`semantics.md` G2), and so does a question.
-    let out_of_calls = first && run.limits.tool_calls.left(run.spent.tool_calls) == 0;
+    let out_of_calls = first && !undoes && run.limits.tool_calls.left(run.spent.tool_calls) == 0;
     let beyond_budget = || {
         let mut events = refuse(
             ToolError::new(class::BUDGET, "Not run: the run's budget of tool calls is used up.")
@@ -174,6 +186,14 @@ pub(super) fn start(
             return Ok(events);
         }
     }
+    // Last of all: what hooks did is not the action's.
+    let tree = match checked::tree_before(run, action, bearing, tree)? {
+        Ok(tree) => tree,
+        Err(error) => {
+            events.extend(refuse(error)?);
+            return Ok(events);
+        }
+    };
     events.extend(void_facts_if(run, writes(action)));
     events.push(Event::ActionStarted(ActionStarted {
         action: id,
@@ -189,6 +209,7 @@ pub(super) fn start(
         brings,
         beyond,
         sandbox,
+        tree,
     }));
     Ok(events)
 }

@@ -22,6 +22,12 @@ pub struct ActionProposed {
     /// Calls of the same reply that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ActionId>,
+    /// The harness proposes it, to undo this action whose check failed: no call of the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensates: Option<ActionId>,
+    /// The harness proposes it: to accept verdicts on changed checks. Nothing is run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepts: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +123,9 @@ pub struct ActionStarted {
     /// The tier of the sandbox its processes run in (`gate.md` §4). None: it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
+    /// The workspace as it was before. None: it changes nothing there, or no snapshot was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
 }
 
 /// An action whose outcome was lost or doubtful is to be started again.
@@ -162,6 +171,9 @@ pub struct ActionFinished {
     /// had brought.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+    /// The workspace as it was left. None: it started without a snapshot, or none could be taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<TreeId>,
 }
 
 /// How an outcome is known.
@@ -203,4 +215,44 @@ pub enum SettledBy {
     LateOutcome {
         input: InputId,
     },
+}
+
+/// What an action changed in the workspace is undone. Facts it set and evidence it brought are void.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRolledBack {
+    pub action: ActionId,
+    /// The tree gone back to, as far as the action had changed it.
+    pub to: TreeId,
+    /// What was set back, at most [`PATHS_MAX`] of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// How many there were in all.
+    pub count: u64,
+    /// Where what stood there was moved to. None: nothing had to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<String>,
+    pub why: RollbackWhy,
+}
+
+/// Paths an event names of a rollback; a person who wants all of them compares the trees.
+pub const PATHS_MAX: usize = 200;
+
+/// Why an action is undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RollbackWhy {
+    /// Its check failed, or it failed and has one.
+    Check,
+    /// Its worker died, and nobody knows how far it came.
+    Lost,
+    /// A person wants it so.
+    Operator { input: InputId, by: String },
+}
+
+/// An action that was to be undone is not: what it did is still there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionNotUndone {
+    pub action: ActionId,
+    pub reason: String,
+    pub why: RollbackWhy,
 }

@@ -20,39 +20,57 @@ impl Run {
 
     pub(super) fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
-        self.call_ids.insert(proposed.call.clone());
-        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
+        // What the harness proposes is no call of the conversation.
+        let is_call = proposed.compensates.is_none() && !proposed.accepts;
+        if is_call {
+            self.call_ids.insert(proposed.call.clone());
+        }
+        if is_call
+            && let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
             call.id = proposed.call.clone();
         }
         self.use_folders(proposed);
+        let compensates = proposed.compensates.and_then(|id| self.compensated(id));
         let on_unknown = self.task.tool(&proposed.tool).map_or(OnUnknown::Wait, |tool| tool.on_unknown);
-        if let Stage::Acting { turn, actions } = &mut self.stage {
-            let action = Action {
-                id: proposed.action,
-                turn: *turn,
-                tool: proposed.tool.clone(),
-                call: proposed.call.clone(),
-                effect: proposed.effect,
-                args: proposed.args.clone(),
-                digest: proposed.digest.clone(),
-                key: proposed.key.clone(),
-                path: proposed.path.clone(),
-                target: None,
-                beyond: Vec::new(),
-                after: proposed.after.clone(),
-                on_unknown,
-                first_start: None,
-                attempts: 0,
-                epoch: 0,
-                idempotency_key: None,
-                in_doubt: false,
-                brings: Vec::new(),
-                grant: None,
-                life: Life::Queued,
-            };
+        let turn = self.turn();
+        let action = Action {
+            id: proposed.action,
+            turn,
+            tool: proposed.tool.clone(),
+            call: proposed.call.clone(),
+            effect: proposed.effect,
+            args: proposed.args.clone(),
+            digest: proposed.digest.clone(),
+            key: proposed.key.clone(),
+            path: proposed.path.clone(),
+            target: None,
+            beyond: Vec::new(),
+            after: proposed.after.clone(),
+            on_unknown,
+            first_start: None,
+            attempts: 0,
+            epoch: 0,
+            idempotency_key: None,
+            in_doubt: false,
+            brings: Vec::new(),
+            grant: None,
+            tree: None,
+            left: None,
+            beside: false,
+            compensates,
+            accepts: proposed.accepts,
+            life: Life::Queued,
+        };
+        if proposed.accepts {
+            self.drop_questions();
+            self.open.insert(proposed.action, action);
+        } else if let Stage::Acting { actions, .. } = &mut self.stage {
             actions.insert(proposed.action, action);
+        }
+        if let Some(other) = proposed.compensates {
+            self.compensating(other, proposed.action);
         }
     }
 
@@ -64,6 +82,7 @@ impl Run {
         if let Some(action) = present.or(self.open.get_mut(&id)) {
             change(action);
         }
+        self.end_compensated(id);
         self.close_turn_if_told();
     }
 
@@ -75,6 +94,7 @@ impl Run {
         if started.effect != EffectClass::Read {
             self.begin_epoch();
         }
+        self.see_tree_before(started);
         // From its start on, whatever becomes of it: no result that is lost, late or replayed can slip by (`semantics.md` L2).
         self.bring(started.brings.as_slice());
         let (at, epoch) = (self.at, self.epochs.len() - 1);
@@ -86,6 +106,8 @@ impl Run {
             action.idempotency_key = started.idempotency_key.clone();
             action.target = started.target.clone();
             action.beyond.clone_from(&started.beyond);
+            action.tree.clone_from(&started.tree);
+            action.left = None;
             keep_marks(action, started.brings.as_slice());
             action.life = Life::Started { fence: started.fence, at };
         });
@@ -96,7 +118,9 @@ impl Run {
 
     /// Counts a call once, however many attempts it takes.
     pub(super) fn count_call(&mut self, id: ActionId) {
-        let Some(tool) = self.action(id).filter(|action| action.attempts == 0).map(|action| action.tool.clone()) else {
+        // What the harness calls to undo another is none of the model's calls, and must not fail for want of one.
+        let counts = |action: &&Action| action.attempts == 0 && action.compensates.is_none();
+        let Some(tool) = self.action(id).filter(counts).map(|action| action.tool.clone()) else {
             return;
         };
         self.spent.tool_calls += 1;
@@ -108,6 +132,7 @@ impl Run {
         self.spent.micros = self.spent.micros.saturating_add(finished.cost_micros);
         if finished.effect != EffectClass::Read && finished.attempt > 0 {
             self.begin_epoch();
+            self.tree.clone_from(&finished.left);
         }
         match finished.how {
             // A replayed result counts as a call (`semantics.md` G2).
@@ -115,9 +140,14 @@ impl Run {
             How::Observed | How::Recovered | How::Reconciled | How::Answered => {}
         }
         self.bring(&finished.brings);
-        self.change(finished.action, |action| keep_marks(action, &finished.brings));
+        self.change(finished.action, |action| {
+            keep_marks(action, &finished.brings);
+            action.left.clone_from(&finished.left);
+        });
         let at = self.at;
+        let is_checked = finished.attempt > 0 && self.has_check(finished.action);
         match &finished.outcome {
+            Outcome::Done(result) if is_checked => self.await_check(finished.action, result, finished.how.clone()),
             Outcome::Done(result) => {
                 self.keep_evidence(finished.action, finished.effect, result);
                 self.see_target(finished.action);
@@ -130,6 +160,10 @@ impl Run {
             }
             Outcome::Error(error) => {
                 self.failed_calls += 1;
+                if let Some(why) = self.is_to_be_undone(finished) {
+                    self.change(finished.action, |action| action.life = Life::Undoing(error.clone(), why));
+                    return;
+                }
                 self.end_action(finished.action, Ended::Error(error.clone()));
             }
             Outcome::NotDone(error) => {
@@ -154,6 +188,9 @@ impl Run {
                         | Life::Lost(_)
                         | Life::Doubtful(..)
                         | Life::Unknown(_)
+                        | Life::Checking(_)
+                        | Life::Undoing(..)
+                        | Life::Compensating(..)
                         | Life::Ended(_) => at,
                     };
                     action.life = if can_find_out {
@@ -200,6 +237,7 @@ impl Run {
         self.barren_claims = 0;
         let id = settled.action;
         let Some(action) = self.action(id) else { return };
+        let action_before = action.clone();
         let (effect, tool, was_told) = (action.effect, action.tool.clone(), self.open.contains_key(&id));
         self.bring(&settled.brings);
         if effect != EffectClass::Read {
@@ -207,6 +245,10 @@ impl Run {
         }
         let at = self.at;
         let (ended, word, result) = match &settled.truth {
+            Truth::Done(result) if !was_told && self.has_check(id) => {
+                self.await_check(id, result, How::Recovered);
+                return;
+            }
             Truth::Done(result) => {
                 self.keep_evidence(id, effect, result);
                 self.remember(id, result);
@@ -223,6 +265,7 @@ impl Run {
         };
         if was_told {
             self.open.remove(&id);
+            self.note_compensated(&action_before, matches!(settled.truth, Truth::Done(_)));
             let item = observe::update(id, &tool, word, result);
             self.tell_when_possible(item);
         } else {
@@ -248,6 +291,13 @@ impl Run {
         };
         for (id, action) in actions {
             self.settle_effect(&action);
+            if action.compensates.is_some() {
+                // The model hears of it in the observation of the call it undoes.
+                if action.is_uncertain() {
+                    self.open.insert(id, action);
+                }
+                continue;
+            }
             let part = Part::Observation(Box::new(window::seen(&action)));
             self.window.push(part, Arc::new(observe::observation(&action, self.at)));
             if action.is_uncertain() {
@@ -266,7 +316,13 @@ impl Run {
             Life::Ended(Ended::Done { .. }) => EffectState::Done,
             Life::Ended(Ended::Refused(_) | Ended::NotDone(_)) => EffectState::NotDone,
             Life::Ended(Ended::Error(_)) | Life::Unknown(_) | Life::Doubtful(..) => EffectState::Unknown,
-            Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => return,
+            Life::Queued
+            | Life::Held(_)
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..) => return,
         };
         self.memory.effect(action, state, None);
     }
@@ -283,7 +339,14 @@ impl Run {
             Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) | Life::Unknown(error) => {
                 error.data = error.data.as_ref().map(short);
             }
-            Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => {}
+            Life::Doubtful(..)
+            | Life::Queued
+            | Life::Held(_)
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..) => {}
         }
         let shown = observe::observation(&action, self.at);
         self.window.replace(action.id, false, |item, _| *item = shown);

@@ -25,6 +25,8 @@ impl Run {
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
         self.memory.inherited();
+        self.tree = None;
+        self.first_tree = None;
         self.summaries.drop_duties();
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
         self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
@@ -77,6 +79,7 @@ impl Run {
         }
         if wrote {
             self.begin_epoch();
+            self.tree = None;
         }
     }
 
@@ -88,6 +91,7 @@ impl Run {
             Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push((part, item)),
             Stage::Ready(_) => self.window.push(part, Arc::new(item)),
             Stage::Verifying { .. } | Stage::Rest(_) => {
+                self.drop_questions();
                 self.forget_refusals();
                 self.stage = Stage::Ready(Ready::default());
                 self.show_pending();
@@ -128,6 +132,7 @@ impl Run {
     pub(super) fn forget_refusals(&mut self) {
         self.answer_refusals = 0;
         self.failed_rounds = 0;
+        self.failed_checks.clear();
         self.hooks.stop_blocks = 0;
     }
 
@@ -135,6 +140,9 @@ impl Run {
         self.barren_claims = 0;
         self.bring(&finished.brings);
         let Stage::Verifying { verdicts, .. } = &mut self.stage else { return };
+        if let Some(tree) = &finished.verdict.proof.tree {
+            self.first_tree.get_or_insert_with(|| tree.clone());
+        }
         verdicts.insert(finished.check.clone(), Some(finished.verdict.clone()));
         if verdicts.values().any(Option::is_none) {
             return;
@@ -151,14 +159,12 @@ impl Run {
             return;
         }
         self.failed_rounds += 1;
+        self.drop_questions();
         self.stage = Stage::Ready(Ready::default());
         let mut text = String::from("Your work was not accepted. These checks failed:");
         for (name, verdict) in &failed {
             let status = verdict.exit_status.map_or("no exit status".to_owned(), |status| format!("exit {status}"));
-            let evidence = match &verdict.evidence {
-                Content::Inline(payload) => payload.read::<String>().unwrap_or_else(|_| payload.as_str().to_owned()),
-                Content::Blob(blob) => blob.shown_text(),
-            };
+            let evidence = crate::payload::text_of(&verdict.evidence);
             text.push_str(&format!("\n- {name} ({status}):\n{}", evidence.trim_end()));
         }
         text.push_str("\nMend what is wrong, then answer again.");
@@ -172,11 +178,18 @@ impl Run {
             for action in actions.values_mut() {
                 let never_ran = match action.life {
                     Life::Queued | Life::Held { .. } => !action.in_doubt,
-                    Life::Started { .. } | Life::Lost(_) | Life::Doubtful(..) | Life::Unknown(_) | Life::Ended(_) => {
-                        false
-                    }
+                    Life::Started { .. }
+                    | Life::Lost(_)
+                    | Life::Doubtful(..)
+                    | Life::Unknown(_)
+                    | Life::Checking(_)
+                    | Life::Undoing(..)
+                    | Life::Compensating(..)
+                    | Life::Ended(_) => false,
                 };
-                if never_ran {
+                if let Life::Undoing(error, _) | Life::Compensating(error, _) = &action.life {
+                    action.life = Life::Ended(Ended::Error(checked::kept_though(error, "the run was brought to rest")));
+                } else if never_ran {
                     let error = ToolError::new(class::CANCELLED, "Not run: the run was brought to rest before.");
                     action.life = Life::Ended(Ended::Refused(error));
                 } else if !matches!(action.life, Life::Ended(_) | Life::Unknown(_)) {

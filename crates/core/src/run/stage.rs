@@ -20,8 +20,15 @@ pub enum Stage {
         accepted: Accepted,
         verdicts: BTreeMap<CheckName, Option<Verdict>>,
         since: Timestamp,
+        /// How often they were voided because the workspace moved under them.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        voided: u32,
     },
     Rest(Box<RunEnded>),
+}
+
+fn is_zero(times: &u32) -> bool {
+    *times == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -88,6 +95,17 @@ pub enum Activity {
         cause: Suspension,
         detail: String,
     },
+}
+
+/// A person's yes to verdicts on changed checks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waived {
+    /// Of the question.
+    pub digest: Digest,
+    pub by: String,
+    /// Programs of checks that may be run as they are now, by the digests of their contents.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, Option<Digest>>,
 }
 
 /// The last request whose size the provider told.

@@ -249,6 +249,9 @@ impl Longrein {
                 | Life::Lost(_)
                 | Life::Doubtful(..)
                 | Life::Unknown(_)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..)
                 | Life::Ended(_),
             )
             | None => Err(Error::NotAsked { run: id.clone(), action }),

@@ -85,6 +85,8 @@ impl From<RunsError> for Error {
             | RunsError::NoSuchTurn { .. }
             | RunsError::Mode { .. }
             | RunsError::Sandbox(_)
+            | RunsError::NoTrees(_)
+            | RunsError::Rollback(_)
             | RunsError::Drive(_)
             | RunsError::Fold(FoldError::ReadOnly { .. })
             | RunsError::Identity(_)) => Error::Runs(other),

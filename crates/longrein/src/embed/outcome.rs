@@ -144,6 +144,9 @@ pub(crate) fn questions(run: &Run) -> Vec<Question> {
         | Life::Lost(_)
         | Life::Doubtful(..)
         | Life::Unknown(_)
+        | Life::Checking(_)
+        | Life::Undoing(..)
+        | Life::Compensating(..)
         | Life::Ended(_) => None,
     };
     run.actions().filter_map(asked).collect()

@@ -372,6 +372,7 @@ impl Task {
             rules: Vec::new(),
             context: self.context.clone(),
             sources: BTreeMap::new(),
+            snapshots: longrein_core::task::Snapshots::default(),
             pins: BTreeMap::new(),
         };
         Ok(Resolved { id, task, blobs })
@@ -425,7 +426,7 @@ impl Task {
                 return Err(Error::Task(format!("two checks are called {name}")));
             }
             let (command, timeout) = (command.clone(), *timeout);
-            checks.push(CheckSpec { name, command, timeout, protect: Vec::new() });
+            checks.push(CheckSpec { name, command, by: None, timeout, protect: Vec::new() });
         }
         Ok(checks)
     }

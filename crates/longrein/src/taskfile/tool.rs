@@ -77,17 +77,31 @@ pub(super) fn read(mut table: Section, schemas: &Schemas<'_>) -> Result<Read, Ta
         env: env(&mut table)?,
         reads: table.texts("reads")?,
         writes: table.texts("writes")?,
+        check: check(&mut table, effect)?,
+        compensate: table.text("compensate")?.filter(|name| !name.is_empty()).map(ToolName::new),
         declared: Declared {
             cache: table.truth("cache")?.unwrap_or(false),
             untrusted: table.truth("untrusted")?.unwrap_or(false),
-            compensate: table.text("compensate")?.unwrap_or_default(),
-            check: table.texts("check")?.unwrap_or_default(),
             network: table.texts("network")?.unwrap_or_default(),
+            ..Declared::default()
         },
         ..plain
     };
     table.finish()?;
     Ok(Read { spec, cites, places })
+}
+
+/// What judges each call that is done. A read leaves nothing that could be undone.
+fn check(table: &mut Section, effect: EffectClass) -> Result<Vec<String>, TaskFileError> {
+    let place = table.place("check");
+    let words = table.texts("check")?.unwrap_or_default();
+    let problem = match words.first() {
+        None => return Ok(words),
+        Some(first) if first.is_empty() => "the first word is the program; it is empty",
+        Some(_) if effect == EffectClass::Read => "a read changes nothing that a check could undo; leave it out",
+        Some(_) => return Ok(words),
+    };
+    Err(TaskFileError::Task { place, problem: problem.to_owned() })
 }
 
 /// What can only be said of all tools together: names are unique, references lead somewhere, dependencies end.
@@ -118,9 +132,8 @@ pub(super) fn together(tools: &[Read]) -> Result<(), TaskFileError> {
         if let Some(name) = tool.cites.values().find(|name| !known.contains(&name.as_str())) {
             return Err(unknown("parameters", name));
         }
-        let undo = &tool.spec.declared.compensate;
-        if !undo.is_empty() && !known.contains(&undo.as_str()) {
-            return Err(unknown("compensate", undo));
+        if let Some(undo) = tool.spec.compensate.as_ref().filter(|undo| !known.contains(&undo.as_str())) {
+            return Err(unknown("compensate", undo.as_str()));
         }
     }
     match cycle(tools) {

@@ -72,6 +72,8 @@ impl<'a> Past<'a> {
             key: None,
             path: None,
             after: vec![],
+            compensates: None,
+            accepts: false,
         };
         (ActionId(self.actions), Event::ActionProposed(proposed))
     }
@@ -107,6 +109,7 @@ fn finished(action: ActionId, outcome: Outcome) -> Event {
         how,
         cost_micros: 0,
         brings: vec![],
+        left: None,
     })
 }
 
@@ -131,6 +134,7 @@ fn task(goal: &str) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
+        snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
 }
@@ -166,8 +170,9 @@ every_backend! {
         let (evidence, _) = place(Payload::string("2 tests failed"));
         let verdict = longrein_core::check::Verdict {
             finding: longrein_core::check::Finding::Failed, evidence, exit_status: Some(1), took_ms: 3,
+            proof: Default::default(),
         };
-        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, verdict, brings: vec![] })], vec![]).await;
+        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, action: None, verdict, brings: vec![] })], vec![]).await;
 
         let goal = past.piece("u1").await.unwrap();
         assert_eq!((goal.what.as_str(), goal.text.as_str(), goal.at.0), ("user message", "Mend the \"gate\".\nThen paint it.", 1000));

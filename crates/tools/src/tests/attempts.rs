@@ -123,6 +123,7 @@ async fn the_object_on_stdin() {
     let handed = Handed {
         evidence: [("source_id".to_owned(), payload(&json!({ "x": 1 })))].into(),
         inputs: [("metrics".to_owned(), payload(&json!([1, 2])))].into(),
+        result: None,
     };
     let mut call = attempt("t", &json!({ "source_id": "e1" }));
     let printed = |ran: Ran| {
@@ -272,24 +273,27 @@ async fn acceptance_commands() {
         ("env | grep INSIDE", Finding::Passed, Some(0), "/check-tests pass/0"),
     ] {
         let spec = CheckSpec {
+            by: None,
             name: CheckName::new("tests pass"),
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             timeout: Duration::from_millis(500),
             protect: Vec::new(),
         };
-        let run = CheckRun { run: attempt("t", &json!({})).run, spec };
+        let run = CheckRun { run: attempt("t", &json!({})).run, spec, about: Default::default() };
         let checked = toolbox.run_check(&task, &run).await;
         assert_eq!((checked.verdict.finding, checked.verdict.exit_status), (finding, status), "{script}");
         let text = inline(&checked.verdict.evidence);
         assert!(text.as_str().unwrap().ends_with(evidence), "{script}: {text}");
     }
     let missing = CheckSpec {
+        by: None,
         name: CheckName::new("missing"),
         command: vec!["no-such-program".to_owned()],
         timeout: Duration::from_secs(1),
         protect: Vec::new(),
     };
-    let checked = toolbox.run_check(&task, &CheckRun { run: RunId::new("r"), spec: missing }).await;
+    let checked =
+        toolbox.run_check(&task, &CheckRun { run: RunId::new("r"), spec: missing, about: Default::default() }).await;
     assert_eq!((checked.verdict.finding, checked.verdict.exit_status), (Finding::Failed, None));
 }
 

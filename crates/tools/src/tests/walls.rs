@@ -190,7 +190,7 @@ async fn tools_and_checks_plant_nothing_either() {
     assert!(!matches!(ran.outcome, Outcome::Done(_)) && ours(), "{ran:?}");
     let spec = json!({ "name": "test", "command": planting, "timeout_ms": 20_000 });
     let spec: CheckSpec = serde_json::from_value(spec).unwrap();
-    let check = CheckRun { run: bench.attempt("build", &json!({})).run, spec };
+    let check = CheckRun { run: bench.attempt("build", &json!({})).run, spec, about: Default::default() };
     let checked = bench.toolbox.run_check(&bench.task, &check).await;
     assert_eq!(checked.verdict.finding, Finding::Failed);
     assert!(ours());

@@ -1,0 +1,374 @@
+//! Steps that can be undone: the workspace kept before them, checked after them, and set back where the check says no.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::check::{Finding, Proof, Verdict};
+use longrein_core::decide::{Command, TreeView, Undo, Undone, undo_of};
+use longrein_core::event::{End, Event};
+use longrein_core::ids::{ActionId, CheckName, Digest, TreeId};
+use longrein_core::owed;
+use longrein_core::payload::{Content, Payload, text_of};
+use longrein_core::run::Stage;
+use longrein_core::task::{CheckBy, Snapshots, Task};
+use longrein_core::time::Timestamp;
+use longrein_ports::{ActionCheck, Changed, CheckRun, Checked, Difference, TreeError, Trees, Work};
+
+use crate::claimed::Drive;
+use crate::drive::DriveError;
+use crate::edge;
+use crate::jobs::{After, Flight, Landed};
+use crate::ports::Ports;
+
+/// Times a restore is asked for that stopped in the middle or found the disk unwilling, and the wait between them.
+const UNDO_TRIES: u32 = 3;
+const UNDO_WAIT: Duration = Duration::from_millis(500);
+
+impl Drive<'_> {
+    pub(crate) fn trees(&self) -> Result<&Arc<dyn Trees>, String> {
+        match (self.run.task.snapshots, &self.ports.trees) {
+            (Snapshots::Off, _) => Err("the task takes no snapshots".to_owned()),
+            (Snapshots::Auto, None) => Err("no snapshots are kept here".to_owned()),
+            (Snapshots::Auto, Some(trees)) => Ok(trees),
+        }
+    }
+
+    /// What is known of the workspace in the present write epoch.
+    pub(crate) fn tree_view(&self) -> TreeView {
+        if let Err(why) = self.trees() {
+            return TreeView::None(why);
+        }
+        match &self.tree {
+            Some((epoch, Ok(tree))) if *epoch == self.run.epochs.len() => TreeView::Taken(tree.clone()),
+            Some((epoch, Err(why))) if *epoch == self.run.epochs.len() => TreeView::Failed(why.clone()),
+            Some(_) | None => TreeView::NotTaken,
+        }
+    }
+
+    /// Takes the snapshot that a start waits for. Answers whether anything took off.
+    pub(crate) fn take_tree(&mut self, action: ActionId) -> bool {
+        let Ok(trees) = self.trees().map(Arc::clone) else { return false };
+        self.tree_waits.insert(action);
+        let flight = Flight::Tree(self.run.epochs.len());
+        if self.hangar.is_flying(&flight) {
+            return false;
+        }
+        self.hangar
+            .launch(flight, async move { Landed::Tree(trees.snapshot().await.map_err(|error| error.to_string())) });
+        true
+    }
+
+    pub(crate) fn tree_taken(&mut self, epoch: usize, landed: Landed) {
+        self.tree_waits.clear();
+        match landed {
+            Landed::Tree(taken) => self.tree = Some((epoch, taken)),
+            Landed::Broken(panic) => self.tree = Some((epoch, Err(format!("it broke down: {panic}")))),
+            // Given up: taken again if it is still wanted.
+            Landed::Aborted
+            | Landed::Sent(_)
+            | Landed::Ran(..)
+            | Landed::Recovered(..)
+            | Landed::Checked(..)
+            | Landed::Undone(_)
+            | Landed::Heard(_)
+            | Landed::InboxChanged
+            | Landed::Indexed
+            | Landed::Kept
+            | Landed::Child(_)
+            | Landed::Gathered(_) => {}
+        }
+    }
+
+    /// Begins the check of an action that is done.
+    pub(crate) async fn check_action(
+        &mut self,
+        id: ActionId,
+        attempt: u32,
+        until: Option<Timestamp>,
+    ) -> Result<bool, DriveError> {
+        if until.is_some_and(|until| self.ports.clock.now() >= until) {
+            self.action_checked(id, attempt, Landed::Aborted);
+            return Ok(true);
+        }
+        // Its result is journaled before anything looks at it.
+        if !self.draft.events.is_empty() {
+            self.put_off = true;
+            return Ok(false);
+        }
+        let Some(action) = self.run.action(id) else { return Ok(false) };
+        let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
+        let check = ActionCheck { attempt: self.run.attempt(action, action.idempotency_key.clone()), handed };
+        let (ports, task) = (self.ports.clone(), Arc::clone(&self.run.task));
+        self.hangar.launch(Flight::CheckAction(id, attempt), async move {
+            let Checked { verdict, blobs } = ports.checks.check_action(&task, check).await;
+            // The model is shown what a failed one printed, and that may be what lies in any file.
+            let brings = match verdict.finding {
+                Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
+                Finding::Passed | Finding::Held => Vec::new(),
+            };
+            Landed::Checked(verdict, blobs, After { brings, ..After::default() })
+        });
+        Ok(true)
+    }
+
+    pub(crate) fn action_checked(&mut self, action: ActionId, attempt: u32, landed: Landed) {
+        let not_run = |why: &str| Verdict {
+            finding: Finding::Failed,
+            evidence: Content::Inline(Payload::string(why)),
+            exit_status: None,
+            took_ms: 0,
+            proof: Proof::default(),
+        };
+        let (verdict, brings) = match landed {
+            Landed::Checked(verdict, blobs, After { brings, .. }) => {
+                self.keep_blobs(blobs);
+                (verdict, brings)
+            }
+            Landed::Broken(panic) => (not_run(&format!("The check broke down: {panic}")), Vec::new()),
+            // What was not seen to pass is not kept.
+            Landed::Aborted if self.stopping.is_none() && self.run.winding.is_some() => {
+                (not_run("The check was ended before it was through: the run is brought to rest."), Vec::new())
+            }
+            // Given up: still owed if it is.
+            Landed::Aborted
+            | Landed::Sent(_)
+            | Landed::Ran(..)
+            | Landed::Recovered(..)
+            | Landed::Tree(_)
+            | Landed::Undone(_)
+            | Landed::Heard(_)
+            | Landed::InboxChanged
+            | Landed::Indexed
+            | Landed::Kept
+            | Landed::Child(_)
+            | Landed::Gathered(_) => return,
+        };
+        self.command(Command::GiveActionVerdict { action, attempt, verdict, brings });
+    }
+
+    /// Begins to set the workspace back to before an action.
+    pub(crate) fn undo(&mut self, id: ActionId, attempt: u32) -> bool {
+        // Why it is undone is journaled before it is.
+        if !self.draft.events.is_empty() {
+            self.put_off = true;
+            return false;
+        }
+        let Some(action) = self.run.action(id) else { return false };
+        let trees = self.trees().map(Arc::clone);
+        let (trees, undo) = match (trees, undo_of(&self.run, action)) {
+            (Ok(trees), Some(undo)) => (trees, undo),
+            (Err(reason), _) => {
+                return self.command(Command::TakeUndone { action: id, attempt, undone: Err(reason) });
+            }
+            (Ok(_), None) => {
+                let reason = "no snapshot of the workspace was taken before it".to_owned();
+                return self.command(Command::TakeUndone { action: id, attempt, undone: Err(reason) });
+            }
+        };
+        self.hangar
+            .launch(Flight::Undo(id, attempt), async move { Landed::Undone(set_back(trees.as_ref(), undo).await) });
+        true
+    }
+
+    pub(crate) fn undone(&mut self, action: ActionId, attempt: u32, landed: Landed) {
+        let undone = match landed {
+            Landed::Undone(undone) => undone,
+            Landed::Broken(panic) => Err(format!("it broke down: {panic}")),
+            // Given up: still owed, and asked twice it ends as if asked once.
+            Landed::Aborted
+            | Landed::Sent(_)
+            | Landed::Ran(..)
+            | Landed::Recovered(..)
+            | Landed::Checked(..)
+            | Landed::Tree(_)
+            | Landed::Heard(_)
+            | Landed::InboxChanged
+            | Landed::Indexed
+            | Landed::Kept
+            | Landed::Child(_)
+            | Landed::Gathered(_) => return,
+        };
+        self.command(Command::TakeUndone { action, attempt, undone });
+    }
+
+    /// What an acceptance check needs.
+    pub(crate) async fn acceptance(&self, check: &CheckName) -> Result<Option<Acceptance>, DriveError> {
+        let Some(spec) = self.run.task.acceptance.iter().find(|spec| spec.name == *check).cloned() else {
+            return Ok(None);
+        };
+        let about = match &spec.by {
+            None => Work::default(),
+            Some(CheckBy::Rule(_) | CheckBy::Schema(_) | CheckBy::Host(_)) => edge::work(self.ports, &self.run).await?,
+        };
+        let programs = self.run.waived.as_ref().map(|waived| waived.programs.clone()).unwrap_or_default();
+        Ok(Some(Acceptance {
+            check: CheckRun { run: self.run.id.clone(), spec, about },
+            trees: self.trees().map(Arc::clone),
+            first_tree: self.run.first_tree.clone(),
+            programs,
+        }))
+    }
+
+    pub(crate) fn proof_flies(&self) -> bool {
+        match &self.run.stage {
+            Stage::Verifying { round, .. } => self.hangar.is_flying(&Flight::Proof(*round)),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
+        }
+    }
+
+    /// Writes the end the run has come to. Verdicts count for the workspace that is there: unless the last one is of this
+    /// very moment, it is looked at once more (`semantics.md` G3).
+    pub(crate) fn conclude(&mut self) -> bool {
+        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none());
+        let is_last_verdict = self.draft.events.iter().any(|new| is_now(&new.event));
+        let seen = match (owed::due_end(&self.run), &self.run.stage) {
+            (Some(End::Done(_)), Stage::Verifying { round, .. }) if !is_last_verdict => {
+                self.run.proven_tree().map(|_| *round)
+            }
+            (Some(_) | None, _) => None,
+        };
+        match (seen, self.trees().map(Arc::clone)) {
+            (Some(round), Ok(trees)) => {
+                let work = async move { Landed::Tree(trees.hash().await.map_err(|error| error.to_string())) };
+                self.hangar.launch(Flight::Proof(round), work);
+                true
+            }
+            (Some(_), Err(_)) | (None, _) => self.command(Command::Conclude),
+        }
+    }
+
+    pub(crate) fn proof_taken(&mut self, round: u32, landed: Landed) {
+        let tree = match landed {
+            Landed::Tree(taken) => taken.ok(),
+            Landed::Broken(_) => None,
+            // Given up: looked at again if it is still wanted.
+            Landed::Aborted
+            | Landed::Sent(_)
+            | Landed::Ran(..)
+            | Landed::Recovered(..)
+            | Landed::Checked(..)
+            | Landed::Undone(_)
+            | Landed::Heard(_)
+            | Landed::InboxChanged
+            | Landed::Indexed
+            | Landed::Kept
+            | Landed::Child(_)
+            | Landed::Gathered(_) => return,
+        };
+        let is_proven = tree.as_ref().is_some_and(|tree| self.run.proven_tree() == Some(tree));
+        if !is_proven {
+            self.command(Command::VoidChecks { round, tree });
+        } else if !self.hooks_hold_the_end() {
+            self.command(Command::Conclude);
+        }
+    }
+}
+
+/// One acceptance check, and what its verdict is held against.
+pub(crate) struct Acceptance {
+    check: CheckRun,
+    trees: Result<Arc<dyn Trees>, String>,
+    /// The workspace before the run changed anything.
+    first_tree: Option<TreeId>,
+    /// Changed programs that a person lets run.
+    programs: BTreeMap<String, Option<Digest>>,
+}
+
+/// Runs an acceptance check between two looks at the workspace.
+pub(crate) async fn accept(ports: &Ports, task: &Task, acceptance: Acceptance) -> Checked {
+    let Acceptance { check, trees, first_tree, programs } = acceptance;
+    let spec = check.spec.clone();
+    let look = async || match &trees {
+        Ok(trees) => trees.snapshot().await.map_err(|error| error.to_string()),
+        Err(why) => Err(why.clone()),
+    };
+    let before = look().await;
+    let changed = ports.checks.changed(&spec);
+    let program = changed.map(|Changed { file, content }| (file, content));
+    let may_run = program.as_ref().is_none_or(|(file, content)| programs.get(file) == Some(content));
+    let mut checked = if may_run {
+        ports.checks.check(task, check).await
+    } else {
+        let file = program.as_ref().map_or("", |(file, _)| file.as_str());
+        let text = format!("Not run: {file} is not what it was when the run started.");
+        let evidence = Content::Inline(Payload::string(&text));
+        let proof = Proof::default();
+        Checked {
+            verdict: Verdict { finding: Finding::Held, evidence, exit_status: None, took_ms: 0, proof },
+            blobs: Vec::new(),
+        }
+    };
+    let after = look().await;
+    let verdict = &mut checked.verdict;
+    let proof = &mut verdict.proof;
+    proof.program = program;
+    proof.output = Some(verdict.evidence.digest());
+    match (&trees, before, after) {
+        (Ok(trees), Ok(before), Ok(after)) => {
+            if before != after {
+                let paths = trees.differences(&before, &after).await.map(|found| in_words(&found));
+                let told = paths.unwrap_or_else(|error| format!("(which paths cannot be told: {error})"));
+                let said = text_of(&verdict.evidence);
+                let text = format!("{}\n[it changed the workspace it was to judge: {told}]", said.trim_end());
+                verdict.finding = Finding::Failed;
+                verdict.evidence = Content::Inline(Payload::string(&text));
+                proof.left = Some(after);
+            }
+            if let Some(first) = first_tree.filter(|first| !spec.protect.is_empty() && *first != before) {
+                proof.protected = match trees.differences(&first, &before).await {
+                    Ok(found) => {
+                        let paths = found.into_iter().map(|difference| difference.path).collect();
+                        ports.checks.protected(&spec, paths)
+                    }
+                    // What cannot be compared may have been changed.
+                    Err(error) => vec![format!("{} (cannot be compared: {error})", spec.protect.join(", "))],
+                };
+            }
+            proof.tree = Some(before);
+        }
+        (_, Err(why), _) | (_, _, Err(why)) => proof.unhashed = Some(why),
+        (Err(why), Ok(_), Ok(_)) => proof.unhashed = Some(why.clone()),
+    }
+    checked
+}
+
+/// A few of the paths that differ.
+fn in_words(found: &[Difference]) -> String {
+    const TOLD: usize = 8;
+    let told: Vec<_> = found.iter().take(TOLD).map(ToString::to_string).collect();
+    match found.len().saturating_sub(TOLD) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
+    }
+}
+
+/// How a program left the workspace. None: it could not be told.
+pub(crate) async fn left(ports: &Ports) -> Option<TreeId> {
+    match &ports.trees {
+        Some(trees) => trees.snapshot().await.ok(),
+        None => None,
+    }
+}
+
+/// Sets the workspace back; asks again where that may help.
+async fn set_back(trees: &dyn Trees, undo: Undo) -> Result<Undone, String> {
+    let Undo { to, left, within } = undo;
+    let left = match left {
+        Some(left) => left,
+        // Its worker died: all that is known is how the workspace is now.
+        None => trees.snapshot().await.map_err(|error| error.to_string())?,
+    };
+    let asked = longrein_ports::Undo { to: to.clone(), left, within };
+    let mut tries = 1;
+    loop {
+        match trees.undo(&asked).await {
+            Ok(restored) => return Ok(Undone { to, paths: restored.paths, aside: restored.aside }),
+            Err(TreeError::Partly { .. } | TreeError::Unavailable(_)) if tries < UNDO_TRIES => {
+                tries += 1;
+                tokio::time::sleep(UNDO_WAIT).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
