@@ -7,6 +7,7 @@ use longrein::core::budget::Limit;
 use longrein::core::event::{Event, How, Wants};
 use longrein::core::ids::{ActionId, Seq};
 use longrein::core::input::{Input, InputBody};
+use longrein::core::manifest::manifest;
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
 use longrein::core::run::{Run, Stage};
@@ -263,7 +264,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "model": run.model.name, "workspace": run.task.workspace,
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
-            "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
+            "manifest": manifest(&run), "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
             "ledger": ledger.entries.iter().map(|(action, entry)| json!({
                 "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str(&entry.args).unwrap_or_else(|_| json!(entry.args)),
                 "attempts": entry.attempts, "state": entry.state,
@@ -316,6 +317,10 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("hook       {}", words::hook(hook));
     }
     bringers.print(&store, &run);
+    let may = manifest(&run);
+    if !may.withheld.is_empty() {
+        say!("tools      {}", words::offered(&may));
+    }
     print_budget(&run);
     fill.print(&run);
     block::print(&run);

@@ -298,6 +298,7 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionProbed
         | EventKind::ActionSettled
         | EventKind::CheckFinished
+        | EventKind::LoopNoticed
         | EventKind::BudgetRaised
         | EventKind::SourceEndorsed
         | EventKind::SurroundingsChanged => true,

@@ -162,6 +162,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::AnswerRefused
         | EventKind::CheckFinished
         | EventKind::HookFinished
+        | EventKind::LoopNoticed
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
         | EventKind::SourceEndorsed

@@ -259,6 +259,7 @@ impl Follow {
             | Event::ActionSettled(_)
             | Event::AnswerAccepted(_)
             | Event::HookFinished(_)
+            | Event::LoopNoticed(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)

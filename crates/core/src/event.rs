@@ -2,6 +2,7 @@
 //! and only optional ones. Events carry decisions and amounts, never what a later binary would compute again.
 
 mod action;
+mod loops;
 mod model;
 
 use std::fmt;
@@ -14,9 +15,10 @@ use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
-    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, NoteId, RunId, Seq, ToolName, TurnId,
 };
 use crate::input::{Covers, Door, LateOutcome, Truth};
+use crate::manifest::Manifest;
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
@@ -27,6 +29,7 @@ use crate::task::{EffectClass, Mode, ModelSpec, Task};
 use crate::time::Timestamp;
 
 pub use self::action::*;
+pub use self::loops::*;
 pub use self::model::*;
 
 /// What an event survives (`semantics.md` A2).
@@ -110,6 +113,7 @@ events! {
     AnswerRefused(AnswerRefused) = "answer.refused";
     CheckFinished(CheckFinished) = "check.finished";
     HookFinished(HookFinished) = "hook.finished";
+    LoopNoticed(LoopNoticed) = "loop.noticed";
     FactSet(FactSet) = "fact.set";
     FactVoided(FactVoided) = "fact.voided";
     BudgetReached(BudgetReached) = "budget.reached";
@@ -163,6 +167,7 @@ impl EventKind {
             | EventKind::AnswerRefused
             | EventKind::CheckFinished
             | EventKind::HookFinished
+            | EventKind::LoopNoticed
             | EventKind::FactSet
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
@@ -217,6 +222,7 @@ impl Event {
             | Event::AnswerRefused(_)
             | Event::CheckFinished(_)
             | Event::HookFinished(_)
+            | Event::LoopNoticed(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
@@ -312,6 +318,9 @@ pub struct AnswerAccepted {
 pub struct AnswerRefused {
     pub attempt: AttemptId,
     pub reason: String,
+    /// Nothing is wrong with its form: it came too early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Unfinished>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -510,6 +519,10 @@ pub enum Failure {
     Shadow,
     /// A hook had something against it that the run cannot go on without.
     Hook,
+    /// It went in circles.
+    Loop,
+    /// The model said it was done while something it had begun was not.
+    Incomplete,
 }
 
 impl End {

@@ -270,6 +270,9 @@ impl World {
             | Duty::Suspend
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. } => return false,
+            Duty::NoticeLoop => {
+                self.ask(Command::NoticeLoop);
+            }
             Duty::Wake { at } => self.now = self.now.max(at),
         }
         true
@@ -303,6 +306,7 @@ impl World {
                 | Duty::Check { .. }
                 | Duty::Conclude
                 | Duty::Suspend
+                | Duty::NoticeLoop
                 | Duty::Wake { .. } => {}
             }
         }

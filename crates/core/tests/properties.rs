@@ -213,6 +213,7 @@ impl Table {
             | Duty::AwaitAction { .. }
             | Duty::Recover { .. }
             | Duty::Check { .. }
+            | Duty::NoticeLoop
             | Duty::Conclude
             | Duty::Suspend => true,
             Duty::Hooks { .. } => true,
@@ -293,6 +294,9 @@ impl Table {
                 let again = Command::TakeHooks { moment: moment.clone(), ran: ran.clone() };
                 assert!(self.ask(Command::TakeHooks { moment, ran }), "what is owed is accepted");
                 assert!(!self.ask(again), "hooks are heard once");
+            }
+            Duty::NoticeLoop => {
+                assert!(self.ask(Command::NoticeLoop), "what is owed is accepted");
             }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");

@@ -312,6 +312,7 @@ impl<'a> Drive<'a> {
             Duty::Hooks { moment } => {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
+            Duty::NoticeLoop => true,
             Duty::Suspend => self.stopping.is_none(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none()
@@ -359,6 +360,7 @@ impl<'a> Drive<'a> {
                 Ok(true)
             }
             Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
+            Duty::NoticeLoop => Ok(self.command(Command::NoticeLoop)),
             Duty::Conclude => Ok(self.command(Command::Conclude)),
             Duty::Suspend => {
                 let detail = match &self.run.stage {

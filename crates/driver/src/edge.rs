@@ -506,6 +506,7 @@ pub(crate) fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::AnswerRefused(_)
         | Event::CheckFinished(_)
         | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

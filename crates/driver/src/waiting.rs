@@ -115,6 +115,7 @@ impl Drive<'_> {
             | Duty::Check { .. }
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
+            | Duty::NoticeLoop
             | Duty::Conclude
             | Duty::Suspend => None,
         });

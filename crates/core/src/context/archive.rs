@@ -174,6 +174,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::AnswerAccepted(_)
         | Event::AnswerRefused(_)
         | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)
