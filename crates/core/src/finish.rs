@@ -75,6 +75,10 @@ fn failed(action: &Action) -> Option<Failed> {
         return None;
     }
     let error = match &action.life {
+        // An earlier call has had the same key, or one it depends on has failed: what matters is that other call.
+        Life::Ended(Ended::Refused(error)) if [class::CONFLICT, class::DEPENDENCY].contains(&error.class.as_str()) => {
+            return None;
+        }
         Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) => error,
         Life::Ended(Ended::Done { .. })
         | Life::Unknown(_)

@@ -192,8 +192,7 @@ enum Kind<'a> {
     /// It changed nothing, as far as its class says.
     Looked,
     Acted,
-    /// It failed; `acted`: it may have changed something before.
-    Failed { error: &'a ToolError, acted: bool },
+    Failed(&'a ToolError),
     /// It was taken away.
     Withheld,
 }
@@ -211,13 +210,9 @@ impl<'a> Seen<'a> {
                 },
             ),
             Life::Ended(Ended::Refused(error)) if error.class == class::LOOP => (Digest::of(b"loop"), Kind::Withheld),
-            Life::Ended(Ended::Refused(error) | Ended::NotDone(error)) => {
-                (failure(error), Kind::Failed { error, acted: false })
-            }
-            Life::Ended(Ended::Error(error)) | Life::Unknown(error) | Life::Doubtful(_, error) => {
-                let acted = action.effect != EffectClass::Read && action.attempts > 0;
-                (failure(error), Kind::Failed { error, acted })
-            }
+            Life::Ended(Ended::Refused(error) | Ended::NotDone(error) | Ended::Error(error))
+            | Life::Unknown(error)
+            | Life::Doubtful(_, error) => (failure(error), Kind::Failed(error)),
             Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => (Digest::of(b"open"), Kind::Acted),
         };
         let args = action.args.as_str();
@@ -265,8 +260,8 @@ impl Repeats {
         for call in seen.iter().filter(|call| counted.insert(call.key)) {
             let acts = match call.kind {
                 Kind::Withheld => continue,
-                Kind::Looked | Kind::Failed { acted: false, .. } => false,
-                Kind::Acted | Kind::Failed { acted: true, .. } => true,
+                Kind::Looked | Kind::Failed(_) => false,
+                Kind::Acted => true,
             };
             let known = if acts { &mut self.acts } else { &mut self.looks };
             match known.take(call.key, call.action.id) {
@@ -315,7 +310,7 @@ impl Repeats {
                     continue;
                 }
                 Kind::Withheld => continue,
-                Kind::Failed { error, .. } => error,
+                Kind::Failed(error) => error,
             };
             // Neither is anything the model did wrong.
             if [class::SHADOW, class::CANCELLED].contains(&error.class.as_str()) {
