@@ -80,7 +80,7 @@ pub mod class {
     pub const EXIT: &str = "exit";
     /// Printed more than it may.
     pub const OUTPUT_TOO_LARGE: &str = "output_too_large";
-    /// The program could not be started, or nobody is there to answer.
+    /// It cannot be reached at the moment, or nobody is there to answer.
     pub const UNAVAILABLE: &str = "unavailable";
     /// The run was cancelled or stopped before it ran.
     pub const CANCELLED: &str = "cancelled";
