@@ -216,25 +216,26 @@ impl<'a> Seen<'a> {
             Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => (Digest::of(b"open"), Kind::Acted),
         };
         let args = action.args.as_str();
+        let exact = || action.digest.as_str().to_owned();
         // What a person is asked and what is written down count to the letter, and so does what acts: two orders that differ
         // in a number are two orders, and in a file spaces may be what matters.
         let compared = match (task.tool(&action.tool).map(|tool| &tool.body), action.effect) {
-            (Some(ToolBody::Builtin(Builtin::Ask | Builtin::Note)), _) => args.to_owned(),
+            (Some(ToolBody::Builtin(Builtin::Ask | Builtin::Note)), _) => exact(),
             (Some(ToolBody::Builtin(Builtin::Shell)), _) => shape::without_spaces(args),
-            (_, EffectClass::Workspace | EffectClass::External) => args.to_owned(),
+            (_, EffectClass::Workspace | EffectClass::External) => exact(),
             (_, EffectClass::Read) => shape::without_details(args),
         };
         let hash = |args: &str| {
             let parts = [action.tool.as_str().as_bytes(), args.as_bytes(), result.as_str().as_bytes()];
             short(&Digest::of_parts(parts))
         };
-        Self { action, key: hash(&compared), exact: hash(args), kind }
+        Self { action, key: hash(&compared), exact: hash(action.digest.as_str()), kind }
     }
 }
 
 fn failure(error: &ToolError) -> Digest {
     let field = error.field.as_deref().unwrap_or_default();
-    let message = shape::without_details(&error.message);
+    let message = shape::without_numbers(&error.message);
     Digest::of_parts([error.class.as_bytes(), field.as_bytes(), message.as_bytes()])
 }
 

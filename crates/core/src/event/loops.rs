@@ -28,7 +28,7 @@ pub struct LoopNoticed {
 pub enum Repetition {
     /// One call, with one result.
     SameCall,
-    /// Calls that differ in numbers, times, ids, case or spaces, with one result.
+    /// Calls that differ in times, random ids, counts of tries, case or spaces, with one result.
     LikeCall,
     /// A few calls, with the same results each time.
     Circle,
