@@ -6,7 +6,7 @@
 //! ```text
 //! tools:   NAME ask | NAME note                       one that asks a person, one that keeps notes
 //! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
-//!          [depends=NAME] [max=N] [check] [compensate=NAME] [writes=PATH]   one tool; repeat the line for more
+//!          [depends=NAME] [max=N] [cache] [check] [compensate=NAME] [writes=PATH]   one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
 //! check:   TOOL passed|failed …                       what the check of a tool finds, one after the other
@@ -24,9 +24,11 @@
 //! constraint: words                                   that hold for the whole task
 //! rules:   PATH "words"                               a rule file of the workspace
 //! tool:    NAME done|fails|lands-and-fails|not-done|hangs|slow|large:BYTES …   how its attempts go, one after the other
+//! tool:    NAME says:WORD|error:CLASS[:SECONDS] …      the same: what it returns each time; an error that names its class
 //! probe:   NAME pending|yes|no …                      what its next reconcile commands say, instead of the truth
 //! model:   "words"                                    a reply without calls
 //! model:   NAME {json}; NAME {json}                   a reply with calls
+//! model:   N times …                                  the same reply in so many turns; # in it is the number of the turn
 //! model:   fails transient|rate_limited|overloaded|quota|bad_request|context|refused   a call without a reply
 //! model:   fails context limit=N                      too long, and the server says how much it takes
 //! model:   cut | empty                                a reply that cannot be used
@@ -42,6 +44,10 @@
 //! expect:  waiting a1 a2                              nothing can move without a person
 //! expect:  model sees "words" | model does not see "words"
 //! expect:  reason "words"                             why the last model call was not made
+//! expect:  because "words"                            why the run ended
+//! expect:  noticed KIND told|taken|ended              that it went in circles, last
+//! expect:  noticed nothing
+//! expect:  may call NAME … | may not call NAME …      by the manifest of the last request
 //! expect:  rebuilt N                                  so many generations have followed the first
 //! expect:  file PATH a1 | file PATH "words" | file PATH gone   what lies there: what that action wrote, or these words
 //! expect:  verified true | verified false | verified null
@@ -147,10 +153,12 @@ impl Stage {
         task.tools = Vec::new();
         let mut turns: Vec<Vec<Answer>> = vec![Vec::new()];
         for line in lines.iter().filter(|line| line.word == "model") {
-            let (answer, ends_turn) = answer(&line.rest).map_err(|what| format!("line {}: {what}", line.number))?;
-            turns.last_mut().into_iter().for_each(|turn| turn.push(answer.clone()));
-            if ends_turn {
-                turns.push(Vec::new());
+            for rest in repeated(&line.rest) {
+                let (answer, ends_turn) = answer(&rest).map_err(|what| format!("line {}: {what}", line.number))?;
+                turns.last_mut().into_iter().for_each(|turn| turn.push(answer.clone()));
+                if ends_turn {
+                    turns.push(Vec::new());
+                }
             }
         }
         turns.retain(|turn| !turn.is_empty());
@@ -458,6 +466,28 @@ impl Stage {
                 });
                 expect(reason.as_ref().is_some_and(|reason| reason.contains(&words)), &format!("{reason:?}"))
             }
+            ["because", ..] => {
+                let words = quoted(what)?;
+                let reason = self.last_event(|event| match event {
+                    Event::RunEnded(ended) => Some(ended.reason.clone()),
+                    _ => None,
+                });
+                expect(reason.as_ref().is_some_and(|reason| reason.contains(&words)), &format!("{reason:?}"))
+            }
+            ["noticed", ref what @ ..] => {
+                let last = self.last_event(|event| match event {
+                    Event::LoopNoticed(notice) => {
+                        let kind = serde_json::to_value(notice.repetition).ok()?;
+                        let level = serde_json::to_value(notice.level).ok()?;
+                        Some(format!("{} {}", kind.as_str()?, level.as_str()?))
+                    }
+                    _ => None,
+                });
+                let found = last.as_deref().unwrap_or("nothing");
+                expect(found == what.join(" "), found)
+            }
+            ["may", "call", ref tools @ ..] => self.expect_manifest(tools, true),
+            ["may", "not", "call", ref tools @ ..] => self.expect_manifest(tools, false),
             ["rebuilt", times] => {
                 let generation = self.town.store.run(&self.id).map_or(1, |run| run.window.generation);
                 same(times, u64::from(generation) - 1)
@@ -485,6 +515,18 @@ impl Stage {
             ["crashed"] => expect(matches!(self.last, Last::Crashed), &format!("{:?}", self.last)),
             _ => self.expect_standing(&words, what),
         }
+    }
+
+    /// What the journal says could be called at the last request.
+    fn expect_manifest(&self, tools: &[&str], offered: bool) -> Result<(), String> {
+        let manifest = self.last_event(|event| match event {
+            Event::ModelRequested(requested) => requested.manifest.clone(),
+            _ => None,
+        });
+        let is_offered = |tool: &str| {
+            manifest.as_ref().is_none_or(|manifest| manifest.offered.iter().any(|offered| offered.as_str() == tool))
+        };
+        expect(tools.iter().all(|tool| is_offered(tool) == offered), &format!("{manifest:?}"))
     }
 
     fn last_event<T>(&self, pick: impl Fn(&Event) -> Option<T>) -> Option<T> {
@@ -599,9 +641,16 @@ fn manner(word: &str) -> Result<Manner, String> {
         "not-done" => Ok(Manner::not_done()),
         "hangs" => Ok(Manner::hangs(false)),
         "slow" => Ok(Manner::slow(5_000, 10_000)),
-        other => match other.strip_prefix("large:") {
-            Some(bytes) => Ok(Manner::large(usize::try_from(number(bytes)?).map_err(|error| error.to_string())?)),
-            None => Err(format!("a tool cannot end {other}")),
+        other => match other.split_once(':') {
+            Some(("large", bytes)) => {
+                Ok(Manner::large(usize::try_from(number(bytes)?).map_err(|error| error.to_string())?))
+            }
+            Some(("says", word)) => Ok(Manner::says(word)),
+            Some(("error", class)) => match class.split_once(':') {
+                Some((class, after)) => Ok(Manner::error(class, Some(number(after)?))),
+                None => Ok(Manner::error(class, None)),
+            },
+            Some(_) | None => Err(format!("a tool cannot end {other}")),
         },
     }
 }
@@ -632,10 +681,20 @@ fn spec(rest: &str) -> Result<ToolSpec, String> {
             ("check", _) => spec.check = vec!["sound".to_owned()],
             ("compensate", tool) => spec.compensate = Some(ToolName::new(tool)),
             ("writes", path) => spec.writes.get_or_insert_default().push(path.to_owned()),
+            ("cache", _) => spec.declared.cache = true,
             (other, _) => return Err(format!("no option {other}")),
         }
     }
     Ok(spec)
+}
+
+/// The replies of a line: one, or as many as it says.
+fn repeated(rest: &str) -> Vec<String> {
+    let several = rest.split_once(" times ").and_then(|(times, rest)| Some((times.parse::<u32>().ok()?, rest)));
+    match several {
+        Some((times, rest)) => (1..=times).map(|number| rest.replace('#', &number.to_string())).collect(),
+        None => vec![rest.to_owned()],
+    }
 }
 
 /// One reply, and whether it ends the turn's attempts.

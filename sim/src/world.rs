@@ -39,6 +39,15 @@ pub struct Manner {
     pub says: Says,
     /// Bytes of what it returns beside its receipt.
     pub bytes: usize,
+    /// What it returns in its receipt's place, or the error it names.
+    pub word: Option<Word>,
+}
+
+/// What an attempt says in so many words.
+#[derive(Debug, Clone)]
+pub enum Word {
+    Result(String),
+    Error { class: String, retry_after_s: Option<u64> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +64,20 @@ pub enum Says {
 impl Manner {
     pub fn done() -> Self {
         let ms = Duration::from_millis;
-        Self { sends: Some(ms(20)), wire: ms(10), ends: ms(50), says: Says::Done, bytes: 0 }
+        Self { sends: Some(ms(20)), wire: ms(10), ends: ms(50), says: Says::Done, bytes: 0, word: None }
     }
     /// Returns so much.
     pub fn large(bytes: usize) -> Self {
         Self { bytes, ..Self::done() }
+    }
+    /// Returns the same each time.
+    pub fn says(word: &str) -> Self {
+        Self { word: Some(Word::Result(word.to_owned())), ..Self::done() }
+    }
+    /// Fails, and says with what.
+    pub fn error(class: &str, retry_after_s: Option<u64>) -> Self {
+        let word = Word::Error { class: class.to_owned(), retry_after_s };
+        Self { sends: None, word: Some(word), ..Self::done() }
     }
     /// Sends after a while and takes its time afterwards.
     pub fn slow(sends_ms: u64, ends_ms: u64) -> Self {
@@ -91,7 +109,7 @@ impl Manner {
             (EffectClass::External, 72..90) => (chance.percent(50), Says::Fails),
             (EffectClass::External, _) => (chance.percent(50), Says::Hangs),
         };
-        Self { sends: sent.then_some(sends), wire, ends, says, bytes: 0 }
+        Self { sends: sent.then_some(sends), wire, ends, says, bytes: 0, word: None }
     }
 }
 
@@ -803,6 +821,17 @@ impl Tools for Hands {
 }
 
 fn outcome(effect: EffectClass, action: ActionId, manner: &Manner) -> Outcome {
+    match &manner.word {
+        Some(Word::Result(word)) => return Outcome::Done(Content::Inline(Payload::string(word))),
+        Some(Word::Error { class, retry_after_s }) => {
+            let error = ToolError { retry_after_s: *retry_after_s, ..ToolError::new(class, format!("{class} it is")) };
+            return match effect {
+                EffectClass::Read | EffectClass::Workspace => Outcome::Error(error),
+                EffectClass::External => Outcome::NotDone(error),
+            };
+        }
+        None => {}
+    }
     match (manner.says, effect) {
         (Says::Done, EffectClass::Read) if manner.bytes > 0 => {
             let much = format!("what {action} found, line after line; ").repeat(manner.bytes / 32 + 1);

@@ -69,6 +69,24 @@ const PLAYS: &[Play] = &[
         },
     },
     Play {
+        name: "goes in circles, asks too much at once, and stops half way",
+        task: |_| {},
+        stage: |town| {
+            let again = || Answer::call(&[("look", "{}")]);
+            town.brain.script([
+                Answer::call(&[("note", r#"{"kind":"open_loop","text":"tell Ann"}"#)]),
+                again(),
+                again(),
+                again(),
+                again(),
+                Answer::say("done"),
+                Answer::call(&[("note", r#"{"kind":"close","text":"told","id":"n1"}"#)]),
+                Answer::say("done"),
+            ]);
+            town.world.script("look", [Manner::error("rate_limited", Some(1)), Manner::says("same")]);
+        },
+    },
+    Play {
         name: "hooks of every kind",
         task: |task| {
             task.acceptance = vec![check("tests")];

@@ -251,7 +251,7 @@ fn k_reply_written_and_nothing_started_starts_what_may_and_nothing_is_unknown() 
 #[test]
 fn k_edit_on_disk_without_result_is_told_and_never_repeated() {
     in_virtual_time(async {
-        let stand = Stand::new(vec![Answer::call(&[("edit", "{}")]), Answer::say("done")]);
+        let stand = Stand::new(vec![Answer::call(&[("edit", "{}")]), Answer::say("done, but for a1")]);
         stand.die_at(CrashPoint::AfterTool, 1).await;
         assert_eq!(stand.happened("edit"), 1);
         assert!(is_done(&stand.restart().await));
@@ -334,7 +334,7 @@ fn k_a_yes_does_not_outweigh_a_rule_that_denies_by_then() {
 #[test]
 fn k_started_and_not_spawned_is_the_one_unavoidable_false_unknown() {
     in_virtual_time(async {
-        let stand = Stand::new(vec![Answer::call(&[("deploy", "{}")]), Answer::say("done")]);
+        let stand = Stand::new(vec![Answer::call(&[("deploy", "{}")]), Answer::say("done, but for a1")]);
         stand.town.rules.set("deploy", Say::Allow);
         stand.die_at(CrashPoint::BeforeTool, 1).await;
         let driven = stand.restart().await;

@@ -9,6 +9,7 @@ use longrein::core::children::{Child, ChildState};
 use longrein::core::event::{Event, How, Wants};
 use longrein::core::ids::{ActionId, RunId, Seq};
 use longrein::core::input::{Input, InputBody};
+use longrein::core::manifest::manifest;
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
 use longrein::core::run::{Run, Stage};
@@ -286,7 +287,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
             "parent": run.descent.as_ref().map(|descent| &descent.parent), "children": children_json(&run),
-            "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
+            "manifest": manifest(&run), "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
             "ledger": ledger.entries.iter().map(|(action, entry)| json!({
                 "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str(&entry.args).unwrap_or_else(|_| json!(entry.args)),
                 "attempts": entry.attempts, "state": entry.state,
@@ -342,6 +343,10 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("hook       {}", words::hook(hook));
     }
     bringers.print(&store, &run);
+    let may = manifest(&run);
+    if !may.withheld.is_empty() {
+        say!("tools      {}", words::offered(&may));
+    }
     print_budget(&run);
     fill.print(&run);
     block::print(&run);

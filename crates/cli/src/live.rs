@@ -304,6 +304,7 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ActionNotUndone
         | EventKind::ChecksVoided
         | EventKind::CheckFinished
+        | EventKind::LoopNoticed
         | EventKind::BudgetRaised
         | EventKind::ChildStarted
         | EventKind::ChildEnded

@@ -169,6 +169,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::AnswerRefused
         | EventKind::CheckFinished
         | EventKind::HookFinished
+        | EventKind::LoopNoticed
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
         | EventKind::ChildStarted

@@ -264,6 +264,7 @@ impl Follow {
             | Event::ChecksVoided(_)
             | Event::AnswerAccepted(_)
             | Event::HookFinished(_)
+            | Event::LoopNoticed(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)

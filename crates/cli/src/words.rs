@@ -2,13 +2,14 @@
 
 use longrein::core::action::Life;
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, NoteTaken, RebuildStep, RebuildWhy, Received,
-    Requeue, RollbackWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy,
+    Received, Requeue, RollbackWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
-use longrein::core::ids::{NoteId, TreeId};
+use longrein::core::ids::{NoteId, ToolName, TreeId};
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
+use longrein::core::manifest::{Manifest, Why, Withheld};
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::{Content, Payload};
 use longrein::core::prompt::Item;
@@ -211,6 +212,34 @@ pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
 }
 
 /// What came of a summary of turns that had left the window.
+/// What may be called, and what not for want of what.
+pub(crate) fn offered(manifest: &Manifest) -> String {
+    let names = |names: &[ToolName]| names.iter().map(|name| safe(name.as_str())).collect::<Vec<_>>().join(", ");
+    let offered = if manifest.offered.is_empty() { "nothing".to_owned() } else { names(&manifest.offered) };
+    let withheld: Vec<_> = manifest.withheld.iter().map(withheld).collect();
+    let withheld = if withheld.is_empty() { String::new() } else { format!("; not {}", withheld.join(", ")) };
+    format!("may call {offered}{withheld}")
+}
+
+/// A tool that may not be called now, and why in a word.
+fn withheld(withheld: &Withheld) -> String {
+    let why = match withheld.why {
+        Why::Mode => "plan mode".to_owned(),
+        Why::Phase => "not in this phase".to_owned(),
+        Why::Rule => "denied by a rule".to_owned(),
+        Why::Loop => "taken away for a turn".to_owned(),
+        Why::Fact => {
+            let missing: Vec<_> = withheld.missing.iter().map(ToString::to_string).collect();
+            let by: Vec<_> = withheld.provided_by.iter().map(|tool| safe(tool.as_str())).collect();
+            let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(" or ")) };
+            format!("needs {}{by}", safe(&missing.join(", ")))
+        }
+        Why::Check => "its check failed too often".to_owned(),
+        Why::Quota => "used up".to_owned(),
+    };
+    format!("{} ({why})", safe(withheld.tool.as_str()))
+}
+
 fn summed_up(finished: &SummaryFinished) -> String {
     let what = match &finished.outcome {
         SummaryOutcome::Kept { lines } if lines.len() == 1 => "1 line kept for the next control block".to_owned(),
@@ -294,7 +323,10 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             }
         },
         Event::InputRefused(e) => format!("input refused: {}", short(&e.reason, 120)),
-        Event::ModelRequested(e) => format!("{} asks {} ({} bytes)", e.attempt, e.model, e.bytes),
+        Event::ModelRequested(e) => {
+            let manifest = e.manifest.as_ref().map(|manifest| format!("; {}", offered(manifest))).unwrap_or_default();
+            format!("{} asks {} ({} bytes){manifest}", e.attempt, e.model, e.bytes)
+        }
         Event::ModelReplied(e) => {
             let calls: Vec<_> = e.reply.calls.iter().map(|call| short(&call.name, 40)).collect();
             let what = if calls.is_empty() { short(&e.reply.text, 90) } else { format!("calls {}", calls.join(", ")) };
@@ -366,8 +398,10 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 Requeue::Read => "it only reads",
                 Requeue::NoEffect => "nothing had happened",
                 Requeue::Idempotent => "the receiver knows its key",
+                Requeue::MayPass => "what it failed with may pass",
             };
-            format!("{} will be started again: {why}", named(e.action))
+            let error = e.error.as_ref().map(|error| format!(" ({})", short(&error.message, 100))).unwrap_or_default();
+            format!("{} will be started again: {why}{error}", named(e.action))
         }
         Event::ActionProbed(e) => match &e.answer {
             ProbeAnswer::TookEffect(_) => format!("{} took effect", named(e.action)),
@@ -428,7 +462,18 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             format!("the workspace is not what the checks have seen{tree}: all of them again")
         }
         Event::AnswerAccepted(e) => format!("answer accepted in form: {}", short(&e.accepted.rendered, 120)),
-        Event::AnswerRefused(e) => format!("answer refused: {}", short(&e.reason, 160)),
+        Event::AnswerRefused(e) => match e.unfinished {
+            Some(_) => format!("not the end yet: {}", short(&e.reason, 160)),
+            None => format!("answer refused: {}", short(&e.reason, 160)),
+        },
+        Event::LoopNoticed(e) => {
+            let what = short(&longrein::core::repeat::what(e), 160);
+            match e.level {
+                Level::Told => format!("goes in circles: {what}; the model is told"),
+                Level::Taken => format!("goes in circles: {what}; the tools are taken away for a turn"),
+                Level::Ended => format!("goes in circles: {what}; the run ends"),
+            }
+        }
         Event::CheckFinished(e) => {
             let verdict = match e.verdict.finding {
                 longrein::core::check::Finding::Passed if e.verdict.proof.is_on_changed_checks() => {

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should stop there")]
 
+mod capabilities;
 mod checkout;
 mod children;
 mod command_line;

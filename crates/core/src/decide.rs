@@ -18,11 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::acceptance::{ACCEPTS, VOIDED_MAX};
+pub(crate) use self::calls::backoff;
 pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
+pub(crate) use self::checked::tried_too_often;
 pub use self::checked::{CHECK_FAILURES_MAX, Undo, undo_of};
 pub use self::children::{begin_child, request_children};
 use self::inputs::take_input;
+pub(crate) use self::modes::beyond_plan;
 use self::modes::{not_executed, shadowed};
 use self::propose::propose;
 pub use self::start::key_scope;
@@ -35,13 +38,17 @@ use crate::context::memory;
 use crate::context::note::{Note, NoteKind};
 use crate::context::plan::OVERFLOWS_MAX;
 use crate::event::*;
+use crate::finish;
 use crate::hook::{Heard, HookRan, Moment};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, Fence, InputId, NoteId, RunId, ToolName, TreeId};
 use crate::input::{Endorse, Input, InputBody, LateOutcome, Truth};
+use crate::manifest;
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
 use crate::owed;
 use crate::payload::{Content, Payload};
 use crate::prompt::Purpose;
+use crate::repeat;
+use crate::retry;
 use crate::ruling::{Bearing, Effect, Ruling};
 use crate::run::{Closing, Run, Stage};
 use crate::taint::Mark;
@@ -203,6 +210,8 @@ pub enum Command {
     ParkForChildren {
         waiting: BTreeMap<RunId, Vec<Wait>>,
     },
+    /// What goes in circles is answered.
+    NoticeLoop,
     /// Time has passed.
     Tick,
     Conclude,
@@ -361,7 +370,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             start(run, action, readiness, key, Before { heard, tree }, now)
         }
         Command::Finish { action, attempt, outcome, brings, left } => {
-            finish(run, action, attempt, outcome, Ran { brings, left })
+            finish(run, action, attempt, outcome, Ran { brings, left }, now)
         }
         Command::GiveActionVerdict { action, attempt, verdict, brings } => {
             checked::verdict(run, action, attempt, verdict, brings)
@@ -410,6 +419,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             request_children(run, &specs, at_once, now).map_err(Refusal::Unfit)
         }
         Command::ParkForChildren { waiting } => children::park(run, waiting),
+        Command::NoticeLoop => match repeat::due(run) {
+            Some(notice) => Ok(vec![Event::LoopNoticed(notice)]),
+            None => Err(Refusal::NotDue),
+        },
         Command::Tick => match owed::out_of_time(run, now) {
             Some(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
             None => Err(Refusal::NotDue),
@@ -509,36 +522,9 @@ fn refused(action: ActionId, error: ToolError) -> Event {
     Event::ActionRefused(ActionRefused { action, error, would: None })
 }
 
-/// Why a tool may not be called now: the run only reads, a fact it needs does not hold, or its calls are used up.
-pub(crate) fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
-    let spec = run.task.tool(tool)?;
-    if let Some(error) = modes::beyond_plan(run, spec) {
-        return Some(error);
-    }
-    if let Some(error) = checked::tried_too_often(run, tool) {
-        return Some(error);
-    }
-    if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
-        let providers: Vec<_> =
-            run.task.tools.iter().filter(|tool| tool.provides.contains(fact)).map(|tool| tool.name.as_str()).collect();
-        let hint = if providers.is_empty() {
-            "No tool of this task provides it.".to_owned()
-        } else {
-            format!("Call {} first, then this one in a later reply.", providers.join(" or "))
-        };
-        return Some(
-            ToolError::new(class::MISSING_FACT, format!("{tool} needs the fact \"{fact}\", which does not hold now."))
-                .hint(hint),
-        );
-    }
-    let used = run.calls.get(tool).copied().unwrap_or(0);
-    match spec.max_calls {
-        Some(max) if used >= max => Some(
-            ToolError::new(class::BUDGET, format!("{tool} may be called {max} times in this run, and has been."))
-                .hint("Go on with what you have."),
-        ),
-        Some(_) | None => None,
-    }
+/// Why a tool may not be called now, as its call is answered.
+fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
+    manifest::withheld(run, run.task.tool(tool)?).map(|withheld| withheld.error())
 }
 
 fn denied_by_rule(rule: &str, reason: &str) -> ToolError {
@@ -620,10 +606,23 @@ struct Ran {
     left: Option<TreeId>,
 }
 
-fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, ran: Ran) -> Result<Vec<Event>, Refusal> {
+fn finish(
+    run: &Run,
+    id: ActionId,
+    attempt: u32,
+    outcome: Outcome,
+    ran: Ran,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
     let action = run.action(id).ok_or(Refusal::Stale)?;
     match action.life {
         Life::Started { fence, .. } if fence == run.fence && action.attempts == attempt => {
+            if let Outcome::Error(error) = &outcome
+                && let Some(from) = retry::read_again(run, action, error, now)
+            {
+                let (why, from, error) = (Requeue::MayPass, Some(from), Some(error.clone()));
+                return Ok(vec![Event::ActionRequeued(ActionRequeued { action: id, why, from, error })]);
+            }
             let cost = run.task.tool(&action.tool).map_or(0, |tool| tool.cost_micros);
             // That this attempt did nothing says nothing about the one before.
             let outcome = match outcome {
@@ -632,7 +631,9 @@ fn finish(run: &Run, id: ActionId, attempt: u32, outcome: Outcome, ran: Ran) -> 
                     message: format!("An earlier attempt may have happened; the last one: {}", error.message),
                     ..error
                 }),
-                Outcome::Done(_) | Outcome::Error(_) | Outcome::NotDone(_) | Outcome::Unknown(_) => outcome,
+                Outcome::Error(error) => Outcome::Error(retry::advised(error, attempt)),
+                Outcome::NotDone(error) => Outcome::NotDone(retry::advised(error, attempt)),
+                Outcome::Done(_) | Outcome::Unknown(_) => outcome,
             };
             let mut events = finish_events(run, action, outcome, How::Observed, cost);
             for event in &mut events {

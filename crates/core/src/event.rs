@@ -3,6 +3,7 @@
 
 mod action;
 mod child;
+mod loops;
 mod model;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,11 @@ use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
-    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TreeId, TurnId,
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, NoteId, RunId, Seq, ToolName, TreeId,
+    TurnId,
 };
 use crate::input::{Covers, Door, LateOutcome, Truth};
+use crate::manifest::Manifest;
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
 use crate::payload::Payload;
 use crate::prompt::Purpose;
@@ -31,6 +34,7 @@ use crate::time::Timestamp;
 
 pub use self::action::*;
 pub use self::child::*;
+pub use self::loops::*;
 pub use self::model::*;
 
 /// What an event survives (`semantics.md` A2).
@@ -119,6 +123,7 @@ events! {
     ChildEnded(Box<ChildEnded>) = "child.ended";
     ChecksVoided(ChecksVoided) = "checks.voided";
     HookFinished(HookFinished) = "hook.finished";
+    LoopNoticed(LoopNoticed) = "loop.noticed";
     FactSet(FactSet) = "fact.set";
     FactVoided(FactVoided) = "fact.voided";
     BudgetReached(BudgetReached) = "budget.reached";
@@ -177,6 +182,7 @@ impl EventKind {
             | EventKind::ChildEnded
             | EventKind::ChecksVoided
             | EventKind::HookFinished
+            | EventKind::LoopNoticed
             | EventKind::FactSet
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
@@ -234,6 +240,7 @@ impl Event {
             | Event::CheckFinished(_)
             | Event::ChecksVoided(_)
             | Event::HookFinished(_)
+            | Event::LoopNoticed(_)
             | Event::FactSet(_)
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
@@ -341,6 +348,9 @@ pub struct AnswerAccepted {
 pub struct AnswerRefused {
     pub attempt: AttemptId,
     pub reason: String,
+    /// Nothing is wrong with its form: it came too early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Unfinished>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -568,6 +578,10 @@ pub enum Failure {
     Shadow,
     /// A hook had something against it that the run cannot go on without.
     Hook,
+    /// It went in circles.
+    Loop,
+    /// The model said it was done while something it had begun was not.
+    Incomplete,
 }
 
 impl End {

@@ -227,7 +227,7 @@ pub fn observation(action: &Action, at: Timestamp) -> Item {
         Life::Ended(Ended::Done { result, how, at }) => {
             let (data, truncated) = view(result, action.id);
             encode(&Observation {
-                evidence: Some(action.id.evidence()),
+                evidence: Some(how.evidence(action.id, action.effect)),
                 at: at.to_string(),
                 replayed: matches!(how, How::Replayed { .. }),
                 data: Some(data),

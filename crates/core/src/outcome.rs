@@ -82,10 +82,20 @@ pub mod class {
     pub const EXIT: &str = "exit";
     /// Printed more than it may.
     pub const OUTPUT_TOO_LARGE: &str = "output_too_large";
-    /// The program could not be started, or nobody is there to answer.
+    /// It cannot be reached at the moment, or nobody is there to answer.
     pub const UNAVAILABLE: &str = "unavailable";
     /// The run was cancelled or stopped before it ran.
     pub const CANCELLED: &str = "cancelled";
+    /// Classes a tool may name that we have no use for ourselves: [`crate::retry`] says what each comes to.
+    pub const RATE_LIMITED: &str = "rate_limited";
+    pub const INVALID_ARGUMENT: &str = "invalid_argument";
+    pub const PRECONDITION_FAILED: &str = "precondition_failed";
+    pub const NOT_FOUND: &str = "not_found";
+    pub const NOT_AUTHORIZED: &str = "not_authorized";
+    /// It cannot be done here, now or later.
+    pub const INTERNAL: &str = "internal";
+    /// Taken away for this turn, because the run went in circles.
+    pub const LOOP: &str = "loop";
 }
 
 /// How a started attempt of an action ended, as the edge saw it. Which of these a class of tool may end in is said in

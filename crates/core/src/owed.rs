@@ -15,6 +15,7 @@ use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
 use crate::prompt::Purpose;
+use crate::repeat;
 use crate::run::{Activity, ChangedChecks, Closing, Run, Stage, Winding, WindingWhy};
 use crate::task::{EffectClass, Mode, OnUnknown, Overlap};
 use crate::time::Timestamp;
@@ -61,6 +62,8 @@ pub enum Duty {
     Summarise { generation: u32, attempt: u32 },
     /// A summary was asked for under this claim.
     AwaitSummary { generation: u32, attempt: u32 },
+    /// It goes in circles: write what is done about it.
+    NoticeLoop,
     /// The run has come to its end: write it.
     Conclude,
     /// The run cannot go on here: write that it is suspended.
@@ -93,7 +96,8 @@ pub fn owed(run: &Run) -> Vec<Duty> {
             Some(AfterFailure::Retry { at }) if at > run.at => duties.push(Duty::Wake { at }),
             Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
                 let hooks = hook::due(run).map(|moment| Duty::Hooks { moment });
-                duties.push(hooks.unwrap_or_else(|| next_call(run, ready.attempts)));
+                let notice = || repeat::due(run).map(|_| Duty::NoticeLoop);
+                duties.push(hooks.or_else(notice).unwrap_or_else(|| next_call(run, ready.attempts)));
             }
         },
         Stage::Thinking(thinking) => {
@@ -213,6 +217,11 @@ fn acting(run: &Run) -> Vec<Duty> {
                 }
             }
             Life::Started { .. } => duties.extend(await_action(run, action)),
+            // It waits for another try that there will not be.
+            Life::Doubtful(doubt, _) if run.winding.is_some() && action.effect == EffectClass::Read => {
+                let (attempt, probe) = (action.attempts, doubt.probes + 1);
+                duties.push(Duty::Recover { action: action.id, attempt, probe, from: None });
+            }
             Life::Lost(doubt) | Life::Doubtful(doubt, _) => duties.push(Duty::Recover {
                 action: action.id,
                 attempt: action.attempts,
@@ -425,7 +434,11 @@ pub fn due_end(run: &Run) -> Option<End> {
 }
 
 fn refused_too_often(run: &Run) -> Option<End> {
-    if run.hooks.goal_blocked || run.hooks.stop_blocks >= STOP_BLOCKS_MAX {
+    if run.repeats.over.is_some() {
+        Some(End::Failed(Failure::Loop))
+    } else if run.finish.over.is_some() {
+        Some(End::Failed(Failure::Incomplete))
+    } else if run.hooks.goal_blocked || run.hooks.stop_blocks >= STOP_BLOCKS_MAX {
         Some(End::Failed(Failure::Hook))
     } else if run.failed_rounds >= CHECK_ROUNDS_MAX {
         Some(End::Failed(Failure::Checks))

@@ -28,18 +28,21 @@ use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
-    ActionStarted, AfterFailure, CheckFinished, End, Event, How, ModelFailed, ModelReplied, Received, Requeue,
-    ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants, Would,
+    ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, Level, ModelFailed, ModelReplied,
+    Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants, Would,
 };
+use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};
 use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TreeId, TurnId,
 };
 use crate::input::{Covers, Truth};
+use crate::manifest::{self, Withheld};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
 use crate::prompt::{Item, Purpose, WireCall};
+use crate::repeat::{self, Repeats};
 use crate::ruling::Ruling;
 use crate::taint::{Mark, Taint};
 use crate::task::{EffectClass, Holds, Mode, ModelSpec, OnUnknown, Task, ToolSpec};
@@ -93,6 +96,9 @@ pub struct Run {
     pub evidence: Arc<BTreeMap<EvidenceId, Evidence>>,
     /// Live facts and the evidence that set them.
     pub facts: BTreeMap<FactName, EvidenceId>,
+    /// Reads whose answers hold until something is written, by tool and arguments: each the first of its kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub answers: BTreeMap<Digest, ActionId>,
     /// One entry per write epoch: the event that began it. The first began with the run.
     pub epochs: Vec<Seq>,
     /// Files as the run last saw or left them, by the path of [`crate::target::Target`]: what it may change without
@@ -124,6 +130,15 @@ pub struct Run {
     pub rounds: u32,
     #[serde(default, skip_serializing_if = "HookState::is_idle")]
     pub hooks: HookState,
+    /// Whether it goes in circles.
+    #[serde(default)]
+    pub repeats: Repeats,
+    /// What stands between it and its end.
+    #[serde(default, skip_serializing_if = "Finish::is_idle")]
+    pub finish: Finish,
+    /// What could not be called when the last request left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<Withheld>,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
     /// The workspace when the run first was about to change it.
@@ -170,6 +185,7 @@ impl Run {
             open: BTreeMap::new(),
             evidence: Arc::default(),
             facts: BTreeMap::new(),
+            answers: BTreeMap::new(),
             seen: BTreeMap::new(),
             epochs: vec![Seq(1)],
             allowed: BTreeMap::new(),
@@ -187,6 +203,9 @@ impl Run {
             failed_rounds: 0,
             rounds: 0,
             hooks: HookState::new(&task),
+            repeats: Repeats::default(),
+            finish: Finish::default(),
+            withheld: Vec::new(),
             anchor: None,
             first_tree: None,
             tree: None,
@@ -198,7 +217,7 @@ impl Run {
         };
         run.bring(&started.brings);
         // The system text says what a tail would, unless a tool cannot be called yet.
-        let can_all = run.task.tools.iter().all(|tool| crate::decide::missing_capability(&run, &tool.name).is_none());
+        let can_all = manifest::manifest(&run).withheld.is_empty();
         run.window.tail = can_all.then(|| window::shown_by_header(&run));
         run
     }
@@ -385,6 +404,9 @@ impl Run {
                     let shown = TailShown { digest: digest.clone(), turn: requested.attempt.turn, by: TailBy::Request };
                     self.window.tail = Some(shown);
                 }
+                if let Some(manifest) = &requested.manifest {
+                    self.withheld.clone_from(&manifest.withheld);
+                }
                 self.stage = Stage::Thinking(Thinking {
                     attempt: requested.attempt,
                     purpose: requested.purpose,
@@ -521,7 +543,13 @@ impl Run {
                 let why = requeued.why;
                 self.change(requeued.action, |action| {
                     action.in_doubt = why == Requeue::Idempotent;
-                    action.life = Life::Queued;
+                    action.life = match (requeued.from, &requeued.error) {
+                        (Some(from), Some(error)) => {
+                            let doubt = Doubt { started: at, since: at, probes: 0, retry_at: Some(from) };
+                            Life::Doubtful(doubt, error.clone())
+                        }
+                        (Some(_) | None, _) => Life::Queued,
+                    };
                 });
             }
             Event::ActionProbed(probed) => {
@@ -565,6 +593,22 @@ impl Run {
                     voided: 0,
                 };
             }
+            Event::AnswerRefused(AnswerRefused { reason, unfinished: Some(unfinished), .. }) => {
+                self.finish.refused(unfinished, reason);
+                if unfinished.announces {
+                    self.repeats.announced();
+                }
+                if !unfinished.again {
+                    self.tell(observe::note(&observe::escaped(&finish::words(unfinished, reason))));
+                }
+            }
+            Event::LoopNoticed(notice) => {
+                let turn = self.turn();
+                self.repeats.noticed(notice, turn, self.window.barren);
+                if notice.level != Level::Ended {
+                    self.tell(observe::note(&observe::escaped(&repeat::told(notice))));
+                }
+            }
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
                 self.stop_refused();
@@ -583,7 +627,6 @@ impl Run {
             Event::ChildEnded(ended) => self.child_ended(ended),
             Event::HookFinished(finished) => self.hook_finished(finished),
             Event::FactSet(set) => {
-                self.memory.progress += 1;
                 self.facts.insert(set.fact.clone(), set.evidence);
             }
             Event::FactVoided(voided) => {
@@ -608,6 +651,7 @@ impl Run {
             },
             Event::BudgetRaised(raised) => {
                 self.barren_claims = 0;
+                self.begin_counting_anew();
                 let raise = &raised.raise;
                 let limits = &mut self.limits;
                 limits.turns = limits.turns.raised(raise.turns);

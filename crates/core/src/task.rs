@@ -477,7 +477,6 @@ pub struct ToolSpec {
     /// External: the tool that undoes a call whose check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensate: Option<ToolName>,
-    /// Parsed and shown; enforced by later parts of Longrein.
     #[serde(default, skip_serializing_if = "Declared::is_empty")]
     pub declared: Declared,
 }
@@ -526,9 +525,10 @@ impl ToolSpec {
     }
 }
 
-/// Keys of `[[tools]]` that are recorded and shown but do nothing yet.
+/// Keys of `[[tools]]` beside the usual. Not all of them do something yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
+    /// A read whose answer to the same arguments is the same until something is written: it is given again, not run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cache: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

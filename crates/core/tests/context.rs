@@ -276,6 +276,9 @@ impl World {
             | Duty::Summarise { .. }
             | Duty::Child { .. }
             | Duty::AwaitSummary { .. } => return false,
+            Duty::NoticeLoop => {
+                self.ask(Command::NoticeLoop);
+            }
             Duty::Wake { at } => self.now = self.now.max(at),
         }
         true
@@ -313,6 +316,7 @@ impl World {
                 | Duty::AskChecks { .. }
                 | Duty::Conclude
                 | Duty::Suspend
+                | Duty::NoticeLoop
                 | Duty::Wake { .. } => {}
             }
         }
@@ -686,13 +690,18 @@ proptest! {
     fn law_6_and_7_every_request_fits_and_shows_what_is_pinned_or_the_run_ends_by_name(case in cases()) {
         let (world, end) = play(&case);
         let named = matches!(end, None | Some(End::Done(_) | End::ContextExhausted | End::Exhausted(_)))
-            || end == Some(End::Failed(Failure::NoProgress));
+            || matches!(end, Some(End::Failed(Failure::NoProgress | Failure::Incomplete)));
         prop_assert!(named, "{end:?}");
         // A run whose pinned parts are small beside the window gets to its end.
         if case.window >= 20_000 && case.density < 330 && case.served > 850 && world.effects < 150 {
-            prop_assert!(matches!(end, None | Some(End::Done(_) | End::Exhausted(_))), "{end:?} after {} requests", world.requests);
+            prop_assert!(is_through(end.as_ref()) || matches!(end, Some(End::Exhausted(_))), "{end:?} after {} requests", world.requests);
         }
     }
+}
+
+/// Whether the model came to say that it was done: it closes its loops at random, and says so whatever is open.
+fn is_through(end: Option<&End>) -> bool {
+    matches!(end, None | Some(End::Done(_) | End::Failed(Failure::Incomplete)))
 }
 
 /// A case that goes through many generations, to be sure that they are.
@@ -714,7 +723,7 @@ fn long() -> Case {
 #[test]
 fn a_long_run_goes_through_generations() {
     let (world, end) = play(&long());
-    assert!(matches!(end, None | Some(End::Done(_))), "{end:?}");
+    assert!(is_through(end.as_ref()), "{end:?}");
     assert!(world.generations >= 5, "{} generations", world.generations);
 }
 

@@ -250,6 +250,7 @@ impl Table {
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
             | Duty::Check { .. }
+            | Duty::NoticeLoop
             | Duty::Conclude
             | Duty::Suspend => true,
             Duty::Hooks { .. } | Duty::Child { .. } => true,
@@ -360,6 +361,9 @@ impl Table {
                 assert!(!self.ask(again), "hooks are heard once");
             }
             Duty::Child { child, ends } => self.child_ends(child, ends),
+            Duty::NoticeLoop => {
+                assert!(self.ask(Command::NoticeLoop), "what is owed is accepted");
+            }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");

@@ -227,7 +227,9 @@ impl Drive<'_> {
                     Stage::Verifying { round, .. } => wanted.insert(Flight::Proof(*round)),
                     Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
                 },
-                Duty::Call { .. } | Duty::AskChecks { .. } | Duty::Suspend | Duty::Wake { .. } => false,
+                Duty::Call { .. } | Duty::AskChecks { .. } | Duty::NoticeLoop | Duty::Suspend | Duty::Wake { .. } => {
+                    false
+                }
             };
         }
         let flights: Vec<_> = self.hangar.flights().cloned().collect();

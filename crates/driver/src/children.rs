@@ -408,6 +408,7 @@ impl Drive<'_> {
             | Duty::CheckAction { .. }
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
+            | Duty::NoticeLoop
             | Duty::Conclude
             | Duty::Suspend => true,
         });

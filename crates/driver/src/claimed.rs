@@ -373,6 +373,7 @@ impl<'a> Drive<'a> {
             Duty::Hooks { moment } => {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
+            Duty::NoticeLoop => true,
             Duty::Suspend | Duty::AskChecks { .. } => self.stopping.is_none(),
             Duty::Child { child, ends } => {
                 self.stopping.is_none() && lease_is_good && self.may_begin_child(child, *ends)
@@ -434,6 +435,7 @@ impl<'a> Drive<'a> {
             Duty::CheckAction { action, attempt, until } => self.check_action(*action, *attempt, *until).await,
             Duty::Undo { action, attempt } => Ok(self.undo(*action, *attempt)),
             Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
+            Duty::NoticeLoop => Ok(self.command(Command::NoticeLoop)),
             Duty::Child { child, ends } => self.begin_child(child, *ends).await,
             Duty::AskChecks { .. } => {
                 let asks = self.asks();

@@ -576,6 +576,7 @@ fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::CheckFinished(_)
         | Event::ChecksVoided(_)
         | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

@@ -124,6 +124,7 @@ impl Drive<'_> {
             | Duty::Child { .. }
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
+            | Duty::NoticeLoop
             | Duty::Conclude
             | Duty::Suspend => None,
         });

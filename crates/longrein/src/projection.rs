@@ -9,6 +9,8 @@ use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
 use longrein_core::payload::{BlobRef, Content};
+use longrein_core::repeat;
+use longrein_core::retry::ErrorClass;
 use longrein_core::ruling::{Ruling, Shadowed};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
@@ -97,7 +99,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
         Event::ModelRequested(e) => json!({
             "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
-            "digest": e.digest, "reserved": e.reserved, "counted": e.counted,
+            "digest": e.digest, "reserved": e.reserved, "counted": e.counted, "manifest": e.manifest,
         }),
         Event::ModelReplied(e) => json!({
             "attempt": e.attempt.to_string(), "text": e.reply.text,
@@ -107,7 +109,8 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "repaired": e.reply.repaired.is_some(),
         }),
         Event::ModelFailed(e) => json!({
-            "attempt": e.attempt.to_string(), "class": e.class, "message": e.message, "status": e.status,
+            "attempt": e.attempt.to_string(), "class": e.class, "error_class": ErrorClass::of_model(e.class),
+            "message": e.message, "status": e.status,
             "usage": e.usage, "estimated": e.settled, "usd": usd(e.micros), "next": e.next,
         }),
         Event::ModelForgone(e) => json!({ "next": e.next, "reason": e.reason }),
@@ -160,7 +163,16 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "idempotency_key": e.idempotency_key, "brings": e.brings.as_slice(), "sandbox": e.sandbox,
             "beyond": e.beyond, "tree": e.tree,
         }),
-        Event::ActionRequeued(e) => json!({ "action": e.action, "why": e.why }),
+        Event::ActionRequeued(e) => {
+            let mut map = object(json!({ "action": e.action, "why": e.why }));
+            if let Some(from) = e.from {
+                map.insert("from".to_owned(), json!(from.to_string()));
+            }
+            if let Some(failed) = &e.error {
+                map.insert("error".to_owned(), error(failed, blobs));
+            }
+            Value::Object(map)
+        }
         Event::ActionProbed(e) => json!({
             "action": e.action, "attempt": e.attempt, "answer": e.answer,
             "retry_at": e.retry_at.map(|at| at.to_string()),
@@ -180,7 +192,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             }));
             match &e.outcome {
                 Outcome::Done(result) => {
-                    map.insert("evidence".to_owned(), json!(e.action.evidence()));
+                    map.insert("evidence".to_owned(), json!(e.evidence()));
                     map.insert("data".to_owned(), content(result, blobs));
                 }
                 Outcome::Error(failed) | Outcome::NotDone(failed) | Outcome::Unknown(failed) => {
@@ -200,7 +212,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "attempt": e.attempt.to_string(), "answer": e.accepted.answer, "rendered": e.accepted.rendered,
             "evidence": e.accepted.evidence,
         }),
-        Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
+        Event::AnswerRefused(e) => json!({
+            "attempt": e.attempt.to_string(), "reason": e.reason, "unfinished": e.unfinished,
+        }),
         Event::ActionRolledBack(e) => json!({
             "action": e.action, "to": e.to, "paths": e.paths, "count": e.count, "aside": e.aside,
             "why": rollback_why(&e.why),
@@ -246,6 +260,10 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::HookFinished(e) => json!({
             "hook": e.hook, "event": e.event, "command": e.command, "outcome": e.outcome.as_str(),
             "reason": e.outcome.reason(), "words": e.words, "took_ms": e.took_ms, "action": e.action, "input": e.input,
+        }),
+        Event::LoopNoticed(e) => json!({
+            "repetition": e.repetition, "level": e.level, "tools": e.tools, "times": e.times, "since": e.since,
+            "last": e.last, "class": e.class, "message": repeat::what(e),
         }),
         Event::FactSet(e) => json!({ "fact": e.fact, "evidence": e.evidence }),
         Event::FactVoided(e) => json!({ "fact": e.fact, "evidence": e.evidence }),

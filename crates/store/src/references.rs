@@ -49,6 +49,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::AnswerRefused(_)
         | Event::ChecksVoided(_)
         | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

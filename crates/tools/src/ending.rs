@@ -64,10 +64,26 @@ pub(crate) fn not_started(spec: &ToolSpec, error: &StartError) -> Outcome {
         | StartError::Nul { .. }
         | StartError::Folder { .. } => "Calling it again will not help; do without it and say so.",
     };
-    let error = ToolError::new(class::UNAVAILABLE, message).hint(hint);
+    let error = ToolError::new(not_started_class(error), message).hint(hint);
     match spec.effect {
         EffectClass::Read | EffectClass::Workspace => Outcome::Error(error),
         EffectClass::External => Outcome::NotDone(error),
+    }
+}
+
+/// Only what may pass is called unavailable: that is tried again.
+fn not_started_class(error: &StartError) -> &'static str {
+    match error {
+        StartError::System(_) => class::UNAVAILABLE,
+        StartError::TooLarge => class::INVALID_ARGUMENTS,
+        StartError::Sandbox { .. }
+        | StartError::Empty
+        | StartError::NotFound { .. }
+        | StartError::NoInterpreter { .. }
+        | StartError::NotExecutable { .. }
+        | StartError::BadFormat { .. }
+        | StartError::Nul { .. }
+        | StartError::Folder { .. } => class::INTERNAL,
     }
 }
 

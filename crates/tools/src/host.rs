@@ -214,7 +214,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Nothing of it ran.
 fn not_here(spec: &ToolSpec) -> Ran {
-    let error = ToolError::new(class::UNAVAILABLE, format!("{} is not available here. Nothing was done.", spec.name))
+    let error = ToolError::new(class::INTERNAL, format!("{} is not available here. Nothing was done.", spec.name))
         .hint("Calling it again will not help; do without it and say so.");
     let outcome = match spec.effect {
         EffectClass::Read | EffectClass::Workspace => Outcome::Error(error),

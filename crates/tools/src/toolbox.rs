@@ -678,7 +678,7 @@ fn holds_secret(held: Held<'_>) -> ToolError {
 }
 
 fn cannot_run(spec: &ToolSpec) -> Ran {
-    let error = ToolError::new(class::UNAVAILABLE, format!("{} cannot be run here.", spec.name));
+    let error = ToolError::new(class::INTERNAL, format!("{} cannot be run here.", spec.name));
     Ran { outcome: Outcome::Error(error.hint("Do without it and say so.")), blobs: Vec::new() }
 }
 

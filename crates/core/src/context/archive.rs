@@ -182,6 +182,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::AnswerRefused(_)
         | Event::ChecksVoided(_)
         | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
         | Event::FactSet(_)
         | Event::FactVoided(_)
         | Event::BudgetReached(_)

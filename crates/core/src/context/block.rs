@@ -9,8 +9,8 @@ use crate::check::Finding;
 use crate::context::memory::{EffectState, Memory, Reviewed, message_id};
 use crate::context::note::NoteKind;
 use crate::context::settings::share;
-use crate::decide::missing_capability;
 use crate::ids::Seq;
+use crate::manifest;
 use crate::payload::excerpt;
 use crate::prompt::Item;
 use crate::run::Run;
@@ -258,12 +258,12 @@ fn summaries(run: &Run, room: usize) -> Vec<String> {
     index(&lines.collect::<Vec<_>>(), room)
 }
 
-/// Tools that would be refused now, and why: the run only reads, a fact they need, or their calls are used up.
+/// Tools that would be refused now, and why.
 fn unavailable(run: &Run) -> impl Iterator<Item = String> {
     run.task.tools.iter().filter_map(|tool| {
-        let error = missing_capability(run, &tool.name)?;
-        let hint = error.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
-        Some(format!("{}: {}{hint}", tool.name, error.message))
+        let withheld = manifest::withheld(run, tool)?;
+        let hint = withheld.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
+        Some(format!("{}: {}{hint}", tool.name, withheld.message))
     })
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::Action;
 use crate::check::{Finding, Verdict};
 use crate::context::note::{Note, NoteKind};
-use crate::ids::{ActionId, CheckName, Digest, EvidenceId, NoteId, Seq, ToolName};
+use crate::ids::{ActionId, CheckName, EvidenceId, NoteId, Seq, ToolName};
 use crate::outcome::{ToolError, class};
 use crate::payload::{Content, excerpt};
 use crate::prompt::Item;
@@ -36,7 +36,7 @@ pub struct Memory {
     pub verdicts: BTreeMap<CheckName, LastVerdict>,
     /// Grows with everything that counts as getting somewhere.
     pub progress: u64,
-    /// Calls made before, by the first bytes of their digests.
+    /// Calls that succeeded before, by what they were and brought.
     known_calls: Arc<BTreeSet<u64>>,
 }
 
@@ -144,7 +144,6 @@ impl Memory {
     }
 
     pub(crate) fn note(&mut self, action: ActionId, note: &Note, seq: Seq) {
-        self.progress += 1;
         let id = NoteId(action.0);
         for message in &mut self.messages {
             if note.cites.iter().any(|cite| *cite == message_id(message.seq)) {
@@ -190,29 +189,27 @@ impl Memory {
     /// A call ended well.
     pub(crate) fn done(&mut self, action: &Action, result: &Content) {
         match action.effect {
-            EffectClass::Read => self.look(action),
+            EffectClass::Read => {}
             EffectClass::Workspace => {
-                self.progress += 1;
                 if let Some(target) = &action.target {
                     self.changed.insert(target.path.clone(), action.id);
                 }
             }
             EffectClass::External => {
-                self.progress += 1;
                 self.effect(action, EffectState::Done, Some(result));
             }
         }
     }
 
-    /// A look is progress if it is not one taken before.
-    fn look(&mut self, action: &Action) {
-        let digest = Digest::of_parts([action.tool.as_str().as_bytes(), action.digest.as_str().as_bytes()]);
-        let start = digest.as_str().get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        if self.known_calls.len() >= KNOWN_CALLS_MAX {
-            self.known_calls = Arc::default();
-        }
-        if start.is_some_and(|start| Arc::make_mut(&mut self.known_calls).insert(start)) {
-            self.progress += 1;
+    /// Calls of a turn that succeeded, by what they were and brought: progress is what did not come before.
+    pub(crate) fn saw(&mut self, calls: &[u64]) {
+        for call in calls {
+            if self.known_calls.len() >= KNOWN_CALLS_MAX {
+                self.known_calls = Arc::default();
+            }
+            if Arc::make_mut(&mut self.known_calls).insert(*call) {
+                self.progress += 1;
+            }
         }
     }
 

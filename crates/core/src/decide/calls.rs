@@ -75,11 +75,8 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
             return Err(Refusal::Stale);
         }
     }
-    if owed::purpose(run) != purpose
-        || owed::due_end(run).is_some()
-        || !run.hooks.goal.is_empty()
-        || crate::children::are_open(run)
-    {
+    let is_held_up = !run.hooks.goal.is_empty() || repeat::due(run).is_some() || crate::children::are_open(run);
+    if owed::purpose(run) != purpose || owed::due_end(run).is_some() || is_held_up {
         return Err(Refusal::Stale);
     }
     // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
@@ -97,6 +94,7 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
             reserved,
             counted: Some(counted),
             tail,
+            manifest: manifest::changed(run),
         })]),
         // The closing call is made if it still fits (`semantics.md` F3); reached twice, it does not.
         Err(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
@@ -183,15 +181,23 @@ pub(super) fn reply_arrived(
     let micros = run.model.price.map_or(0, |price| usage.micros(&price));
     let purpose = thinking.purpose;
     let calls = reply.calls.clone();
+    let text = reply.text.clone();
     let mut events = vec![Event::ModelReplied(ModelReplied { attempt, reply, usage, settled, micros })];
     match purpose {
         Purpose::Closing => {}
         Purpose::Work if calls.is_empty() => {
             // What arrived meanwhile must be seen before anything counts as the answer.
             if run.pending.is_empty() {
-                events.extend(judgement.map(|judgement| match judgement {
-                    Judgement::Accepted(accepted) => Event::AnswerAccepted(AnswerAccepted { attempt, accepted }),
-                    Judgement::Refused(reason) => Event::AnswerRefused(AnswerRefused { attempt, reason }),
+                events.extend(judgement.map(|judgement| match (judgement, finish::unfinished(run, &text)) {
+                    (Judgement::Refused(reason), _) => {
+                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: None })
+                    }
+                    (Judgement::Accepted(_), Some((unfinished, reason))) => {
+                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: Some(unfinished) })
+                    }
+                    (Judgement::Accepted(accepted), None) => {
+                        Event::AnswerAccepted(AnswerAccepted { attempt, accepted })
+                    }
                 }));
             }
         }
@@ -269,7 +275,7 @@ pub(super) fn fail_model(
 }
 
 /// Doubling waits, spread over half their length so that many runs do not come back together.
-pub(super) fn backoff(failures: u32, jitter: u32) -> Duration {
+pub(crate) fn backoff(failures: u32, jitter: u32) -> Duration {
     let whole = BACKOFF_FIRST.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
     let half = whole / 2;
     half + half.mul_f64(f64::from(jitter % 1000) / 1000.0)

@@ -67,12 +67,11 @@ pub(super) fn tree_before(
 }
 
 /// Why a tool is not called again.
-pub(super) fn tried_too_often(run: &Run, tool: &ToolName) -> Option<ToolError> {
+pub(crate) fn tried_too_often(run: &Run, tool: &ToolName) -> Option<(String, &'static str)> {
     let failed = run.failed_checks_of(tool);
     (failed >= CHECK_FAILURES_MAX).then(|| {
         let message = format!("The check of {tool} failed {failed} times in a row; it is not called any more.");
-        ToolError::new(class::CHECK_FAILED, message)
-            .hint("Do it another way, or say in your answer what stands in the way.")
+        (message, "Do it another way, or say in your answer what stands in the way.")
     })
 }
 

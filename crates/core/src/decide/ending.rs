@@ -4,6 +4,7 @@ use super::MALFORMED_MAX;
 use crate::budget::{BudgetKind, Limit};
 use crate::event::{End, Event, Failure, RunEnded};
 use crate::owed;
+use crate::repeat;
 use crate::run::{Closing, Run, Stage};
 use crate::task::Mode;
 
@@ -80,6 +81,11 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
         Failure::Hook if run.winding.is_some() => format!("a hook stops the run: {}", run.hooks.last),
         Failure::Hook => {
             format!("hooks refused the answer {} times in a row: {}", run.hooks.stop_blocks, run.hooks.last)
+        }
+        Failure::Loop => repeat::reason(run),
+        Failure::Incomplete => {
+            let open = run.finish.over.as_deref().unwrap_or("something it had begun is open");
+            format!("the model answered twice as if it were done, and it is not: {open}. Send it a message to go on")
         }
         Failure::Script => format!("the script does not fit the run: {}", detail(run)),
     }

@@ -8,13 +8,13 @@ use crate::ruling::{Bearing, Effect, Ruling, Shadowed};
 use crate::run::Run;
 use crate::task::{Builtin, EffectClass, Mode, ToolBody, ToolSpec};
 
-/// Why a tool is not to be called in plan mode.
-pub(super) fn beyond_plan(run: &Run, spec: &ToolSpec) -> Option<ToolError> {
+/// Why a tool is not to be called in plan mode, and what to do instead.
+pub(crate) fn beyond_plan(run: &Run, spec: &ToolSpec) -> Option<(String, &'static str)> {
     if run.mode != Mode::Plan || looks(spec) {
         return None;
     }
     let message = format!("{} changes something, and this run is in plan mode: it only reads.", spec.name);
-    Some(ToolError::new(class::DENIED, message).hint("Say in your answer what you would do with it."))
+    Some((message, "Say in your answer what you would do with it."))
 }
 
 /// Whether calls of a tool only look, whatever they are called with.

@@ -34,13 +34,17 @@ pub(super) fn recover(
             return Err(Refusal::Stale);
         }
     };
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why })];
+    let requeue =
+        |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why, from: None, error: None })];
     match action.effect {
         EffectClass::Read if run.winding.is_some() => {
             let error = ToolError::new(class::CANCELLED, "Given up: the run is being brought to rest.");
             Ok(finish_events(run, action, Outcome::Error(error), How::Recovered, 0))
         }
-        EffectClass::Read => Ok(requeue(Requeue::Read)),
+        EffectClass::Read => {
+            let why = if own_error.is_some() { Requeue::MayPass } else { Requeue::Read };
+            Ok(requeue(why))
+        }
         EffectClass::Workspace => Ok(recover_workspace(run, action, probe)),
         EffectClass::External => Ok(recover_external(run, action, doubt, own_error, probe, jitter, now)),
     }
@@ -59,7 +63,12 @@ fn recover_workspace(run: &Run, action: &Action, probe: Option<ProbeAnswer>) -> 
             finish_events(run, action, Outcome::Error(error), How::Recovered, 0)
         }
         Some(ProbeAnswer::NoEffect) if action.attempts < ATTEMPTS_MAX => {
-            vec![Event::ActionRequeued(ActionRequeued { action: action.id, why: Requeue::NoEffect })]
+            vec![Event::ActionRequeued(ActionRequeued {
+                action: action.id,
+                why: Requeue::NoEffect,
+                from: None,
+                error: None,
+            })]
         }
         Some(ProbeAnswer::NoEffect) => {
             let error =
@@ -80,7 +89,8 @@ fn recover_external(
     jitter: u32,
     now: Timestamp,
 ) -> Vec<Event> {
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why })];
+    let requeue =
+        |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why, from: None, error: None })];
     let tries_left = action.attempts < ATTEMPTS_MAX && run.winding.is_none();
     let within_promise = run
         .task

@@ -160,6 +160,18 @@ pub(super) fn start(
             },
         },
     };
+    // A person's or a rule's yes is needed for it all the same: what was allowed then may not be now.
+    if first && let Some((other, result)) = run.known_answer(action) {
+        let how = How::Replayed { run: run.id.clone(), action: other };
+        let mut finished = finished(action, Outcome::Done(result.clone()), how, 0);
+        if let Event::ActionFinished(finished) = &mut finished {
+            finished.attempt = 0;
+            finished.brings = brings;
+        }
+        let facts =
+            spec.provides.iter().map(|fact| Event::FactSet(FactSet { fact: fact.clone(), evidence: other.evidence() }));
+        return Ok(std::iter::once(finished).chain(facts).collect());
+    }
     let times_freed = match key {
         KeyView::Free { times_freed } => times_freed,
         KeyView::Held { .. } | KeyView::Done { .. } | KeyView::Conflict { .. } => 0,

@@ -133,6 +133,12 @@ pub struct ActionStarted {
 pub struct ActionRequeued {
     pub action: ActionId,
     pub why: Requeue,
+    /// Not before then. None: now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// What the last attempt failed with, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolError>,
 }
 
 /// Why it may be started again.
@@ -145,6 +151,8 @@ pub enum Requeue {
     NoEffect,
     /// The receiver recognises the repetition by its key.
     Idempotent,
+    /// It only reads, and what it failed with may pass.
+    MayPass,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +184,13 @@ pub struct ActionFinished {
     pub left: Option<TreeId>,
 }
 
+impl ActionFinished {
+    /// The evidence that its result is cited by: its own, or of a read that was answered from what is known, the first one's.
+    pub fn evidence(&self) -> EvidenceId {
+        self.how.evidence(self.action, self.effect)
+    }
+}
+
 /// How an outcome is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -186,12 +201,23 @@ pub enum How {
     Recovered,
     /// A reconcile command told.
     Reconciled,
-    /// The stored result of an earlier call with the same key.
+    /// The stored result of an earlier call with the same key; of a read, of the same call since the last change.
     Replayed { run: RunId, action: ActionId },
     /// A person said it.
     Answered,
     /// The kernel carried it out itself, in the step that wrote this.
     Kept,
+}
+
+impl How {
+    pub(crate) fn evidence(&self, action: ActionId, effect: EffectClass) -> EvidenceId {
+        match self {
+            How::Replayed { action: first, .. } if effect == EffectClass::Read => first.evidence(),
+            How::Replayed { .. } | How::Observed | How::Recovered | How::Reconciled | How::Answered | How::Kept => {
+                action.evidence()
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

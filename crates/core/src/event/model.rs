@@ -18,6 +18,9 @@ pub struct ModelRequested {
     /// Of the tail that went along, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Digest>,
+    /// What may be called, where that is not what it was at the request before. None: it is; at first, everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
 }
 
 /// What a request was held to have, in tokens, before it left.

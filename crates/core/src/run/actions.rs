@@ -87,6 +87,7 @@ impl Run {
     }
 
     pub(super) fn begin_epoch(&mut self) {
+        self.answers.clear();
         self.epochs.push(self.head);
     }
 
@@ -149,7 +150,11 @@ impl Run {
         match &finished.outcome {
             Outcome::Done(result) if is_checked => self.await_check(finished.action, result, finished.how.clone()),
             Outcome::Done(result) => {
-                self.keep_evidence(finished.action, finished.effect, result);
+                // The first one's is cited.
+                if finished.evidence() == finished.action.evidence() {
+                    self.keep_evidence(finished.action, finished.effect, result);
+                    self.keep_answer(finished.action, &finished.how);
+                }
                 self.see_target(finished.action);
                 self.remember(finished.action, result);
                 let done = Ended::Done { result: result.clone(), how: finished.how.clone(), at };
@@ -229,6 +234,30 @@ impl Run {
         Arc::make_mut(&mut self.evidence).insert(id.evidence(), evidence);
     }
 
+    /// A read that overlapped a write is not kept: nobody can tell which of the two states it saw (`semantics.md` G2).
+    fn keep_answer(&mut self, id: ActionId, how: &How) {
+        let Some(action) = self.action(id) else { return };
+        let may_keep =
+            self.task.tool(&action.tool).is_some_and(|tool| tool.declared.cache && action.effect == EffectClass::Read);
+        let writes = self.actions().any(|other| other.effect != EffectClass::Read && other.may_run());
+        if !may_keep || *how != How::Observed || writes || action.epoch != self.epochs.len() - 1 {
+            return;
+        }
+        let key = answer_key(action);
+        if self.answers.len() >= ANSWERS_MAX {
+            self.answers.clear();
+        }
+        self.answers.entry(key).or_insert(id);
+    }
+
+    /// The answer that a call would get, where that is known: the first call like it, and its result. Not once that has left
+    /// the window: a model that asks then wants it anew, and to read it again costs as much.
+    pub(crate) fn known_answer(&self, action: &Action) -> Option<(ActionId, &Content)> {
+        let first = *self.answers.get(&answer_key(action))?;
+        let evidence = self.evidence.get(&first.evidence())?;
+        Some((first, evidence.content.as_ref()?))
+    }
+
     pub(super) fn end_action(&mut self, id: ActionId, ended: Ended) {
         self.change(id, |action| action.life = Life::Ended(ended));
     }
@@ -289,6 +318,9 @@ impl Run {
             self.stage = before;
             return;
         };
+        let succeeded = self.repeats.turn(actions.values(), &self.task);
+        self.memory.saw(&succeeded);
+        self.finish.turn(actions.values());
         for (id, action) in actions {
             self.settle_effect(&action);
             if action.compensates.is_some() {
@@ -387,6 +419,13 @@ impl Run {
             self.memory.effect(&action, state, None);
         }
     }
+}
+
+/// Answers that are known at once.
+const ANSWERS_MAX: usize = 256;
+
+fn answer_key(action: &Action) -> Digest {
+    Digest::of_parts([action.tool.as_str().as_bytes(), action.digest.as_str().as_bytes()])
 }
 
 /// Each once, however often it is started.

@@ -16,6 +16,8 @@ impl Run {
         self.allowed.clear();
         self.leave_children();
         self.forget_refusals();
+        self.repeats.forked();
+        self.finish = Finish::default();
         self.begin_epoch();
         let task = Arc::clone(&self.task);
         let is_of_workspace =
@@ -86,6 +88,7 @@ impl Run {
     pub(super) fn message(&mut self, seq: Seq, text: &str) {
         let item = observe::message(&message_id(seq), text);
         self.memory.message(seq, Arc::new(item.clone()));
+        self.begin_counting_anew();
         let part = Part::Message(seq);
         match &self.stage {
             Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push((part, item)),
@@ -119,6 +122,7 @@ impl Run {
         };
         if reopens {
             self.forget_refusals();
+            self.begin_counting_anew();
             self.window.barren = 0;
             self.memory.progress += 1;
             self.window.overflows = 0;
@@ -127,6 +131,12 @@ impl Run {
             self.show_pending();
             self.tell(observe::note(why));
         }
+    }
+
+    /// A person has had a say: what came before is no circle any more, and no half-done end.
+    pub(super) fn begin_counting_anew(&mut self) {
+        self.repeats = Repeats::default();
+        self.finish = Finish::default();
     }
 
     pub(super) fn forget_refusals(&mut self) {

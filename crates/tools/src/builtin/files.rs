@@ -87,7 +87,7 @@ impl Files {
             return Ok(Arc::clone(root));
         }
         let root = Root::open(&self.workspace).map_err(|error| {
-            ToolError::new(class::UNAVAILABLE, format!("The workspace cannot be opened: {error}."))
+            ToolError::new(class::INTERNAL, format!("The workspace cannot be opened: {error}."))
                 .hint("File tools do not work in this run; say so.")
         })?;
         Ok(Arc::clone(self.root.get_or_init(|| Arc::new(root))))
@@ -132,9 +132,9 @@ impl Files {
         timeout: Duration,
     ) -> Result<Value, ToolError> {
         let root = self.root()?;
-        let target = target.cloned().ok_or_else(|| {
-            ToolError::new(class::UNAVAILABLE, "It was not worked out which file this call is about.")
-        })?;
+        let target = target
+            .cloned()
+            .ok_or_else(|| ToolError::new(class::INTERNAL, "It was not worked out which file this call is about."))?;
         let args = args.clone();
         let writing = Arc::clone(&self.writing);
         // lives as long as somebody waits for this call

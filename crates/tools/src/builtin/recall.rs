@@ -126,7 +126,7 @@ pub(crate) async fn run(
 ) -> Result<Value, ToolError> {
     let Some(archive) = archive else {
         let message = "There is no archive here to recall from.";
-        return Err(ToolError::new(class::UNAVAILABLE, message).hint("Do without it and say so."));
+        return Err(ToolError::new(class::INTERNAL, message).hint("Do without it and say so."));
     };
     let asked = asked(args.read::<Args>())?;
     let answer = async {

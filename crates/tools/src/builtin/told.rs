@@ -58,7 +58,7 @@ pub(crate) fn path(error: &Error) -> ToolError {
         Error::Glob(_) => ToolError::new(class::INVALID_ARGUMENTS, sentence)
             .at("/glob")
             .hint("* is any part of a name, ** any folders, ? one character, {a,b} either, [a-z] one of these."),
-        Error::NoOpenat2 => told(class::UNAVAILABLE).hint("File tools do not work on this machine; say so."),
+        Error::NoOpenat2 => told(class::INTERNAL).hint("File tools do not work on this machine; say so."),
         Error::Io { .. } => told(INPUT_OUTPUT),
     }
 }

@@ -77,7 +77,7 @@ async fn what_never_started_was_not_done() {
         for command in [json!(["no-such-program"]), json!(["./tools/missing.sh"]), json!(["/etc/passwd"])] {
             let ran = run_with(&json!({ "effect": effect, "command": command })).await;
             let (found, error) = kind(&ran.outcome);
-            assert_eq!((found, error.unwrap().class.as_str()), (is, class::UNAVAILABLE), "{ran:?}");
+            assert_eq!((found, error.unwrap().class.as_str()), (is, class::INTERNAL), "{ran:?}");
         }
     }
     let mut missing = task(&[tool("t", &json!({ "effect": "external" }))]);

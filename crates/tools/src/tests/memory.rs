@@ -196,7 +196,7 @@ async fn without_an_archive_or_with_one_that_fails_it_is_unavailable() {
     let args = json!({ "query": "x" });
     let ran =
         toolbox_with(None).attempt(&task(&[]), &attempt("recall", &args), &longrein_ports::Handed::default()).await;
-    assert!(matches!(&ran.outcome, Outcome::Error(error) if error.class == class::UNAVAILABLE), "{ran:?}");
+    assert!(matches!(&ran.outcome, Outcome::Error(error) if error.class == class::INTERNAL), "{ran:?}");
 }
 
 #[tokio::test]
