@@ -152,6 +152,7 @@ fn store(globals: &Globals) -> Vec<Finding> {
         ),
     }
     findings.extend(cache(&path));
+    findings.extend(snapshots(&at.url));
     findings.extend(modes(&path, &folder, at.home.is_some()));
     findings
 }
@@ -163,6 +164,14 @@ fn cache(store: &Path) -> Option<Finding> {
     let bytes = bytes_in(Path::new(&folder))?;
     let what = format!("{}, {}: may be removed at any time", Path::new(&folder).display(), size(bytes));
     Some(Finding::new(Level::Fact, "cache", what))
+}
+
+/// What steps of runs can be undone from.
+fn snapshots(store: &str) -> Option<Finding> {
+    let folder = longrein::trees_folder_of(store)?;
+    let bytes = bytes_in(&folder)?;
+    let what = format!("{}, {}: longrein gc removes those that are older than a month", folder.display(), size(bytes));
+    Some(Finding::new(Level::Fact, "snapshots", what))
 }
 
 /// The bytes of all files in a folder. None: there is no such folder.

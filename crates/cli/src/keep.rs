@@ -21,6 +21,9 @@ use crate::words;
 /// them (`semantics.md` J2).
 const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long a run's changes can be undone: nobody rolls back what was built upon for a month.
+const TREES_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// States in which a run has ended and stays as it is until somebody reopens it.
 const RESTING: [&str; 5] = ["done", "exhausted", "failed", "context_exhausted", "cancelled"];
 /// A run that cannot be folded any more: nothing but its removal is left.
@@ -125,8 +128,13 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
         }
     }
     let freed = runs.collect(YOUNG).await?;
+    let trees = forget_trees(&store.url)?;
     if globals.json {
-        print_line(&json!({ "removed": removed, "blobs": freed.blobs, "bytes": freed.bytes }));
+        let (snapshots, snapshot_bytes) = trees.unwrap_or_default();
+        print_line(&json!({
+            "removed": removed, "blobs": freed.blobs, "bytes": freed.bytes, "snapshots": snapshots,
+            "snapshot_bytes": snapshot_bytes,
+        }));
         return Ok(Status::Done);
     }
     for id in &removed {
@@ -139,5 +147,17 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
         plural(freed.blobs, "large result"),
         freed.bytes
     );
+    if let Some((snapshots, bytes)) = trees {
+        say!("{} of workspaces removed, {bytes} bytes freed", plural(snapshots, "snapshot"));
+    }
     Ok(Status::Done)
+}
+
+/// Removes what no young snapshot of a workspace needs: how many, and the bytes that frees. None: there are none at all.
+fn forget_trees(store: &str) -> Result<Option<(u64, u64)>, Failure> {
+    let Some(folder) = longrein::trees_folder_of(store).filter(|folder| folder.is_dir()) else { return Ok(None) };
+    let collected = longrein::collect_trees(&folder, &[], TREES_KEPT).map_err(|error| {
+        Failure::new(Status::Unavailable, format!("the snapshots in {}: {error}", folder.display()))
+    })?;
+    Ok(Some((collected.snapshots_removed, collected.bytes_before.saturating_sub(collected.bytes_after))))
 }

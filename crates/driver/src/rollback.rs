@@ -220,6 +220,11 @@ impl Drive<'_> {
                         // Told once, of actions that ran beside each other.
                         done.paths.clear();
                     }
+                    if !restored.kept.is_empty() {
+                        let kept = format!("what no snapshot holds stays as it is: {}", restored.kept.join(", "));
+                        stopped = step.actions.last().map(|(action, _)| (*action, kept));
+                        break;
+                    }
                 }
                 Err(error) => {
                     stopped = step.actions.last().map(|(action, _)| (*action, error.to_string()));

@@ -363,7 +363,14 @@ async fn set_back(trees: &dyn Trees, undo: Undo) -> Result<Undone, String> {
     let mut tries = 1;
     loop {
         match trees.undo(&asked).await {
-            Ok(restored) => return Ok(Undone { to, paths: restored.paths, aside: restored.aside }),
+            Ok(restored) if restored.kept.is_empty() => {
+                return Ok(Undone { to, paths: restored.paths, aside: restored.aside });
+            }
+            Ok(restored) => {
+                let kept = restored.kept.join(", ");
+                let done = restored.paths.len();
+                return Err(format!("{done} paths were set back, but what no snapshot holds stays as it is: {kept}"));
+            }
             Err(TreeError::Partly { .. } | TreeError::Unavailable(_)) if tries < UNDO_TRIES => {
                 tries += 1;
                 tokio::time::sleep(UNDO_WAIT).await;

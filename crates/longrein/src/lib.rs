@@ -92,4 +92,4 @@ pub use runs::{
     Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin,
 };
 pub use settings::{SandboxMode, SandboxSettings};
-pub use trees::{WorkspaceTrees, collect_trees, sizes_of_trees};
+pub use trees::{WorkspaceTrees, collect_trees, folder_of as trees_folder_of, sizes_of_trees};

@@ -39,6 +39,7 @@ use crate::gate;
 use crate::ledger::Ledger;
 use crate::rulefiles;
 use crate::settings::{SandboxMode, SandboxSettings};
+use crate::trees;
 
 /// A store, and the process that works on it. Clones share it.
 #[derive(Clone)]
@@ -255,7 +256,7 @@ impl Runs {
             binary: binary.to_owned(),
             ledger,
             held: None,
-            trees: None,
+            trees: trees::folder_of(store).map(trees::grove),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Snapshots of one workspace, for the driver: the workspace crate's store behind the port, on threads that may block.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use longrein_core::ids::TreeId;
 use longrein_ports::{BoxError, BoxFuture, Difference, Restored, TreeError, Trees, Turned, Undo};
 use longrein_workspace::Root;
 use longrein_workspace::trees::{Became, Collected, Sizes, Snapshot, TreeSettings, TreeStore, TreesError};
+
+use crate::runs::Grove;
 
 /// A workspace and the store its snapshots are kept in. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -37,6 +39,24 @@ impl WorkspaceTrees {
         let done = tokio::task::spawn_blocking(move || work(&store, &root)).await;
         done.map_err(|panic| TreeError::Unavailable(panic.into()))?.map_err(as_port)
     }
+}
+
+/// Where snapshots lie: beside the store that a run's journal is in, `trees` of `longrein.db` and `NAME-trees` of any other.
+/// None: the store leaves nothing behind.
+pub fn folder_of(store: &str) -> Option<PathBuf> {
+    let path = Path::new(store.strip_prefix("sqlite:")?);
+    let name = path.file_name()?.to_str()?;
+    let folder = if name == "longrein.db" { "trees".to_owned() } else { format!("{name}-trees") };
+    let path = std::path::absolute(path).ok()?;
+    Some(path.with_file_name(folder))
+}
+
+/// The snapshots of any workspace, in one folder. A workspace that holds the folder itself has none.
+pub(crate) fn grove(folder: PathBuf) -> Grove {
+    Arc::new(move |workspace| {
+        let trees = WorkspaceTrees::open(Path::new(workspace), &folder, TreeSettings::default()).ok()?;
+        Some(Arc::new(trees) as Arc<dyn Trees>)
+    })
 }
 
 /// Removes from the store in `folder` what neither these snapshots need nor any taken within `older_than`. Blocks.
