@@ -59,8 +59,8 @@ pub struct Runs {
     trees: Option<Grove>,
 }
 
-/// The snapshots of a workspace, by its absolute path. None: that one cannot be kept.
-pub type Grove = Arc<dyn Fn(&str) -> Option<Arc<dyn Trees>> + Send + Sync>;
+/// The snapshots of a task's workspace. None: that one cannot be kept.
+pub type Grove = Arc<dyn Fn(&Task) -> Option<Arc<dyn Trees>> + Send + Sync>;
 
 /// What a drive needs beside the store.
 pub struct Surroundings {
@@ -273,7 +273,7 @@ impl Runs {
     }
 
     fn trees_of(&self, task: &Task) -> Option<Arc<dyn Trees>> {
-        self.trees.as_ref().and_then(|trees| trees(&task.workspace))
+        self.trees.as_ref().and_then(|trees| trees(task))
     }
 
     /// What undoing a run's changes of its workspace would do; `to`: back to before this action. Nothing is changed.

@@ -51,10 +51,13 @@ pub fn folder_of(store: &str) -> Option<PathBuf> {
     Some(path.with_file_name(folder))
 }
 
-/// The snapshots of any workspace, in one folder. A workspace that holds the folder itself has none.
+/// The snapshots of any workspace, in one folder. A workspace that holds the folder itself has none. What a tool says it
+/// writes is kept though git ignores it: a step that cannot be undone is no step.
 pub(crate) fn grove(folder: PathBuf) -> Grove {
-    Arc::new(move |workspace| {
-        let trees = WorkspaceTrees::open(Path::new(workspace), &folder, TreeSettings::default()).ok()?;
+    Arc::new(move |task| {
+        let include = task.tools.iter().flat_map(|tool| tool.writes.iter().flatten()).cloned().collect();
+        let settings = TreeSettings { include, ..TreeSettings::default() };
+        let trees = WorkspaceTrees::open(Path::new(&task.workspace), &folder, settings).ok()?;
         Some(Arc::new(trees) as Arc<dyn Trees>)
     })
 }
