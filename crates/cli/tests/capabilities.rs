@@ -45,7 +45,7 @@ fn what_may_be_called_grows_with_what_holds() {
 #[test]
 fn a_kill_on_the_way_takes_nothing_of_it_away() {
     // Not while clone runs: what became of that is told, and the script has no words for it.
-    for point in ["append.after.fact.set:1", "append.before.model.requested:3", "append.before.action.started:1"] {
+    for point in ["append.after.fact.set:1", "append.after.model.replied:3", "append.before.action.started:1"] {
         let world = world();
         let line = "run --task capabilities/task.toml --id c";
         world.run(&format!("{line} --crash-at {point}")).is(75);

@@ -391,6 +391,7 @@ impl Repeats {
                 keys.len() <= most
             };
             let turns: Vec<_> = self.barren.iter().rev().take_while(of_these).collect();
+            turns.first()?;
             let keys: BTreeSet<_> = turns.iter().map(|barren| barren.key).collect();
             let exact: BTreeSet<_> = turns.iter().map(|barren| barren.exact).collect();
             let alike = if exact.len() > keys.len() { Alike::Nearly } else { Alike::Same };
