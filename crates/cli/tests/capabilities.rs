@@ -37,18 +37,15 @@ fn what_may_be_called_grows_with_what_holds() {
     let refused = of_type(&log, "action.refused");
     assert_eq!((&refused[0]["action"], &refused[0]["error"]["class"]), (&"a1".into(), &"missing_fact".into()));
     assert!(refused[0]["error"]["hint"].as_str().unwrap().contains("Call patch first"));
-    world.run("log c").is(0).says("may call clone, patch; not run_tests (needs patched: patch)");
+    let printed = world.run("log c").is(0).stdout;
+    assert!(printed.contains("may call clone, patch; not run_tests (needs patched: patch)"), "{printed}");
     world.verify("c");
 }
 
 #[test]
 fn a_kill_on_the_way_takes_nothing_of_it_away() {
-    for point in [
-        "append.after.fact.set:1",
-        "append.before.model.requested:3",
-        "append.after.action.started:1",
-        "tool.after_exit:2",
-    ] {
+    // Not while clone runs: what became of that is told, and the script has no words for it.
+    for point in ["append.after.fact.set:1", "append.after.model.replied:3", "append.before.action.started:1"] {
         let world = world();
         let line = "run --task capabilities/task.toml --id c";
         world.run(&format!("{line} --crash-at {point}")).is(75);

@@ -32,7 +32,7 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || window(death) {
+                    if shop(death) || trouble(death) || circle(death) || window(death) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -211,6 +211,19 @@ fn trouble(death: &str) -> bool {
         2 => Some("resume r --add-tool-calls 5".to_owned()),
         _ => None,
     });
+    assert_eq!((&world.show("r")["state"], &world.show("r")["answer"]), (&"done".into(), &"sure".into()), "{death}");
+    world.verify("r");
+    fired
+}
+
+// ---- a circle: the same call again and again, until the model is told ----
+
+fn circle(death: &str) -> bool {
+    let world = World::new();
+    wire_task(&world, &tool("look", "read", "echo 1", ""));
+    let look = calls(&[("", "look", "{}")]);
+    let server = Server::by_position(status(401, "no"), [look.clone(), look.clone(), look, text("sure")]);
+    let fired = drive(&world, &server, death, "", |status| (status == 5).then(|| "resume r".to_owned()));
     assert_eq!((&world.show("r")["state"], &world.show("r")["answer"]), (&"done".into(), &"sure".into()), "{death}");
     world.verify("r");
     fired

@@ -1,6 +1,6 @@
 //! Whether a reply without calls can be the end. A plain answer is, at once. It is none while something that the run itself
-//! has begun is open: a note of an open loop or a step, or a change that failed in the last turn and that the reply does not
-//! name. The model is told once what exactly is open; if its next reply leaves all of it as it is, the run ends as
+//! has begun is open: a note of an open loop or a step, or a change of files that failed in the last turn and that the reply
+//! does not name. The model is told once what exactly is open; if its next reply leaves all of it as it is, the run ends as
 //! incomplete. Words alone only bring a word: a reply that says what comes next is asked to do it.
 
 use std::collections::BTreeSet;
@@ -68,31 +68,28 @@ impl Finish {
     }
 }
 
-/// A call that was to change something and did not. What a person, a rule or the mode did not let through is no failure of
-/// the work, and an unknown effect has a rule of its own.
+/// A change of the workspace that ran and failed. A call that did not run was answered; one whose outcome is unknown is no
+/// bar (`semantics.md` D3); and of the world outside, what did not happen is an answer, and what is unknown has a rule of its
+/// own (D8).
 fn failed(action: &Action) -> Option<Failed> {
-    if action.effect == EffectClass::Read {
-        return None;
-    }
-    let error = match &action.life {
-        // An earlier call has had the same key, or one it depends on has failed: what matters is that other call.
-        Life::Ended(Ended::Refused(error)) if [class::CONFLICT, class::DEPENDENCY].contains(&error.class.as_str()) => {
-            return None;
-        }
-        Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) => error,
-        Life::Ended(Ended::Done { .. })
-        | Life::Unknown(_)
-        | Life::Doubtful(..)
-        | Life::Queued
-        | Life::Held(_)
-        | Life::Started { .. }
-        | Life::Checking(_)
-        | Life::Undoing(..)
-        | Life::Compensating(..)
-        | Life::Lost(_) => return None,
+    let error = match (&action.life, action.effect) {
+        (Life::Ended(Ended::Error(error)), EffectClass::Workspace) => error,
+        (Life::Ended(Ended::Error(_)), EffectClass::Read | EffectClass::External)
+        | (Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Done { .. }), _)
+        | (
+            Life::Unknown(_)
+            | Life::Doubtful(..)
+            | Life::Queued
+            | Life::Held(_)
+            | Life::Started { .. }
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
+            | Life::Lost(_),
+            _,
+        ) => return None,
     };
-    let is_work = ![class::DENIED, class::SHADOW, class::HOOK, class::CANCELLED, class::LOOP, class::BUDGET]
-        .contains(&error.class.as_str());
+    let is_work = ![class::UNKNOWN_OUTCOME, class::CANCELLED].contains(&error.class.as_str());
     is_work.then(|| Failed { action: action.id, tool: action.tool.clone(), error: shown(error) })
 }
 

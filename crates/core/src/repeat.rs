@@ -51,14 +51,13 @@ impl Bounds {
     }
 }
 
-/// Repeated turns of a circle of `turns` different ones. One whole repetition may be an oversight; one more call is a circle.
-/// Arguments that differ a little may be meant: those get a few turns more.
+/// Repeated turns of a circle of `turns` different ones. To go round once more may be an oversight; twice is a circle. Arguments that differ a little may be meant: those get a few turns more.
 fn circle_bounds(turns: u32, alike: Alike) -> Bounds {
     let patience = match alike {
         Alike::Same => 0,
         Alike::Nearly => 3,
     };
-    Bounds { told: turns + 1 + patience, taken: turns + 3 + patience, ended: 2 * turns + 5 + patience }
+    Bounds { told: 2 * turns + patience, taken: 2 * turns + 2 + patience, ended: 3 * turns + 4 + patience }
 }
 
 /// Turns with one and the same look among new ones, without a change between.
@@ -396,6 +395,7 @@ impl Repeats {
                 keys.len() <= most
             };
             let turns: Vec<_> = self.barren.iter().rev().take_while(of_these).collect();
+            turns.first()?;
             let keys: BTreeSet<_> = turns.iter().map(|barren| barren.key).collect();
             let exact: BTreeSet<_> = turns.iter().map(|barren| barren.exact).collect();
             let alike = if exact.len() > keys.len() { Alike::Nearly } else { Alike::Same };

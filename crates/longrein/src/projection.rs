@@ -97,10 +97,16 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
         Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
-        Event::ModelRequested(e) => json!({
-            "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
-            "digest": e.digest, "reserved": e.reserved, "counted": e.counted, "manifest": e.manifest,
-        }),
+        Event::ModelRequested(e) => {
+            let mut map = object(json!({
+                "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
+                "digest": e.digest, "reserved": e.reserved, "counted": e.counted,
+            }));
+            if let Some(manifest) = &e.manifest {
+                map.insert("manifest".to_owned(), json!(manifest));
+            }
+            Value::Object(map)
+        }
         Event::ModelReplied(e) => json!({
             "attempt": e.attempt.to_string(), "text": e.reply.text,
             "calls": e.reply.calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }))
@@ -212,9 +218,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "attempt": e.attempt.to_string(), "answer": e.accepted.answer, "rendered": e.accepted.rendered,
             "evidence": e.accepted.evidence,
         }),
-        Event::AnswerRefused(e) => json!({
-            "attempt": e.attempt.to_string(), "reason": e.reason, "unfinished": e.unfinished,
-        }),
+        Event::AnswerRefused(e) => {
+            let mut map = object(json!({ "attempt": e.attempt.to_string(), "reason": e.reason }));
+            if let Some(unfinished) = &e.unfinished {
+                map.insert("unfinished".to_owned(), json!(unfinished));
+            }
+            Value::Object(map)
+        }
         Event::ActionRolledBack(e) => json!({
             "action": e.action, "to": e.to, "paths": e.paths, "count": e.count, "aside": e.aside,
             "why": rollback_why(&e.why),
