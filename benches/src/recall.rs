@@ -210,6 +210,7 @@ impl Past<'_> {
                     key: None,
                     path: None,
                     after: vec![],
+                    phase: None,
                 }),
                 Event::ActionStarted(ActionStarted {
                     action,

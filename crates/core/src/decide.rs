@@ -6,6 +6,7 @@ mod ending;
 mod hooks;
 mod inputs;
 mod modes;
+mod program;
 mod propose;
 mod recovery;
 mod start;
@@ -18,6 +19,7 @@ pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
 use self::inputs::take_input;
 use self::modes::{not_executed, shadowed};
+pub use self::program::{Entry, Found, Transit};
 use self::propose::propose;
 pub use self::start::key_scope;
 use self::start::start;
@@ -142,6 +144,13 @@ pub enum Command {
         round: u32,
         verdict: Verdict,
         brings: Vec<Mark>,
+    },
+    /// Where the present phase of the program leads, as the edge has found out.
+    Transit(Box<Transit>),
+    /// The call of the present phase, filled in; or why it cannot be.
+    ProposeCall {
+        step: u32,
+        proposal: Result<Box<Proposal>, String>,
     },
     /// Nobody can be asked: a held action is denied.
     DenyUnasked {
@@ -288,6 +297,8 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             recovery::recover(run, action, attempt, probe, jitter, now)
         }
         Command::GiveVerdict { check, round, verdict, brings } => give_verdict(run, check, round, verdict, brings),
+        Command::Transit(transit) => program::transit(run, *transit),
+        Command::ProposeCall { step, proposal } => program::propose_call(run, step, proposal),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),
@@ -373,6 +384,10 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
 /// Where a run stands, in words.
 fn last_point(run: &Run) -> String {
     match &run.stage {
+        Stage::Ready(_) if !run.wants_model() => match run.phase() {
+            Some(phase) => format!("the phase {}", phase.name),
+            None => "the start of its program".to_owned(),
+        },
         Stage::Ready(ready) => format!("the model call {}.m{}", run.turn(), ready.attempts + 1),
         Stage::Thinking(thinking) => format!("the model call {}", thinking.attempt),
         Stage::Acting { actions, .. } => {
@@ -418,6 +433,9 @@ fn refused(action: ActionId, error: ToolError) -> Event {
 pub(crate) fn missing_capability(run: &Run, tool: &ToolName) -> Option<ToolError> {
     let spec = run.task.tool(tool)?;
     if let Some(error) = modes::beyond_plan(run, spec) {
+        return Some(error);
+    }
+    if let Some(error) = program::outside_phase(run, tool) {
         return Some(error);
     }
     if let Some(fact) = spec.requires.iter().find(|fact| !run.fact_holds(fact)) {
@@ -565,7 +583,11 @@ fn give_verdict(
         Stage::Verifying { round: present, verdicts, .. }
             if *present == round && run.hooks.stop.is_none() && verdicts.get(&check).is_some_and(Option::is_none) =>
         {
-            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings })])
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings, phase: None })])
+        }
+        Stage::Ready(_) if program::awaits_verdict(run, &check, round) => {
+            let phase = run.phase().map(|phase| phase.name.clone());
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, verdict, brings, phase })])
         }
         Stage::Verifying { .. } | Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {
             Err(Refusal::Stale)

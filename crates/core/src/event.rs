@@ -3,6 +3,7 @@
 
 mod action;
 mod model;
+mod program;
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
-    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, RunId, Seq, ToolName, TurnId,
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, PhaseName, RunId, Seq, ToolName,
+    TurnId,
 };
 use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
@@ -28,6 +30,7 @@ use crate::time::Timestamp;
 
 pub use self::action::*;
 pub use self::model::*;
+pub use self::program::*;
 
 /// What an event survives (`semantics.md` A2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +119,7 @@ events! {
     BudgetRaised(BudgetRaised) = "budget.raised";
     SurroundingsChanged(SurroundingsChanged) = "surroundings.changed";
     SourceEndorsed(SourceEndorsed) = "source.endorsed";
+    TransitionTaken(Box<TransitionTaken>) = "transition.taken";
     RunParked(RunParked) = "run.parked";
     RunSuspended(RunSuspended) = "run.suspended";
     RunEnded(Box<RunEnded>) = "run.ended";
@@ -167,6 +171,7 @@ impl EventKind {
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
             | EventKind::SourceEndorsed
+            | EventKind::TransitionTaken
             | EventKind::RunParked
             | EventKind::RunSuspended
             | EventKind::RunEnded => true,
@@ -221,6 +226,7 @@ impl Event {
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
             | Event::SurroundingsChanged(_)
+            | Event::TransitionTaken(_)
             | Event::InputRefused(_) => Durability::Written,
             Event::RunStarted(_)
             | Event::RunForked(_)
@@ -312,6 +318,9 @@ pub struct AnswerAccepted {
 pub struct AnswerRefused {
     pub attempt: AttemptId,
     pub reason: String,
+    /// It was no answer to the task, but what this phase of the program wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -323,6 +332,9 @@ pub struct CheckFinished {
     /// What its output brings into the run, where the model is shown it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+    /// The program ran it in this phase: its verdict is a value, no acceptance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
 }
 
 /// A hook was told of something and has answered, or failed to.
@@ -510,6 +522,8 @@ pub enum Failure {
     Shadow,
     /// A hook had something against it that the run cannot go on without.
     Hook,
+    /// Its program led there, or could not go on.
+    Program,
 }
 
 impl End {

@@ -4,6 +4,7 @@ mod actions;
 mod hooks;
 mod life;
 mod model;
+mod program;
 mod stage;
 
 pub use self::stage::*;
@@ -32,6 +33,7 @@ use crate::input::{Covers, Truth};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
+use crate::program::Course;
 use crate::prompt::{Item, Purpose, WireCall};
 use crate::ruling::Ruling;
 use crate::taint::{Mark, Taint};
@@ -111,6 +113,9 @@ pub struct Run {
     pub rounds: u32,
     #[serde(default, skip_serializing_if = "HookState::is_idle")]
     pub hooks: HookState,
+    /// Where it stands in its program. None: that is the plain loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
     next_action: u32,
@@ -160,6 +165,7 @@ impl Run {
             failed_rounds: 0,
             rounds: 0,
             hooks: HookState::new(&task),
+            course: task.program.phases().map(Course::new),
             anchor: None,
             next_action: 1,
             call_ids: BTreeSet::new(),
@@ -507,8 +513,10 @@ impl Run {
                 self.stage =
                     Stage::Verifying { round: self.rounds, accepted: accepted.accepted.clone(), verdicts, since: at };
             }
+            Event::AnswerRefused(refused) if refused.phase.is_some() => self.reply_refused(refused),
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
+                self.answer_again();
                 self.stop_refused();
                 self.tell(observe::note(&format!(
                     "Your answer was not accepted: {}\nReply again: with tool calls if you need them, else with the \
@@ -569,6 +577,7 @@ impl Run {
                     self.tell_when_possible(observe::note(observe::mode_changed(mode)));
                 }
             }
+            Event::TransitionTaken(taken) => self.transition_taken(taken),
             Event::RunParked(_) => self.activity = Activity::Parked,
             Event::RunSuspended(suspended) => {
                 self.lose_started();

@@ -267,6 +267,8 @@ impl World {
             }
             Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Suspend
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. } => return false,
@@ -301,6 +303,8 @@ impl World {
                 | Duty::Recover { .. }
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
+                | Duty::Transit { .. }
+                | Duty::Propose { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::Wake { .. } => {}

@@ -8,11 +8,14 @@ use longrein_core::action::{Action, Life};
 use longrein_core::budget::{Limit, Limits, Raise, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Standing, Verdict};
 use longrein_core::context::settings::ContextSpec;
-use longrein_core::decide::{Asks, Command, KeyView, Proposal, Readiness, Refusal, begin, claimed, decide};
+use longrein_core::decide::{
+    Asks, Command, Entry, Found, KeyView, Proposal, Readiness, Refusal, Transit, begin, claimed, decide,
+};
 use longrein_core::event::{Counted, End, Event, Suspension, Wants};
 use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
-    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId,
+    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, PhaseName, RunId, Seq, ToolName,
+    TurnId,
 };
 use longrein_core::input::{Approve, Covers, Deny, Door, Endorse, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
@@ -20,7 +23,9 @@ use longrein_core::outcome::{
 };
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::program::Program;
+use longrein_core::program::{
+    Agent, At, Call, Checks, Kind, LESSON_BYTES_MAX, LESSONS_MAX, Memory, Next, Phase, Phases, Program, Prose, To,
+};
 use longrein_core::prompt::{Item, Purpose};
 use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Activity, Run, Stage};
@@ -53,7 +58,12 @@ impl Table {
         let limits = table.roll(4);
         // Every second run as most are.
         let mode = *Mode::ALL.get(usize::try_from(table.roll(10)).expect("it is an index")).unwrap_or(&Mode::Ask);
-        let started = begin(RunId::new("r"), task(limits, mode), "test");
+        let mut task = task(limits, mode);
+        // Drawn apart, so that the other draws stay what they were.
+        if seed % 2 == 1 {
+            task.program = Program::Phases(Box::new(phases()));
+        }
+        let started = begin(RunId::new("r"), task, "test");
         table.run = Run::new(&started, table.now);
         table.events.push((table.now, Event::RunStarted(Box::new(started))));
         table.claim();
@@ -194,6 +204,7 @@ impl Table {
             pairing(&self.run);
         }
         self.is_not_stuck();
+        self.program_is_bounded();
     }
 
     fn is_not_stuck(&self) {
@@ -213,6 +224,8 @@ impl Table {
             | Duty::AwaitAction { .. }
             | Duty::Recover { .. }
             | Duty::Check { .. }
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
             Duty::Hooks { .. } => true,
@@ -294,6 +307,21 @@ impl Table {
                 assert!(self.ask(Command::TakeHooks { moment, ran }), "what is owed is accepted");
                 assert!(!self.ask(again), "hooks are heard once");
             }
+            Duty::Transit { step } => {
+                let transit = self.transit(step);
+                assert!(self.ask(Command::Transit(Box::new(transit.clone()))), "what is owed is accepted");
+                assert!(!self.ask(Command::Transit(Box::new(transit))), "a phase is left once");
+            }
+            Duty::Propose { step } => {
+                let raw = RawCall { id: String::new(), name: "look".to_owned(), arguments: String::new() };
+                let proposal = match self.roll(6) {
+                    0 => Err("no such value".to_owned()),
+                    _ => Ok(Box::new(self.proposal(&raw, 0))),
+                };
+                let again = Command::ProposeCall { step, proposal: proposal.clone() };
+                assert!(self.ask(Command::ProposeCall { step, proposal }), "what is owed is accepted");
+                assert!(!self.ask(again), "a phase calls once");
+            }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");
@@ -307,6 +335,57 @@ impl Table {
                 self.now = self.now.max(at);
                 self.ask(Command::Tick);
             }
+        }
+    }
+
+    /// What the edge found out, whatever that is.
+    fn transit(&mut self, step: u32) -> Transit {
+        let course = self.run.course.clone().expect("it has a program");
+        let found = (0..3)
+            .map(|_| match self.roll(8) {
+                0 => Found::Fails("no such value".to_owned()),
+                1..4 => Found::Holds,
+                _ => Found::HoldsNot,
+            })
+            .collect();
+        let output = match self.roll(5) {
+            0 if course.at != At::Start => Err("it is no JSON".to_owned()),
+            1 => Ok(Some(result())),
+            _ => Ok(None),
+        };
+        let entry = match self.roll(9) {
+            0 => Err("a template is wrong".to_owned()),
+            _ => Ok(Entry {
+                words: "words".to_owned(),
+                lesson: if self.roll(2) == 0 { "x".repeat(5_000) } else { String::new() },
+            }),
+        };
+        let judgement = Some(self.judgement());
+        Transit { step, found, output, judgement, entry }
+    }
+
+    fn judgement(&mut self) -> Judgement {
+        if self.roll(4) == 0 {
+            return Judgement::Refused("no".to_owned());
+        }
+        Judgement::Accepted(Accepted {
+            answer: Payload::string("words"),
+            rendered: "words".to_owned(),
+            evidence: Vec::new(),
+            standing: Standing::Claimed,
+        })
+    }
+
+    /// A program's state stays as small as the program, and no phase is entered more often than it may be.
+    fn program_is_bounded(&self) {
+        let Some((course, program)) = self.run.course.as_ref().zip(self.run.phases()) else { return };
+        for phase in &program.phases {
+            let most = phase.visits.unwrap_or(u32::MAX);
+            assert!(course.visits_of(&phase.name) <= most, "{} was entered too often", phase.name);
+        }
+        assert!(course.outputs.len() <= program.phases.len());
+        for lesson in course.lessons.values() {
+            assert!(lesson.len() <= LESSONS_MAX && lesson.iter().all(|lesson| lesson.len() <= LESSON_BYTES_MAX));
         }
     }
 
@@ -661,6 +740,46 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
         pins: std::collections::BTreeMap::new(),
+    }
+}
+
+/// One phase of each kind that runs by itself, in a circle.
+fn phases() -> Phases {
+    let phase = |name: &str, kind, visits, next: &[(Option<&str>, To)]| Phase {
+        name: PhaseName::new(name),
+        kind,
+        visits,
+        memory: Some(Memory { list: "lessons".to_owned(), text: String::new() }),
+        next: next.iter().map(|(when, to)| Next { when: when.map(str::to_owned), to: to.clone() }).collect(),
+    };
+    let to = |name: &str| To::Phase(PhaseName::new(name));
+    let tools = Some(vec![ToolName::new("look"), ToolName::new("pay")]);
+    let agent = Agent { instructions: "work".to_owned(), tools, turns: Some(2), prose: Prose::Dropped };
+    let call = Call { tool: ToolName::new("look"), args: Payload::parse("{}").expect("it is JSON") };
+    let schema = Payload::parse("{}").expect("it is JSON");
+    Phases {
+        name: "all".to_owned(),
+        description: "Everything.".to_owned(),
+        start: PhaseName::new("look"),
+        answer: None,
+        phases: vec![
+            phase("look", Kind::Call(call), None, &[(Some("a"), To::Failed("no".to_owned())), (None, to("classify"))]),
+            phase(
+                "classify",
+                Kind::Reply(longrein_core::program::Reply { instructions: "x".to_owned(), schema }),
+                Some(3),
+                &[(None, to("route"))],
+            ),
+            phase("route", Kind::Branch, None, &[(Some("a"), To::Done), (Some("b"), to("work")), (None, to("test"))]),
+            phase("work", Kind::Agent(agent), None, &[(None, to("test"))]),
+            phase(
+                "test",
+                Kind::Checks(Checks { named: Vec::new(), own: Vec::new() }),
+                None,
+                &[(Some("a"), To::Done), (None, to("classify"))],
+            ),
+        ],
+        own_tools: Vec::new(),
     }
 }
 

@@ -215,7 +215,12 @@ impl Drive<'_> {
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
                 Duty::AwaitSummary { generation, attempt } => wanted.insert(Flight::Summary(*generation, *attempt)),
-                Duty::Call { .. } | Duty::Conclude | Duty::Suspend | Duty::Wake { .. } => false,
+                Duty::Call { .. }
+                | Duty::Transit { .. }
+                | Duty::Propose { .. }
+                | Duty::Conclude
+                | Duty::Suspend
+                | Duty::Wake { .. } => false,
             };
         }
         let flights: Vec<_> = self.hangar.flights().cloned().collect();

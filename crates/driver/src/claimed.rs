@@ -313,6 +313,7 @@ impl<'a> Drive<'a> {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
             Duty::Suspend => self.stopping.is_none(),
+            Duty::Transit { .. } | Duty::Propose { .. } => self.stopping.is_none() && !self.hooks_hold_the_model(),
             Duty::Recover { action, attempt, probe, .. } => {
                 self.stopping.is_none()
                     && !self.hangar.is_flying(&Flight::Recover(*action, *attempt, *probe))
@@ -350,8 +351,7 @@ impl<'a> Drive<'a> {
                     self.put_off = true;
                     return Ok(false);
                 }
-                let spec = self.run.task.acceptance.iter().find(|spec| spec.name == *check);
-                if let Some(spec) = spec {
+                if let Some(spec) = self.run.check_spec(check) {
                     let watch = Watch::of_checks(&self.run, self.ports.clock.now());
                     let work = jobs::check(self.ports, self.run.task.clone(), self.run.id.clone(), spec.clone(), watch);
                     self.hangar.launch(Flight::Check(check.clone(), *round), work);
@@ -359,6 +359,8 @@ impl<'a> Drive<'a> {
                 Ok(true)
             }
             Duty::Hooks { moment } => Ok(self.tell_owed(moment)),
+            Duty::Transit { step } => self.transit(*step).await,
+            Duty::Propose { step } => self.propose_call(*step).await,
             Duty::Conclude => Ok(self.command(Command::Conclude)),
             Duty::Suspend => {
                 let detail = match &self.run.stage {

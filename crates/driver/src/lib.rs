@@ -15,6 +15,7 @@ mod jobs;
 mod lease;
 mod origin;
 mod ports;
+mod program;
 mod row;
 mod said;
 mod summary;

@@ -2,13 +2,14 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{Event, How, SettledBy};
+use longrein_core::event::{Event, How, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
 use longrein_core::payload::{BlobRef, Content};
+use longrein_core::program::To;
 use longrein_core::ruling::{Ruling, Shadowed};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
@@ -86,6 +87,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 "sources": e.task.sources, "binary": e.binary, "brings": e.brings,
             }));
             let hook = |hook: &HookSpec| json!({ "event": hook.event, "command": hook.label(), "source": hook.source });
+            if let Some(program) = e.task.program.phases() {
+                map.insert("program".to_owned(), json!(program.name));
+            }
             if !e.task.hooks.is_empty() {
                 map.insert("hooks".to_owned(), e.task.hooks.iter().map(hook).collect());
             }
@@ -126,9 +130,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
         Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
-        Event::ActionProposed(e) => json!({
-            "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
-        }),
+        Event::ActionProposed(e) => {
+            let mut map = object(json!({
+                "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
+            }));
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            Value::Object(map)
+        }
         Event::ActionRefused(e) => {
             let mut map = object(json!({ "action": e.action, "error": error(&e.error, blobs) }));
             if let Some(would) = &e.would {
@@ -194,11 +202,19 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "attempt": e.attempt.to_string(), "answer": e.accepted.answer, "rendered": e.accepted.rendered,
             "evidence": e.accepted.evidence,
         }),
-        Event::AnswerRefused(e) => json!({ "attempt": e.attempt.to_string(), "reason": e.reason }),
-        Event::CheckFinished(e) => json!({
-            "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
-            "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
-        }),
+        Event::AnswerRefused(e) => {
+            let mut map = object(json!({ "attempt": e.attempt.to_string(), "reason": e.reason }));
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            Value::Object(map)
+        }
+        Event::CheckFinished(e) => {
+            let mut map = object(json!({
+                "check": e.check, "round": e.round, "verdict": e.verdict.finding, "exit_status": e.verdict.exit_status,
+                "took_ms": e.verdict.took_ms, "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings,
+            }));
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            Value::Object(map)
+        }
         Event::HookFinished(e) => json!({
             "hook": e.hook, "event": e.event, "command": e.command, "outcome": e.outcome.as_str(),
             "reason": e.outcome.reason(), "words": e.words, "took_ms": e.took_ms, "action": e.action, "input": e.input,
@@ -209,6 +225,21 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::BudgetRaised(e) => json!({ "input": e.input, "raise": e.raise }),
         Event::SourceEndorsed(e) => json!({ "input": e.input, "source": e.source, "by": e.by, "door": e.door }),
         Event::SurroundingsChanged(e) => json!({ "changed": e.changed, "permission_mode": e.mode }),
+        Event::TransitionTaken(e) => {
+            let (to, reason) = match &e.to {
+                To::Phase(_) | To::Done => (e.to.to_string(), None),
+                To::Failed(reason) => (e.to.to_string(), Some(reason)),
+            };
+            let values = e.values.iter().map(|found| match &found.value {
+                Truthful::True => json!({ "when": found.when, "value": true }),
+                Truthful::False => json!({ "when": found.when, "value": false }),
+                Truthful::Error(problem) => json!({ "when": found.when, "value": null, "error": problem }),
+            });
+            json!({
+                "from": e.from, "to": to, "reason": reason, "why": e.why, "values": values.collect::<Vec<_>>(),
+                "output": e.output.as_ref().map(|output| content(output, blobs)), "lesson": e.lesson,
+            })
+        }
         Event::RunParked(e) => json!({ "waits": e.waits }),
         Event::RunSuspended(e) => json!({ "cause": e.cause, "detail": e.detail }),
         Event::RunEnded(e) => {

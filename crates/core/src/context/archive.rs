@@ -180,6 +180,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::BudgetRaised(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
+        | Event::TransitionTaken(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
         | Event::RunEnded(_) => None,

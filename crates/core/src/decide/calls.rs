@@ -75,7 +75,8 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
             return Err(Refusal::Stale);
         }
     }
-    if owed::purpose(run) != purpose || owed::due_end(run).is_some() || !run.hooks.goal.is_empty() {
+    if owed::purpose(run) != purpose || owed::due_end(run).is_some() || !run.hooks.goal.is_empty() || !run.wants_model()
+    {
         return Err(Refusal::Stale);
     }
     // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
@@ -149,7 +150,8 @@ pub(super) fn reply_arrived(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
-    if let Some((class, told)) = unacceptable(&reply, thinking.purpose) {
+    let unusable = unacceptable(&reply, thinking.purpose).or_else(|| program::unusable(run, &reply, thinking.purpose));
+    if let Some((class, told)) = unusable {
         let message = match class {
             ModelErrorClass::ContentRefused => format!("The model declined: {}", excerpt(&reply.text)),
             ModelErrorClass::Malformed
@@ -183,11 +185,12 @@ pub(super) fn reply_arrived(
     match purpose {
         Purpose::Closing => {}
         Purpose::Work if calls.is_empty() => {
-            // What arrived meanwhile must be seen before anything counts as the answer.
-            if run.pending.is_empty() {
+            // What arrived meanwhile must be seen before anything counts as the answer; a program's replies are judged where
+            // they lead.
+            if run.pending.is_empty() && run.course.is_none() {
                 events.extend(judgement.map(|judgement| match judgement {
                     Judgement::Accepted(accepted) => Event::AnswerAccepted(AnswerAccepted { attempt, accepted }),
-                    Judgement::Refused(reason) => Event::AnswerRefused(AnswerRefused { attempt, reason }),
+                    Judgement::Refused(reason) => Event::AnswerRefused(AnswerRefused { attempt, reason, phase: None }),
                 }));
             }
         }

@@ -43,6 +43,7 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
             key: proposal.key,
             path: proposal.path,
             after: after.into_iter().collect(),
+            phase: None,
         }));
         let refused = |error: ToolError| refused(action, error);
         if let Some(before) = circle {

@@ -21,7 +21,9 @@ impl Run {
     pub(super) fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
         self.call_ids.insert(proposed.call.clone());
-        if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
+        if proposed.phase.is_some() {
+            self.phase_calls(proposed.action);
+        } else if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
             call.id = proposed.call.clone();
@@ -49,6 +51,7 @@ impl Run {
                 idempotency_key: None,
                 in_doubt: false,
                 brings: Vec::new(),
+                phase: proposed.phase.clone(),
                 grant: None,
                 life: Life::Queued,
             };
@@ -246,10 +249,11 @@ impl Run {
             self.stage = before;
             return;
         };
+        self.phase_told(&actions);
         for (id, action) in actions {
             self.settle_effect(&action);
             let part = Part::Observation(Box::new(window::seen(&action)));
-            self.window.push(part, Arc::new(observe::observation(&action, self.at)));
+            self.window.push(part, Arc::new(observe::shown(&action, self.at)));
             if action.is_uncertain() {
                 self.open.insert(id, action.clone());
             }
@@ -285,7 +289,7 @@ impl Run {
             }
             Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_) => {}
         }
-        let shown = observe::observation(&action, self.at);
+        let shown = observe::shown(&action, self.at);
         self.window.replace(action.id, false, |item, _| *item = shown);
     }
 

@@ -66,6 +66,7 @@ impl<'a> Past<'a> {
             key: None,
             path: None,
             after: vec![],
+            phase: None,
         };
         (ActionId(self.actions), Event::ActionProposed(proposed))
     }
@@ -161,7 +162,7 @@ every_backend! {
         let verdict = longrein_core::check::Verdict {
             finding: longrein_core::check::Finding::Failed, evidence, exit_status: Some(1), took_ms: 3,
         };
-        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, verdict, brings: vec![] })], vec![]).await;
+        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, verdict, brings: vec![], phase: None })], vec![]).await;
 
         let goal = past.piece("u1").await.unwrap();
         assert_eq!((goal.what.as_str(), goal.text.as_str(), goal.at.0), ("user message", "Mend the \"gate\".\nThen paint it.", 1000));

@@ -125,7 +125,7 @@ pub(crate) fn park(at: u64) -> NewEvent {
 
 pub(crate) fn checked(evidence: Content) -> Event {
     let verdict = Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1 };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![] })
+    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![], phase: None })
 }
 
 pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIterator<Item = NewEvent>) -> Batch {
