@@ -300,7 +300,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::CheckFinished
         | EventKind::BudgetRaised
         | EventKind::SourceEndorsed
-        | EventKind::SurroundingsChanged => true,
+        | EventKind::SurroundingsChanged
+        | EventKind::TransitionTaken => true,
         // Said at the end.
         EventKind::ModelForgone
         | EventKind::RunClaimed

@@ -165,6 +165,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::BudgetReached
         | EventKind::BudgetRaised
         | EventKind::SourceEndorsed
-        | EventKind::SurroundingsChanged => true,
+        | EventKind::SurroundingsChanged
+        | EventKind::TransitionTaken => true,
     }
 }

@@ -265,6 +265,7 @@ impl Follow {
             | Event::BudgetRaised(_)
             | Event::SourceEndorsed(_)
             | Event::SurroundingsChanged(_)
+            | Event::TransitionTaken(_)
             | Event::RunParked(_)
             | Event::RunSuspended(_)
             | Event::RunEnded(_) => {}

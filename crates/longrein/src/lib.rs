@@ -49,6 +49,7 @@
 //! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
 
 mod checks;
+mod drawing;
 mod embed;
 mod gate;
 mod ledger;
@@ -61,6 +62,7 @@ mod settings;
 pub mod taskfile;
 pub mod trajectory;
 
+pub use drawing::{mermaid, text as program_text};
 pub use embed::{
     Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
     RunState, Script, Task, Tool,
