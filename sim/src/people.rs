@@ -103,7 +103,10 @@ impl Gate for Guardian {
 
 // ---- the checks ----
 
-/// How acceptance checks end: scripted by name, else by chance, else passed.
+/// What a check finds, looked up when it runs.
+type Look = Box<dyn Fn() -> Finding + Send>;
+
+/// How checks end: as somebody looks, scripted by name, else by chance, else passed.
 #[derive(Default)]
 pub struct Bench {
     inner: Mutex<BenchInner>,
@@ -111,6 +114,7 @@ pub struct Bench {
 
 #[derive(Default)]
 struct BenchInner {
+    looks: BTreeMap<CheckName, Look>,
     script: BTreeMap<CheckName, Vec<Finding>>,
     chance: Option<Chance>,
     runs: BTreeMap<CheckName, u32>,
@@ -122,6 +126,10 @@ impl Bench {
     }
     pub fn script(&self, check: &str, findings: impl IntoIterator<Item = Finding>) {
         self.inner().script.insert(CheckName::new(check), findings.into_iter().collect());
+    }
+    /// From now on this check finds what is there when it runs.
+    pub fn look(&self, check: &str, look: impl Fn() -> Finding + Send + 'static) {
+        self.inner().looks.insert(CheckName::new(check), Box::new(look));
     }
     pub fn go_wild(&self, chance: Chance) {
         self.inner().chance = Some(chance);
@@ -153,9 +161,12 @@ impl Checks for Judge {
         Vec::new()
     }
 
-    /// An answer that begins with "refuse" is refused.
-    fn judge(&self, _: Option<&AnswerSpec>, text: &str, _: &BTreeMap<EvidenceId, Cited>) -> Judgement {
+    /// An answer that begins with "refuse" is refused; where a form is asked for, it counts.
+    fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
         self.process.glance();
+        if let Some(spec) = spec {
+            return longrein_rules::Rulebook::default().judge(Some(spec), text, cited);
+        }
         if text.starts_with("refuse") {
             return Judgement::Refused("it says refuse".to_owned());
         }
@@ -167,6 +178,16 @@ impl Checks for Judge {
         })
     }
 
+    fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String> {
+        self.process.glance();
+        longrein_rules::program::condition(condition, values)
+    }
+
+    fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String> {
+        self.process.glance();
+        longrein_rules::program::fill(template, values)
+    }
+
     fn check<'a>(&'a self, _: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
         Box::pin(async move {
             self.process.call(&format!("check {}", check.spec.name)).await;
@@ -174,6 +195,7 @@ impl Checks for Judge {
                 let mut inner = self.bench.inner();
                 let scripted = inner.script.get_mut(&check.spec.name).filter(|left| !left.is_empty());
                 let scripted = scripted.map(|left| if left.len() > 1 { left.remove(0) } else { left[0] });
+                let scripted = inner.looks.get(&check.spec.name).map(|look| look()).or(scripted);
                 match (&mut inner.chance, scripted) {
                     (_, Some(finding)) => (Duration::from_millis(30), finding),
                     (Some(chance), None) => {

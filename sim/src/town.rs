@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longrein_core::budget::Limits;
 use longrein_core::context::settings::ContextSpec;
-use longrein_core::event::Wait;
+use longrein_core::event::{Event, Wait};
 use longrein_core::hook::{HookEvent, HookSpec};
 use longrein_core::ids::{ActionId, CheckName, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door as Entrance, InputBody, Settle, Truth};
@@ -285,6 +285,17 @@ impl Town {
         self.store.lose_power();
     }
 
+    /// The phases a run has entered, in order, and the end its program led to.
+    pub fn way(&self, id: &RunId) -> Vec<String> {
+        let shadow = self.store.shadow();
+        let events = shadow.runs.get(id).map(|shadow| shadow.events.as_slice()).unwrap_or_default();
+        let taken = events.iter().filter_map(|new| match &new.event {
+            Event::TransitionTaken(taken) => Some(taken.to.to_string()),
+            _ => None,
+        });
+        taken.collect()
+    }
+
     /// Answers everything a run waits for, the way an honest person does who looks first. Answers how many answers there
     /// were.
     pub async fn answer(&self, id: &RunId, waits: &[Wait], yes: bool, tag: &str) -> usize {
@@ -405,6 +416,17 @@ pub fn task(name: &str) -> Task {
         sources: BTreeMap::new(),
         pins: BTreeMap::new(),
     }
+}
+
+/// A program as people write it: the name of one that is shipped, or the text of a file.
+pub fn program(text: &str) -> Result<longrein::taskfile::program::Program, String> {
+    use longrein::taskfile::{Place, program};
+    let here = std::path::Path::new(".");
+    let found = match text.trim() {
+        name if !name.contains(['=', '\n']) => program::find(name, here, &Place::Flag("program".to_owned())),
+        text => program::read(std::path::Path::new("story.toml"), text, here),
+    };
+    found.map_err(|error| error.to_string())
 }
 
 /// A hook on these tools; none: on all.

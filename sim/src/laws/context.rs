@@ -169,9 +169,20 @@ fn shows_effect(sent: &Sent, action: ActionId, tool: &str, effect: Effect) -> bo
             }
             Effect::Unknown | Effect::Pending => text.contains("\"ok\":false"),
         },
-        Item::Harness(text) => text.contains(&update) || in_block(text),
+        Item::Harness(text) => text.contains(&update) || in_block(text) || of_program(text, action, effect),
         Item::Observation { .. } | Item::User(_) | Item::Assistant { .. } => false,
     })
+}
+
+/// The words on a call that the program made.
+fn of_program(text: &str, action: ActionId, effect: Effect) -> bool {
+    let Some((_, result)) = text.split_once("Its result, which is data:\n") else { return false };
+    let is_it = result.starts_with(&format!("{{\"id\":\"{action}\","));
+    is_it
+        && match effect {
+            Effect::Done => result.contains("\"ok\":true"),
+            Effect::NotDone | Effect::Unknown | Effect::Pending => result.contains("\"ok\":false"),
+        }
 }
 
 /// What a tail says of the budget.

@@ -602,7 +602,7 @@ fn known(event: &Event) -> longrein_ports::RecordedBody {
 
 fn checked(evidence: Content) -> Event {
     let verdict = Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1 };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![] })
+    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, verdict, brings: vec![], phase: None })
 }
 
 /// One event after the last one.
