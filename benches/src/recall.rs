@@ -214,6 +214,7 @@ impl Past<'_> {
                     after: vec![],
                     compensates: None,
                     accepts: false,
+                    phase: None,
                 }),
                 Event::ActionStarted(ActionStarted {
                     action,

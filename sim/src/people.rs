@@ -107,7 +107,10 @@ impl Gate for Guardian {
 
 // ---- the checks ----
 
-/// How acceptance checks end: scripted by name, else by chance, else passed.
+/// What a check finds, looked up when it runs.
+type Look = Box<dyn Fn() -> Finding + Send>;
+
+/// How checks end: as somebody looks, scripted by name, else by chance, else passed.
 #[derive(Default)]
 pub struct Bench {
     inner: Mutex<BenchInner>,
@@ -115,6 +118,7 @@ pub struct Bench {
 
 #[derive(Default)]
 struct BenchInner {
+    looks: BTreeMap<CheckName, Look>,
     script: BTreeMap<CheckName, Vec<Finding>>,
     chance: Option<Chance>,
     runs: BTreeMap<CheckName, u32>,
@@ -141,6 +145,10 @@ impl Bench {
     }
     pub fn writes(&self, check: &str) {
         self.inner().writing.insert(CheckName::new(check));
+    }
+    /// From now on this check finds what is there when it runs.
+    pub fn look(&self, check: &str, look: impl Fn() -> Finding + Send + 'static) {
+        self.inner().looks.insert(CheckName::new(check), Box::new(look));
     }
     pub fn go_wild(&self, chance: Chance) {
         self.inner().chance = Some(chance);
@@ -175,9 +183,12 @@ impl Checks for Judge {
         Vec::new()
     }
 
-    /// An answer that begins with "refuse" is refused.
-    fn judge(&self, _: Option<&AnswerSpec>, text: &str, _: &BTreeMap<EvidenceId, Cited>) -> Judgement {
+    /// An answer that begins with "refuse" is refused; where a form is asked for, it counts.
+    fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
         self.process.glance();
+        if let Some(spec) = spec {
+            return longrein_rules::Rulebook::default().judge(Some(spec), text, cited);
+        }
         if text.starts_with("refuse") {
             return Judgement::Refused("it says refuse".to_owned());
         }
@@ -187,6 +198,16 @@ impl Checks for Judge {
             evidence: Vec::new(),
             standing: Standing::Claimed,
         })
+    }
+
+    fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String> {
+        self.process.glance();
+        longrein_rules::program::condition(condition, values)
+    }
+
+    fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String> {
+        self.process.glance();
+        longrein_rules::program::fill(template, values)
     }
 
     fn check<'a>(&'a self, _: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
@@ -232,6 +253,7 @@ impl Judge {
             let mut inner = self.bench.inner();
             let scripted = inner.script.get_mut(&name).filter(|left| !left.is_empty());
             let scripted = scripted.map(|left| if left.len() > 1 { left.remove(0) } else { left[0] });
+            let scripted = inner.looks.get(&name).map(|look| look()).or(scripted);
             match (&mut inner.chance, scripted) {
                 (_, Some(finding)) => (Duration::from_millis(30), finding),
                 (Some(chance), None) => {

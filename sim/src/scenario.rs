@@ -8,6 +8,8 @@
 //! tools:   NAME read|workspace|external [idempotent] [reconcile] [tell] [key=ARG] [provides=F] [requires=F]
 //!          [depends=NAME] [max=N] [cache] [check] [compensate=NAME] [writes=PATH]   one tool; repeat the line for more
 //! gate:    NAME allow|ask|deny                        the operator's rule, from now on
+//! program: NAME                                       one of those that are shipped
+//! program: a line of a program file                   repeat it for more
 //! checks:  NAME passed|failed …                       an acceptance check and its verdicts, one after the other
 //! check:   TOOL passed|failed …                       what the check of a tool finds, one after the other
 //! protect: NAME PATH/**                               paths of an acceptance check
@@ -53,6 +55,8 @@
 //! expect:  verified true | verified false | verified null
 //! expect:  refused "words"                            the last input, for this reason
 //! expect:  check NAME ran N
+//! expect:  way A B done                                the phases that were entered, in order, and the end
+//! expect:  output PHASE "json" | lesson LIST "words"    what a phase has left, what is remembered
 //! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
 //! ```
 
@@ -63,10 +67,11 @@ use longrein_core::budget::{Limit, Raise};
 use longrein_core::check::Finding;
 use longrein_core::event::{End, Event, Wait};
 use longrein_core::hook::HookEvent;
-use longrein_core::ids::{ActionId, Digest, FactName, ModelName, RunId, ToolName};
+use longrein_core::ids::{ActionId, Digest, FactName, ModelName, PhaseName, RunId, ToolName};
 use longrein_core::input::{Approve, Covers, Door, InputBody, Rollback, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
 use longrein_core::payload::{Content, Payload};
+use longrein_core::program::Program;
 use longrein_core::task::{EffectClass, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::CrashAt;
@@ -133,6 +138,8 @@ struct Stage {
     inputs: u32,
     /// What the next process is told.
     mode: Option<Mode>,
+    /// The program of the run that is to begin: a name, or the lines of a file.
+    program: String,
 }
 
 /// How the last advance ended.
@@ -168,7 +175,17 @@ impl Stage {
         }
         town.set_tools(task.tools.clone());
         let id = RunId::new("scenario");
-        Ok(Self { town, crashes, id, task, due: true, last: Last::NotYet, inputs: 0, mode: None })
+        Ok(Self {
+            town,
+            crashes,
+            id,
+            task,
+            due: true,
+            last: Last::NotYet,
+            inputs: 0,
+            mode: None,
+            program: String::new(),
+        })
     }
 
     async fn play(&mut self, line: &Line) -> Result<(), String> {
@@ -185,6 +202,11 @@ impl Stage {
                     Some(_) => self.mode = Some(mode),
                     None => self.task.permission_mode = mode,
                 }
+                Ok(())
+            }
+            "program" => {
+                self.program.push_str(&line.rest);
+                self.program.push('\n');
                 Ok(())
             }
             "window" => {
@@ -371,6 +393,9 @@ impl Stage {
         if !std::mem::take(&mut self.due) {
             return;
         }
+        if let Err(what) = self.install() {
+            panic!("{what}");
+        }
         let begin = match self.town.store.run(&self.id) {
             Some(_) => Begin::Existing { changed: Vec::new(), mode: self.mode.take() },
             None => Begin::New { task: Box::new(self.task.clone()), blobs: Vec::new() },
@@ -382,6 +407,20 @@ impl Stage {
             Drove::Back(Ok(driven)) => Last::Stands(driven.standing),
             Drove::Back(Err(error)) => Last::Failed(error),
         };
+    }
+
+    /// Gives the task its program, once all it may name is known.
+    fn install(&mut self) -> Result<(), String> {
+        let text = std::mem::take(&mut self.program);
+        if text.is_empty() {
+            return Ok(());
+        }
+        let program = crate::town::program(&text)?;
+        program.fits(&self.task).map_err(|error| error.to_string())?;
+        let phases = program.install(&mut self.task);
+        self.task.program = Program::Phases(Box::new(phases));
+        self.town.set_tools(self.task.tools.clone());
+        Ok(())
     }
 
     async fn human(&mut self, rest: &str) -> Result<(), String> {
@@ -488,6 +527,21 @@ impl Stage {
             }
             ["may", "call", ref tools @ ..] => self.expect_manifest(tools, true),
             ["may", "not", "call", ref tools @ ..] => self.expect_manifest(tools, false),
+            ["way", ..] => {
+                let found = self.town.way(&self.id).join(" ");
+                expect(what == format!("way {found}"), &format!("it is: {found}"))
+            }
+            ["output", phase, ..] => {
+                let run = self.town.store.run(&self.id).and_then(|run| run.course);
+                let outputs = run.map(|course| course.outputs).unwrap_or_default();
+                let found = outputs.get(&PhaseName::new(phase)).map(|content| content.shown().as_str().to_owned());
+                expect(found.as_deref() == Some(&quoted(what)?), &format!("it is: {found:?}"))
+            }
+            ["lesson", list, ..] => {
+                let run = self.town.store.run(&self.id).and_then(|run| run.course);
+                let found = run.and_then(|course| course.lessons.get(list).cloned()).unwrap_or_default();
+                expect(found.contains(&quoted(what)?), &format!("they are: {found:?}"))
+            }
             ["rebuilt", times] => {
                 let generation = self.town.store.run(&self.id).map_or(1, |run| run.window.generation);
                 same(times, u64::from(generation) - 1)

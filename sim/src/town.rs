@@ -374,6 +374,17 @@ impl Town {
         self.store.lose_power();
     }
 
+    /// The phases a run has entered, in order, and the end its program led to.
+    pub fn way(&self, id: &RunId) -> Vec<String> {
+        let shadow = self.store.shadow();
+        let events = shadow.runs.get(id).map(|shadow| shadow.events.as_slice()).unwrap_or_default();
+        let taken = events.iter().filter_map(|new| match &new.event {
+            Event::TransitionTaken(taken) => Some(taken.to.to_string()),
+            _ => None,
+        });
+        taken.collect()
+    }
+
     /// Answers everything a run waits for, the way an honest person does who looks first. Answers how many answers there
     /// were.
     pub async fn answer(&self, id: &RunId, waits: &[Wait], yes: bool, tag: &str) -> usize {
@@ -508,6 +519,17 @@ pub fn task(name: &str) -> Task {
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
+}
+
+/// A program as people write it: the name of one that is shipped, or the text of a file.
+pub fn program(text: &str) -> Result<longrein::taskfile::program::Program, String> {
+    use longrein::taskfile::{Place, program};
+    let here = std::path::Path::new(".");
+    let found = match text.trim() {
+        name if !name.contains(['=', '\n']) => program::find(name, here, &Place::Flag("program".to_owned())),
+        text => program::read(std::path::Path::new("story.toml"), text, here),
+    };
+    found.map_err(|error| error.to_string())
 }
 
 /// A hook on these tools; none: on all.

@@ -13,6 +13,7 @@ use longrein_core::hook::HookEvent;
 use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
 use longrein_core::input::{Approve, Covers, Door, Endorse, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ProbeAnswer, Served};
+use longrein_core::program::Program;
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, Task};
 use longrein_driver::{Begin, Standing, Stop, WhenAsked};
@@ -23,7 +24,7 @@ use longrein_sim::people::{Answer, Say};
 use longrein_sim::process::Breach;
 use longrein_sim::scribe;
 use longrein_sim::story::in_virtual_time;
-use longrein_sim::town::{Drove, Town, check, hook, task};
+use longrein_sim::town::{Drove, Town, check, hook, program, task};
 use longrein_sim::ushers::HookSays;
 use longrein_sim::world::Manner;
 
@@ -203,6 +204,22 @@ const PLAYS: &[Play] = &[
             // So that it waits, and the word finds it tainted.
             town.rules.set("edit", Say::Ask);
             town.brain.script([Answer::call(&[("list", "{}")]), Answer::call(&[("edit", "{}")]), Answer::say("done")]);
+        },
+    },
+    Play {
+        name: "a program",
+        task: |task| {
+            let program = program("plan").expect("it is shipped");
+            task.program = Program::Phases(Box::new(program.install(task)));
+        },
+        stage: |town| {
+            town.brain.script([
+                Answer::say(r#"{"steps":["pay"]}"#),
+                Answer::call(&[("pay", "{}")]),
+                Answer::say("paid"),
+                Answer::say(r#"{"ok":true,"note":""}"#),
+                Answer::say("paid"),
+            ]);
         },
     },
     Play {

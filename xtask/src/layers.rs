@@ -48,7 +48,16 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
     (
         "longrein-sim",
         Layer::Unshipped,
-        &["longrein-core", "longrein-ports", "longrein-store", "longrein-driver", "longrein-rules", "longrein-policy"],
+        &[
+            "longrein-core",
+            "longrein-ports",
+            "longrein-store",
+            "longrein-driver",
+            "longrein-rules",
+            "longrein-policy",
+            // scenarios name programs, in the format people write
+            "longrein",
+        ],
     ),
     ("longrein-bench", Layer::Unshipped, &["longrein", "longrein-core", "longrein-ports", "longrein-store"]),
     ("xtask", Layer::Unshipped, &[]),

@@ -94,6 +94,9 @@ pub(crate) enum Command {
     /// Permission rules, without a run
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Programs: the loop's shape as data
+    #[command(subcommand)]
+    Program(ProgramCommand),
     /// Which tools a run has: effect, source, schema, whether they can run here, and what their descriptions lack
     Tools(ToolsArgs),
     /// What works here: store, file modes, SQLite, kernel, git, model configuration, terminal
@@ -110,6 +113,28 @@ pub(crate) enum Command {
 pub(crate) enum PolicyCommand {
     /// Say what the gate would rule of each call in a file. Nothing is run
     Check(PolicyCheckArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProgramCommand {
+    /// Check a program and draw it, as text and as a Mermaid flowchart. Nothing is run
+    Show(ProgramShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProgramShowArgs {
+    /// react, direct, plan, reflexion, or a program file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) program: String,
+    /// The task it is to run in: whether that has the tools, facts and checks it names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+    /// Only the Mermaid flowchart
+    #[arg(long)]
+    pub(crate) mermaid: bool,
+    /// K=V: replaces ${K} in the task file. Repeatable
+    #[arg(long = "var", value_name = "K=V")]
+    pub(crate) vars: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -291,10 +316,11 @@ pub(crate) struct RunArgs {
     pub(crate) vars: Vec<String>,
     #[command(flatten)]
     pub(crate) drive: DriveArgs,
-    /// Arrives with a later version
-    #[arg(long, value_name = "NAME|FILE", hide = true)]
+    /// The loop's shape: react, direct, plan, reflexion, or a program file
+    #[arg(long, value_name = "NAME|FILE")]
     pub(crate) program: Option<String>,
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// A JSON Schema that the answer must fit
+    #[arg(long, value_name = "FILE")]
     pub(crate) output_schema: Option<PathBuf>,
 }
 
@@ -480,7 +506,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &["program", "mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["mcp", "serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

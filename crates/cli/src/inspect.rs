@@ -303,6 +303,13 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             })).collect::<Vec<_>>(),
         });
         object.extend(block::json(&run));
+        if let Some(course) = &run.course {
+            let program = json!({
+                "name": run.task.program.name(), "phase": course.phase, "visits": course.visits, "outputs": course.outputs,
+                "lessons": course.lessons,
+            });
+            object.insert("program".to_owned(), program);
+        }
         if run.mode == Mode::Shadow {
             object.insert("shadow".to_owned(), shadow.json());
         }
@@ -324,6 +331,15 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         say!("child of   {} as {}", descent.parent, words::safe(&descent.key));
     }
     say!("goal       {}", words::safe(&run.task.goal));
+    if let Some(course) = &run.course {
+        let visit = course.visits_of(&course.phase);
+        let visit = if visit > 1 { format!(" ({visit})") } else { String::new() };
+        say!(
+            "program    {}, phase {}{visit}",
+            words::safe(run.task.program.name()),
+            words::safe(course.phase.as_str())
+        );
+    }
     say!("model      {}", run.model.name);
     say!("workspace  {}", run.task.workspace);
     let source = |key: &str| run.task.sources.get(key).map(|source| format!(" ({})", words::safe(source)));

@@ -309,7 +309,8 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ChildStarted
         | EventKind::ChildEnded
         | EventKind::SourceEndorsed
-        | EventKind::SurroundingsChanged => true,
+        | EventKind::SurroundingsChanged
+        | EventKind::TransitionTaken => true,
         // Said at the end.
         EventKind::ModelForgone
         | EventKind::RunClaimed

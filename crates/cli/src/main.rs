@@ -19,6 +19,7 @@ mod manual;
 mod models;
 mod out;
 mod policy;
+mod program;
 mod progress;
 mod request;
 mod rollback;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command, PolicyCommand};
+use args::{Cli, Command, PolicyCommand, ProgramCommand};
 use failure::{Failure, Status};
 
 fn main() -> ExitCode {
@@ -109,6 +110,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Gc(args) => keep::gc(globals, args).await,
         Command::Trust(args) => trust::trust(globals, args),
         Command::Policy(PolicyCommand::Check(args)) => policy::check(&globals, args),
+        Command::Program(ProgramCommand::Show(args)) => program::show(&globals, &args),
         Command::Tools(args) => tools::tools(globals, args),
         Command::Doctor(args) => doctor::doctor(globals, args).await,
         Command::Completions(args) => manual::completions(args),

@@ -175,6 +175,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ChildStarted
         | EventKind::ChildEnded
         | EventKind::SourceEndorsed
-        | EventKind::SurroundingsChanged => true,
+        | EventKind::SurroundingsChanged
+        | EventKind::TransitionTaken => true,
     }
 }

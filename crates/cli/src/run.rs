@@ -83,10 +83,6 @@ impl Session {
 }
 
 pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failure> {
-    let later = [("--program", args.program.is_some()), ("--output-schema", args.output_schema.is_some())];
-    if let Some((flag, _)) = later.iter().find(|(_, given)| *given) {
-        return Err(Failure::new(Status::Usage, format!("not yet: {flag} comes with a later version")));
-    }
     if prints_points(&args.drive) {
         return Ok(Status::Done);
     }
@@ -623,11 +619,11 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
         prompt: prompt(args.prompt.as_deref())?,
         model: args.model.clone(),
         workspace: args.cd.clone(),
-        program: None,
+        program: args.program.clone(),
         permission_mode: args.drive.permission_mode.clone(),
         limits: limits.collect(),
         checks: args.checks.clone(),
-        output_schema: None,
+        output_schema: args.output_schema.clone(),
         rules: PolicyRules { allow: args.allow.clone(), ask: args.ask.clone(), deny: args.deny.clone() },
         variables,
         defaults: config.defaults(),

@@ -273,6 +273,7 @@ impl Follow {
             | Event::ChildEnded(_)
             | Event::SourceEndorsed(_)
             | Event::SurroundingsChanged(_)
+            | Event::TransitionTaken(_)
             | Event::RunParked(_)
             | Event::RunSuspended(_)
             | Event::RunEnded(_) => {}

@@ -25,7 +25,7 @@ pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure
     let environment = context::environment();
     let (specs, folder) = match &args.task {
         Some(file) => {
-            let task = load(file, &args)?;
+            let task = load(file, &args.vars)?;
             let folder = PathBuf::from(&task.folder);
             (task.tools, folder)
         }
@@ -70,7 +70,7 @@ pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure
 }
 
 /// The task as a run would have it. That it names a model and a goal is not needed to look at its tools.
-fn load(file: &Path, args: &ToolsArgs) -> Result<Task, Failure> {
+pub(crate) fn load(file: &Path, vars: &[String]) -> Result<Task, Failure> {
     let mut options = taskfile::Options {
         here: context::here()?,
         prompt: None,
@@ -82,7 +82,7 @@ fn load(file: &Path, args: &ToolsArgs) -> Result<Task, Failure> {
         checks: Vec::new(),
         output_schema: None,
         rules: longrein::core::task::PolicyRules::default(),
-        variables: context::variables(&args.vars)?,
+        variables: context::variables(vars)?,
         defaults: Config::load()?.defaults(),
     };
     options

@@ -12,6 +12,7 @@ use longrein::core::input::Truth;
 use longrein::core::manifest::{Manifest, Why, Withheld};
 use longrein::core::outcome::{ModelErrorClass, Outcome, ProbeAnswer};
 use longrein::core::payload::{Content, Payload};
+use longrein::core::program::To;
 use longrein::core::prompt::Item;
 use longrein::core::ruling::{Effect, EffectKind};
 use longrein::core::run::Run;
@@ -521,6 +522,14 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 (!e.changed.is_empty()).then(|| format!("changed since the start: {}", safe(&e.changed.join(", "))));
             let mode = e.mode.map(|mode| format!("the operator has it go on in permission mode {mode}"));
             changed.into_iter().chain(mode).collect::<Vec<_>>().join("; ")
+        }
+        Event::TransitionTaken(e) => {
+            let from = e.from.as_ref().map(|from| format!("{} → ", safe(from.as_str()))).unwrap_or_default();
+            let reason = match &e.to {
+                To::Failed(reason) => format!(": {}", short(reason, 160)),
+                To::Phase(_) | To::Done => String::new(),
+            };
+            format!("phase {from}{}{reason} ({})", safe(&e.to.to_string()), short(&e.why, 120))
         }
         Event::RunParked(e) => format!("waits: {}", waits(&e.waits)),
         Event::RunSuspended(e) => {

@@ -32,7 +32,7 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || circle(death) || window(death) {
+                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -295,6 +295,37 @@ fn window(death: &str) -> bool {
     }
     let finished = world.log("r").iter().filter(|line| line["type"] == "summary.finished").count();
     assert_eq!(finished, open.len(), "{death}: each is settled once");
+    world.verify("r");
+    fired
+}
+
+// ---- a program: what it calls and checks by itself, and one reply of the model ----
+
+fn program(death: &str) -> bool {
+    let world = World::new();
+    world.write(
+        "program.toml",
+        "start = \"pay\"\nanswer = \"tell\"\n[[phase]]\nname = \"pay\"\nkind = \"call\"\ntool = \"pay\"\nnext = [{ to = \"test\" }]\n\
+         [[phase]]\nname = \"test\"\nkind = \"checks\"\ncommands = [{ name = \"paid\", command = [\"test\", \"-s\", \"bank\"] }]\n\
+         next = [{ when = \"last.ok\", to = \"tell\" }, { to = \"failed\", reason = \"not paid\" }]\n\
+         [[phase]]\nname = \"tell\"\nkind = \"agent\"\nnext = [{ to = \"done\" }]\n",
+    );
+    let pay = tool(
+        "pay",
+        "external",
+        "[ -s bank ] || echo paid >> bank; echo '{\"paid\":1}'",
+        "settle_after = \"50ms\"\nidempotent = \"24h\"\n",
+    );
+    wire_task(&world, &format!("program = \"program.toml\"\n[policy]\nallow = [\"pay\"]\n{pay}"));
+    let server = Server::by_position(status(500, "once").header("retry-after", "0"), [text("paid once")]);
+    // It recognises what is sent again, so that nobody needs to be asked.
+    let fired = drive(&world, &server, death, "", |_| None);
+    assert_eq!(
+        (&world.show("r")["state"], &world.show("r")["answer"]),
+        (&"done".into(), &"paid once".into()),
+        "{death}"
+    );
+    assert_eq!(world.read("bank"), "paid\n", "{death}");
     world.verify("r");
     fired
 }

@@ -19,6 +19,7 @@ mod hostile;
 mod keep;
 mod local;
 mod modes;
+mod programs;
 mod questions;
 mod shell;
 mod snapshots;

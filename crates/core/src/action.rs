@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::{How, RollbackWhy, Wants};
-use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TreeId, TurnId};
+use crate::ids::{ActionId, Digest, Fence, PhaseName, RunId, Seq, ToolName, TreeId, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
 use crate::ruling::Effect;
@@ -46,6 +46,9 @@ pub struct Action {
     /// What its result brings into the run, as far as it is known by now.
     #[serde(default)]
     pub brings: Vec<Mark>,
+    /// The program proposed it, in this phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
     /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
     /// The workspace before its last start, and as that left it.

@@ -9,6 +9,7 @@ mod ending;
 mod hooks;
 mod inputs;
 mod modes;
+mod program;
 mod propose;
 mod recovery;
 mod start;
@@ -27,6 +28,8 @@ pub use self::children::{begin_child, request_children};
 use self::inputs::take_input;
 pub(crate) use self::modes::beyond_plan;
 use self::modes::{not_executed, shadowed};
+pub(crate) use self::program::outside_phase;
+pub use self::program::{Entry, Found, Transit};
 use self::propose::propose;
 pub use self::start::key_scope;
 use self::start::{Before, start};
@@ -185,6 +188,13 @@ pub enum Command {
     VoidChecks {
         round: u32,
         tree: Option<TreeId>,
+    },
+    /// Where the present phase of the program leads, as the edge has found out.
+    Transit(Box<Transit>),
+    /// The call of the present phase, filled in; or why it cannot be.
+    ProposeCall {
+        step: u32,
+        proposal: Result<Box<Proposal>, String>,
     },
     /// Whether what was found on changed checks counts is asked.
     AskChecks {
@@ -380,11 +390,19 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::Recover { action, attempt, probe, jitter } => {
             recovery::recover(run, action, attempt, probe, jitter, now)
         }
-        Command::GiveVerdict { check, round, verdict, brings } => {
-            acceptance::verdict(run, check, round, verdict, brings)
-        }
+        Command::GiveVerdict { check, round, verdict, brings } => match &run.stage {
+            Stage::Ready(_) if program::awaits_verdict(run, &check, round) => {
+                let phase = run.phase().map(|phase| phase.name.clone());
+                Ok(vec![Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase })])
+            }
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+                acceptance::verdict(run, check, round, verdict, brings)
+            }
+        },
         Command::VoidChecks { round, tree } => acceptance::void(run, round, tree),
         Command::AskChecks { asks } => acceptance::question(run, asks),
+        Command::Transit(transit) => program::transit(run, *transit),
+        Command::ProposeCall { step, proposal } => program::propose_call(run, step, proposal),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),
@@ -481,6 +499,10 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
 /// Where a run stands, in words.
 fn last_point(run: &Run) -> String {
     match &run.stage {
+        Stage::Ready(_) if !run.wants_model() => match run.phase() {
+            Some(phase) => format!("the phase {}", phase.name),
+            None => "the start of its program".to_owned(),
+        },
         Stage::Ready(ready) => format!("the model call {}.m{}", run.turn(), ready.attempts + 1),
         Stage::Thinking(thinking) => format!("the model call {}", thinking.attempt),
         Stage::Acting { actions, .. } => {

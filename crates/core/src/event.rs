@@ -5,6 +5,7 @@ mod action;
 mod child;
 mod loops;
 mod model;
+mod program;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,8 +19,8 @@ use crate::context::note::Note;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{
-    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, NoteId, RunId, Seq, ToolName, TreeId,
-    TurnId,
+    ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, NoteId, PhaseName, RunId, Seq,
+    ToolName, TreeId, TurnId,
 };
 use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::manifest::Manifest;
@@ -36,6 +37,7 @@ pub use self::action::*;
 pub use self::child::*;
 pub use self::loops::*;
 pub use self::model::*;
+pub use self::program::*;
 
 /// What an event survives (`semantics.md` A2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,6 +132,7 @@ events! {
     BudgetRaised(BudgetRaised) = "budget.raised";
     SurroundingsChanged(SurroundingsChanged) = "surroundings.changed";
     SourceEndorsed(SourceEndorsed) = "source.endorsed";
+    TransitionTaken(Box<TransitionTaken>) = "transition.taken";
     RunParked(RunParked) = "run.parked";
     RunSuspended(RunSuspended) = "run.suspended";
     RunEnded(Box<RunEnded>) = "run.ended";
@@ -187,6 +190,7 @@ impl EventKind {
             | EventKind::BudgetReached
             | EventKind::BudgetRaised
             | EventKind::SourceEndorsed
+            | EventKind::TransitionTaken
             | EventKind::RunParked
             | EventKind::RunSuspended
             | EventKind::RunEnded => true,
@@ -245,6 +249,7 @@ impl Event {
             | Event::FactVoided(_)
             | Event::BudgetReached(_)
             | Event::SurroundingsChanged(_)
+            | Event::TransitionTaken(_)
             | Event::InputRefused(_) => Durability::Written,
             Event::RunStarted(_)
             | Event::RunForked(_)
@@ -351,6 +356,9 @@ pub struct AnswerRefused {
     /// Nothing is wrong with its form: it came too early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<Unfinished>,
+    /// It was no answer to the task, but what this phase of the program wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,6 +374,9 @@ pub struct CheckFinished {
     /// What its output brings into the run, where the model is shown it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+    /// The program ran it in this phase: its verdict is a value, no acceptance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
 }
 
 /// What the checks of a round have seen is not the workspace as it is: all of them are owed again.
@@ -582,6 +593,8 @@ pub enum Failure {
     Loop,
     /// The model said it was done while something it had begun was not.
     Incomplete,
+    /// Its program led there, or could not go on.
+    Program,
 }
 
 impl End {

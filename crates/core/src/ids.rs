@@ -122,6 +122,10 @@ name!(
     CheckName
 );
 name!(
+    /// A phase of a program.
+    PhaseName
+);
+name!(
     /// What makes an input unique in its run's inbox; chosen by the sender.
     InputId
 );

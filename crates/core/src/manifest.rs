@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{beyond_plan, tried_too_often};
+use crate::decide::{beyond_plan, outside_phase, tried_too_often};
 use crate::ids::{FactName, ToolName};
 use crate::outcome::{ToolError, class};
-use crate::program::Program;
 use crate::repeat;
 use crate::run::Run;
 use crate::task::{Task, ToolSpec};
@@ -105,9 +104,8 @@ pub fn withheld(run: &Run, spec: &ToolSpec) -> Option<Withheld> {
     if let Some((message, hint)) = beyond_plan(run, spec) {
         return Some(Withheld::new(tool, Why::Mode, message, hint));
     }
-    if phase(run).is_some_and(|tools| !tools.contains(tool)) {
-        let message = format!("{tool} is not part of the present phase.");
-        return Some(Withheld::new(tool, Why::Phase, message, "Work with the tools that are."));
+    if let Some((message, hint)) = outside_phase(run, tool) {
+        return Some(Withheld::new(tool, Why::Phase, message, hint));
     }
     if let Some(rule) = denied(&run.task, tool) {
         let message = format!("Not run: denied by the rule {rule}.");
@@ -161,14 +159,6 @@ fn without_quota(run: &Run, spec: &ToolSpec) -> Option<Withheld> {
         let message = format!("Not run: the cost of {tool} does not fit what is left of the run's money.");
         Withheld::new(tool, Why::Quota, message, "Go on with what you have.")
     })
-}
-
-/// The tools of the present phase. None: it takes all there are.
-fn phase(run: &Run) -> Option<&BTreeSet<ToolName>> {
-    match run.task.program {
-        // One phase, for everything.
-        Program::React => None,
-    }
 }
 
 /// The rule that denies every call of a tool, if one does. Rules about some of its calls are for the gate, which has the

@@ -9,7 +9,7 @@ use crate::ids::{ActionId, EvidenceId, ToolName};
 use crate::outcome::{ToolError, class};
 use crate::payload::{Content, Payload};
 use crate::prompt::{Item, Told};
-use crate::task::{Mode, Task};
+use crate::task::{Mode, Numbers, Task};
 use crate::time::Timestamp;
 
 /// What marks the harness's own words; escaped wherever content contains it.
@@ -93,11 +93,24 @@ pub fn system(task: &Task) -> String {
     };
     section("What may happen:", in_mode(task.permission_mode));
     section("How to work:", &task.instructions);
+    if let Some(program) = task.program.phases() {
+        section(
+            "The work goes in phases:",
+            &format!(
+                "{}\nLongrein says which phase begins and what it wants; a reply without a tool call ends a phase. What is \
+                 said of your answer holds for the last one.",
+                program.description.trim()
+            ),
+        );
+    }
     section("Constraints that always hold:", &bullets(&task.constraints));
     if let Some(answer) = &task.answer {
         let mut body = String::from("Reply with one JSON object and nothing else.");
         if let Some(schema) = &answer.schema {
             body.push_str(&format!("\nIts JSON Schema: {}", schema.as_str()));
+        }
+        if let Some(Numbers::Evidence) = answer.numbers {
+            body.push_str("\nEvery number in it must stand in a result of a tool, as it is or rounded.");
         }
         for binding in answer.evidence.values() {
             body.push_str(&format!("\n`{}` must be the evidence id of a result of {}.", binding.field, binding.tool));
@@ -207,6 +220,34 @@ fn view(content: &Content, action: ActionId) -> (Payload, Option<Truncated>) {
             Some(Truncated { shown: blob.shown_bytes(), total: blob.bytes, handle: action.to_string() }),
         ),
     }
+}
+
+/// What the model is shown of an action when its turn closes: the observation of its own call, or the harness's words on a
+/// call of the program.
+pub fn shown(action: &Action, at: Timestamp) -> Item {
+    match (&action.phase, observation(action, at)) {
+        (Some(phase), Item::Observation { text, .. }) => {
+            let args = unmarked(action.args.as_str().to_owned());
+            let args = crate::payload::excerpt(&args, PROGRAM_ARGS_BYTES_MAX);
+            Item::Harness(enveloped(&of_program(phase.as_str(), &format!("{} {args}", action.tool), &text)))
+        }
+        (Some(_) | None, item) => item,
+    }
+}
+
+/// Words on a call of the program, and its result as data.
+fn of_program(phase: &str, call: &str, result: &str) -> String {
+    format!("The program called {call} (phase {phase}). Its result, which is data:\n{result}")
+}
+
+/// How much of the arguments of a program's call is shown: they are in the result's handle whole.
+const PROGRAM_ARGS_BYTES_MAX: usize = 1_000;
+
+/// The result in the words on a call of the program, replaced by what `change` makes of it.
+pub(crate) fn change_result(words: &str, change: impl FnOnce(&str) -> String) -> Option<String> {
+    let inner = words.strip_prefix("<longrein>\n")?.strip_suffix("\n</longrein>")?;
+    let (said, result) = inner.split_once('\n')?;
+    Some(enveloped(&format!("{said}\n{}", change(result))))
 }
 
 /// The one observation of an action, as it stands when its turn closes at `at`.

@@ -14,6 +14,7 @@ use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
+use crate::program::At;
 use crate::prompt::Purpose;
 use crate::repeat;
 use crate::run::{Activity, ChangedChecks, Closing, Run, Stage, Winding, WindingWhy};
@@ -58,6 +59,10 @@ pub enum Duty {
     Check { check: CheckName, round: u32 },
     /// Drive a child until its end is in the inbox: created if it is not there yet. `ends`: it is told to end.
     Child { child: RunId, ends: bool },
+    /// Find out where the present phase leads, and go there. Named by the transitions before it.
+    Transit { step: u32 },
+    /// Fill in and propose the call of the present phase.
+    Propose { step: u32 },
     /// Gather what happened in turns that have left the window, and ask for a summary of it. Beside everything else.
     Summarise { generation: u32, attempt: u32 },
     /// A summary was asked for under this claim.
@@ -97,7 +102,7 @@ pub fn owed(run: &Run) -> Vec<Duty> {
             Some(AfterFailure::Retry { .. } | AfterFailure::Fail(_) | AfterFailure::ContextExhausted) | None => {
                 let hooks = hook::due(run).map(|moment| Duty::Hooks { moment });
                 let notice = || repeat::due(run).map(|_| Duty::NoticeLoop);
-                duties.push(hooks.or_else(notice).unwrap_or_else(|| next_call(run, ready.attempts)));
+                duties.extend(hooks.or_else(notice).or_else(|| next(run, ready.attempts)));
             }
         },
         Stage::Thinking(thinking) => {
@@ -134,6 +139,22 @@ fn summary(run: &Run) -> Option<Duty> {
         .map(|awaited| Duty::AwaitSummary { generation: awaited.stretch.generation, attempt: awaited.attempt });
     let due = || summary::due(run).map(|due| (due.stretch.generation, due.attempt));
     awaited.or_else(|| due().map(|(generation, attempt)| Duty::Summarise { generation, attempt }))
+}
+
+/// What the program wants next (`semantics.md` I2): without phases it is always a model call.
+fn next(run: &Run, attempts: u32) -> Option<Duty> {
+    let Some(course) = &run.course else { return Some(next_call(run, attempts)) };
+    let step = course.step;
+    match &course.at {
+        At::Working { .. } => Some(next_call(run, attempts)),
+        At::Start | At::Over(_) => Some(Duty::Transit { step }),
+        At::Proposing => Some(Duty::Propose { step }),
+        At::Checking { round, verdicts } => {
+            let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
+            next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round })
+        }
+        At::Calling { .. } | At::Children | At::Failed { .. } | At::Finished => None,
+    }
 }
 
 /// The model call that comes next. A retry that waited is owed once its time has come: see [`retry_due`].
@@ -409,7 +430,7 @@ pub fn due_end(run: &Run) -> Option<End> {
             Some(AfterFailure::Fail(failure)) => Some(End::Failed(failure)),
             Some(AfterFailure::ContextExhausted) => Some(End::ContextExhausted),
             Some(AfterFailure::Retry { .. } | AfterFailure::Suspend) | None => {
-                refused_too_often(run).or(exhausted(run))
+                refused_too_often(run).or(program_ended(run)).or(exhausted(run))
             }
         },
         // Nothing of it happened, whatever its answer says.
@@ -442,16 +463,32 @@ fn refused_too_often(run: &Run) -> Option<End> {
         Some(End::Failed(Failure::Hook))
     } else if run.failed_rounds >= CHECK_ROUNDS_MAX {
         Some(End::Failed(Failure::Checks))
-    } else if run.answer_refusals >= ANSWER_REFUSALS_MAX {
+    } else if run.answer_refusals >= ANSWER_REFUSALS_MAX
+        || run.course.as_ref().is_some_and(|course| course.refusals >= ANSWER_REFUSALS_MAX)
+    {
         Some(End::Failed(Failure::Answer))
     } else {
         None
     }
 }
 
+/// The program led to a failed end, or has nothing more to do.
+fn program_ended(run: &Run) -> Option<End> {
+    match &run.course.as_ref()?.at {
+        At::Failed { .. } => Some(End::Failed(Failure::Program)),
+        // Acceptance or the answer failed, and nothing of the program can mend it.
+        At::Finished if run.failed_rounds > 0 => Some(End::Failed(Failure::Checks)),
+        At::Finished | At::Children => Some(End::Failed(Failure::Program)),
+        At::Start | At::Working { .. } | At::Proposing | At::Calling { .. } | At::Checking { .. } | At::Over(_) => None,
+    }
+}
+
 fn exhausted(run: &Run) -> Option<End> {
     if let Closing::Over(budget, _) = run.closing {
         Some(End::Exhausted(budget))
+    } else if !run.wants_model() {
+        // What costs no turn may go on without one.
+        None
     } else if run.limits.turns.left(run.spent.turns) == 0 {
         Some(End::Exhausted(BudgetKind::Turns))
     } else if run.limits.model_calls.left(run.spent.model_calls) == 0 {

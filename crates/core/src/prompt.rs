@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ActionId, ToolName};
 use crate::outcome::Wired;
 use crate::payload::Payload;
+use crate::program::{Kind, Prose, STRUCTURED_ANSWER, To};
+use crate::run::Run;
 use crate::task::Task;
 
 /// One entry of the conversation. History only grows at its end.
@@ -65,8 +67,33 @@ pub enum AnswerForm {
 }
 
 impl AnswerForm {
+    /// What a run asks for in its next call of this purpose.
+    pub fn of_run(run: &Run, purpose: Purpose) -> Self {
+        let structured = |schema: &str| AnswerForm::Json(Payload::parse(schema).expect("this is JSON"));
+        match (purpose, run.phase().map(|phase| (phase, &phase.kind))) {
+            (Purpose::Closing, _) | (Purpose::Work, None) => Self::of(&run.task, purpose),
+            (Purpose::Work, Some((_, Kind::Reply(reply)))) => AnswerForm::Json(reply.schema.clone()),
+            (Purpose::Work, Some((phase, Kind::Agent(agent)))) => {
+                let may_answer = match run.phases().and_then(|program| program.answer.as_ref()) {
+                    Some(answer) => *answer == phase.name,
+                    None => phase.next.iter().any(|next| next.to == To::Done),
+                };
+                match (may_answer, agent.prose) {
+                    (true, Prose::Kept) => Self::of(&run.task, purpose),
+                    (true, Prose::Dropped) if run.task.answer.is_some() => Self::of(&run.task, purpose),
+                    (true | false, Prose::Dropped) => structured(STRUCTURED_ANSWER),
+                    (false, Prose::Kept) => AnswerForm::Text,
+                }
+            }
+            (
+                Purpose::Work,
+                Some((_, Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch | Kind::Each(_) | Kind::Run(_))),
+            ) => AnswerForm::Text,
+        }
+    }
+
     /// What a task asks for in a call of this purpose.
-    pub fn of(task: &Task, purpose: Purpose) -> Self {
+    fn of(task: &Task, purpose: Purpose) -> Self {
         match (purpose, &task.answer) {
             (Purpose::Closing, _) => AnswerForm::Remark,
             (Purpose::Work, None) => AnswerForm::Text,

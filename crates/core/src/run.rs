@@ -7,6 +7,7 @@ mod children;
 mod hooks;
 mod life;
 mod model;
+mod program;
 mod stage;
 
 pub use self::acceptance::ChangedChecks;
@@ -41,6 +42,7 @@ use crate::manifest::{self, Withheld};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
 use crate::payload::{BlobRef, Content};
+use crate::program::Course;
 use crate::prompt::{Item, Purpose, WireCall};
 use crate::repeat::{self, Repeats};
 use crate::ruling::Ruling;
@@ -139,6 +141,9 @@ pub struct Run {
     /// What could not be called when the last request left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<Withheld>,
+    /// Where it stands in its program. None: that is the plain loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
     /// The workspace when the run first was about to change it.
@@ -206,6 +211,7 @@ impl Run {
             repeats: Repeats::default(),
             finish: Finish::default(),
             withheld: Vec::new(),
+            course: task.program.phases().map(Course::new),
             anchor: None,
             first_tree: None,
             tree: None,
@@ -609,8 +615,10 @@ impl Run {
                     self.tell(observe::note(&observe::escaped(&repeat::told(notice))));
                 }
             }
+            Event::AnswerRefused(refused) if refused.phase.is_some() => self.reply_refused(refused),
             Event::AnswerRefused(refused) => {
                 self.answer_refusals += 1;
+                self.answer_again();
                 self.stop_refused();
                 self.tell(observe::note(&format!(
                     "Your answer was not accepted: {}\nReply again: with tool calls if you need them, else with the \
@@ -677,6 +685,7 @@ impl Run {
                     self.tell_when_possible(observe::note(observe::mode_changed(mode)));
                 }
             }
+            Event::TransitionTaken(taken) => self.transition_taken(taken),
             Event::RunParked(parked) => {
                 self.activity = Activity::Parked;
                 self.parked(&parked.waits);

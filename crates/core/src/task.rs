@@ -11,7 +11,7 @@ use crate::context::settings::ContextSpec;
 use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
-use crate::program::Program;
+use crate::program::{Kind, Program};
 
 /// Everything a run is to do, as it stands in `run.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,22 @@ impl Task {
             }
         }
         self
+    }
+
+    /// Acceptance checks, and those that phases of its program run.
+    pub fn every_check(&self) -> impl Iterator<Item = &CheckSpec> {
+        let phases = self.program.phases().into_iter().flat_map(|program| &program.phases);
+        let own = phases.flat_map(|phase| match &phase.kind {
+            Kind::Checks(checks) => checks.own.as_slice(),
+            Kind::Agent(_)
+            | Kind::Reply(_)
+            | Kind::Call(_)
+            | Kind::Ask(_)
+            | Kind::Branch
+            | Kind::Each(_)
+            | Kind::Run(_) => &[],
+        });
+        self.acceptance.iter().chain(own)
     }
 
     /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count.
@@ -618,6 +634,24 @@ pub struct AnswerSpec {
     pub check: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// Where its numbers must come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<Numbers>,
+}
+
+impl AnswerSpec {
+    /// One JSON value of this schema, and nothing more.
+    pub fn of_schema(schema: Payload) -> Self {
+        Self { schema: Some(schema), evidence: BTreeMap::new(), check: None, template: None, numbers: None }
+    }
+}
+
+/// Where the numbers of an answer must come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Numbers {
+    /// Each occurs in live evidence, or is one that does, rounded to the decimals shown.
+    Evidence,
 }
 
 /// A field of the answer that must hold the id of a live, successful evidence of this tool.

@@ -272,6 +272,8 @@ impl World {
             | Duty::CheckAction { .. }
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Suspend
             | Duty::Summarise { .. }
             | Duty::Child { .. }
@@ -314,6 +316,8 @@ impl World {
                 | Duty::CheckAction { .. }
                 | Duty::Undo { .. }
                 | Duty::AskChecks { .. }
+                | Duty::Transit { .. }
+                | Duty::Propose { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::NoticeLoop

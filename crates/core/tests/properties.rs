@@ -10,12 +10,14 @@ use longrein_core::check::{Accepted, Finding, Judgement, Proof, Standing, Verdic
 use longrein_core::children::{self, ChildSpec, Report};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::decide::{
-    Asks, Command, KeyView, Proposal, Readiness, Refusal, TreeView, Undone, begin, claimed, decide,
+    Asks, Command, Entry, Found, KeyView, Proposal, Readiness, Refusal, Transit, TreeView, Undone, begin, claimed,
+    decide,
 };
 use longrein_core::event::{Counted, End, Event, Failure, Suspension, Wants};
 use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
-    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, RunId, Seq, ToolName, TreeId, TurnId,
+    ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, PhaseName, RunId, Seq, ToolName,
+    TreeId, TurnId,
 };
 use longrein_core::input::{Approve, Covers, Deny, Door, Endorse, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
@@ -23,7 +25,9 @@ use longrein_core::outcome::{
 };
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::{Content, Payload};
-use longrein_core::program::Program;
+use longrein_core::program::{
+    Agent, At, Call, Checks, Kind, LESSON_BYTES_MAX, LESSONS_MAX, Memory, Next, Phase, Phases, Program, Prose, To,
+};
 use longrein_core::prompt::{Item, Purpose};
 use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Activity, Run, Stage};
@@ -56,7 +60,12 @@ impl Table {
         let limits = table.roll(4);
         // Every second run as most are.
         let mode = *Mode::ALL.get(usize::try_from(table.roll(10)).expect("it is an index")).unwrap_or(&Mode::Ask);
-        let started = begin(RunId::new("r"), task(limits, mode), "test");
+        let mut task = task(limits, mode);
+        // Drawn apart, so that the other draws stay what they were.
+        if seed % 2 == 1 {
+            task.program = Program::Phases(Box::new(phases()));
+        }
+        let started = begin(RunId::new("r"), task, "test");
         table.run = Run::new(&started, table.now);
         table.events.push((table.now, Event::RunStarted(Box::new(started))));
         table.claim();
@@ -228,6 +237,7 @@ impl Table {
             pairing(&self.run);
         }
         self.is_not_stuck();
+        self.program_is_bounded();
     }
 
     fn is_not_stuck(&self) {
@@ -251,6 +261,8 @@ impl Table {
             | Duty::AskChecks { .. }
             | Duty::Check { .. }
             | Duty::NoticeLoop
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
             Duty::Hooks { .. } | Duty::Child { .. } => true,
@@ -364,6 +376,21 @@ impl Table {
             Duty::NoticeLoop => {
                 assert!(self.ask(Command::NoticeLoop), "what is owed is accepted");
             }
+            Duty::Transit { step } => {
+                let transit = self.transit(step);
+                assert!(self.ask(Command::Transit(Box::new(transit.clone()))), "what is owed is accepted");
+                assert!(!self.ask(Command::Transit(Box::new(transit))), "a phase is left once");
+            }
+            Duty::Propose { step } => {
+                let raw = RawCall { id: String::new(), name: "look".to_owned(), arguments: String::new() };
+                let proposal = match self.roll(6) {
+                    0 => Err("no such value".to_owned()),
+                    _ => Ok(Box::new(self.proposal(&raw, 0))),
+                };
+                let again = Command::ProposeCall { step, proposal: proposal.clone() };
+                assert!(self.ask(Command::ProposeCall { step, proposal }), "what is owed is accepted");
+                assert!(!self.ask(again), "a phase calls once");
+            }
             Duty::Conclude => {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");
@@ -443,6 +470,57 @@ impl Table {
             (after.model_calls, after.usage),
             "settled once"
         );
+    }
+
+    /// What the edge found out, whatever that is.
+    fn transit(&mut self, step: u32) -> Transit {
+        let course = self.run.course.clone().expect("it has a program");
+        let found = (0..3)
+            .map(|_| match self.roll(8) {
+                0 => Found::Fails("no such value".to_owned()),
+                1..4 => Found::Holds,
+                _ => Found::HoldsNot,
+            })
+            .collect();
+        let output = match self.roll(5) {
+            0 if course.at != At::Start => Err("it is no JSON".to_owned()),
+            1 => Ok(Some(result())),
+            _ => Ok(None),
+        };
+        let entry = match self.roll(9) {
+            0 => Err("a template is wrong".to_owned()),
+            _ => Ok(Entry {
+                words: "words".to_owned(),
+                lesson: if self.roll(2) == 0 { "x".repeat(5_000) } else { String::new() },
+            }),
+        };
+        let judgement = Some(self.judgement());
+        Transit { step, found, output, judgement, entry }
+    }
+
+    fn judgement(&mut self) -> Judgement {
+        if self.roll(4) == 0 {
+            return Judgement::Refused("no".to_owned());
+        }
+        Judgement::Accepted(Accepted {
+            answer: Payload::string("words"),
+            rendered: "words".to_owned(),
+            evidence: Vec::new(),
+            standing: Standing::Claimed,
+        })
+    }
+
+    /// A program's state stays as small as the program, and no phase is entered more often than it may be.
+    fn program_is_bounded(&self) {
+        let Some((course, program)) = self.run.course.as_ref().zip(self.run.phases()) else { return };
+        for phase in &program.phases {
+            let most = phase.visits.unwrap_or(u32::MAX);
+            assert!(course.visits_of(&phase.name) <= most, "{} was entered too often", phase.name);
+        }
+        assert!(course.outputs.len() <= program.phases.len());
+        for lesson in course.lessons.values() {
+            assert!(lesson.len() <= LESSONS_MAX && lesson.iter().all(|lesson| lesson.len() <= LESSON_BYTES_MAX));
+        }
     }
 
     /// What runs and is not owed any more is ended by the driver, which then says so.
@@ -819,6 +897,46 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         sources: std::collections::BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
+    }
+}
+
+/// One phase of each kind that runs by itself, in a circle.
+fn phases() -> Phases {
+    let phase = |name: &str, kind, visits, next: &[(Option<&str>, To)]| Phase {
+        name: PhaseName::new(name),
+        kind,
+        visits,
+        memory: Some(Memory { list: "lessons".to_owned(), text: String::new() }),
+        next: next.iter().map(|(when, to)| Next { when: when.map(str::to_owned), to: to.clone() }).collect(),
+    };
+    let to = |name: &str| To::Phase(PhaseName::new(name));
+    let tools = Some(vec![ToolName::new("look"), ToolName::new("pay")]);
+    let agent = Agent { instructions: "work".to_owned(), tools, turns: Some(2), prose: Prose::Dropped };
+    let call = Call { tool: ToolName::new("look"), args: Payload::parse("{}").expect("it is JSON") };
+    let schema = Payload::parse("{}").expect("it is JSON");
+    Phases {
+        name: "all".to_owned(),
+        description: "Everything.".to_owned(),
+        start: PhaseName::new("look"),
+        answer: None,
+        phases: vec![
+            phase("look", Kind::Call(call), None, &[(Some("a"), To::Failed("no".to_owned())), (None, to("classify"))]),
+            phase(
+                "classify",
+                Kind::Reply(longrein_core::program::Reply { instructions: "x".to_owned(), schema }),
+                Some(3),
+                &[(None, to("route"))],
+            ),
+            phase("route", Kind::Branch, None, &[(Some("a"), To::Done), (Some("b"), to("work")), (None, to("test"))]),
+            phase("work", Kind::Agent(agent), None, &[(None, to("test"))]),
+            phase(
+                "test",
+                Kind::Checks(Checks { named: Vec::new(), own: Vec::new() }),
+                None,
+                &[(Some("a"), To::Done), (None, to("classify"))],
+            ),
+        ],
+        own_tools: Vec::new(),
     }
 }
 

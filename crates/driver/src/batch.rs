@@ -227,9 +227,13 @@ impl Drive<'_> {
                     Stage::Verifying { round, .. } => wanted.insert(Flight::Proof(*round)),
                     Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
                 },
-                Duty::Call { .. } | Duty::AskChecks { .. } | Duty::NoticeLoop | Duty::Suspend | Duty::Wake { .. } => {
-                    false
-                }
+                Duty::Call { .. }
+                | Duty::Transit { .. }
+                | Duty::Propose { .. }
+                | Duty::AskChecks { .. }
+                | Duty::NoticeLoop
+                | Duty::Suspend
+                | Duty::Wake { .. } => false,
             };
         }
         let flights: Vec<_> = self.hangar.flights().cloned().collect();

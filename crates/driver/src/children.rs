@@ -409,6 +409,8 @@ impl Drive<'_> {
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
             | Duty::NoticeLoop
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
         });

@@ -353,7 +353,7 @@ async fn cited_evidence(
     Ok(Ok(handed))
 }
 
-async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName, Payload>, JournalError> {
+pub(crate) async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName, Payload>, JournalError> {
     let mut facts = BTreeMap::new();
     for (name, id) in run.facts.iter().filter(|(name, _)| run.fact_holds(name)) {
         if let Some(evidence) = run.evidence.get(id)
@@ -424,7 +424,11 @@ pub(crate) fn as_it_is(action: &Action) -> ValidArgs {
 pub(crate) async fn cited(ports: &Ports, run: &Run, text: &str) -> Result<BTreeMap<EvidenceId, Cited>, JournalError> {
     let mut cited = BTreeMap::new();
     let Some(spec) = &run.task.answer else { return Ok(cited) };
-    for id in ports.checks.cites(spec, text) {
+    let cites = ports.checks.cites(spec, text);
+    // Where numbers must come from evidence, any that is live will do.
+    let live = run.evidence.iter().filter(|(_, evidence)| spec.numbers.is_some() && run.void_since(evidence).is_none());
+    let ids: std::collections::BTreeSet<EvidenceId> = cites.into_iter().chain(live.map(|(id, _)| *id)).collect();
+    for id in ids {
         if let Some(evidence) = run.evidence.get(&id)
             && let Some(data) = evidence_data(ports, run, evidence).await?
         {
@@ -585,6 +589,7 @@ fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ChildEnded(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
+        | Event::TransitionTaken(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
         | Event::RunEnded(_) => None,

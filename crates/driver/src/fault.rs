@@ -212,6 +212,12 @@ impl Checks for FaultyChecks {
     fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
         self.inner.judge(spec, text, cited)
     }
+    fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String> {
+        self.inner.condition(condition, values)
+    }
+    fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String> {
+        self.inner.fill(template, values)
+    }
     fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
         Box::pin(async move {
             self.faults.reached(CrashPoint::BeforeCheck);

@@ -16,6 +16,7 @@ mod jobs;
 mod lease;
 mod origin;
 mod ports;
+mod program;
 mod rollback;
 mod row;
 mod said;

@@ -32,10 +32,15 @@ impl Watch {
         (run.taint.is_tainted() && writes_unseen(&tool.body)).then(|| Self::since(run, action.first_start, now))
     }
 
-    /// Of the acceptance checks of a tainted run.
+    /// Of the checks of a tainted run.
     pub(crate) fn of_checks(run: &Run, now: Timestamp) -> Option<Self> {
-        let Stage::Verifying { since, .. } = &run.stage else { return None };
-        run.taint.is_tainted().then(|| Self::since(run, Some(*since), now))
+        let since = match &run.stage {
+            Stage::Verifying { since, .. } => Some(*since),
+            // Those of a phase of its program.
+            Stage::Ready(_) => None,
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => return None,
+        };
+        run.taint.is_tainted().then(|| Self::since(run, since, now))
     }
 
     /// The journal's clock never goes back; the kernel's may have.

@@ -194,7 +194,7 @@ impl Drive<'_> {
 
     /// What an acceptance check needs.
     pub(crate) async fn acceptance(&self, check: &CheckName) -> Result<Option<Acceptance>, DriveError> {
-        let Some(spec) = self.run.task.acceptance.iter().find(|spec| spec.name == *check).cloned() else {
+        let Some(spec) = self.run.check_spec(check).cloned() else {
             return Ok(None);
         };
         let about = match &spec.by {

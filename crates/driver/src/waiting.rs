@@ -125,6 +125,8 @@ impl Drive<'_> {
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
             | Duty::NoticeLoop
+            | Duty::Transit { .. }
+            | Duty::Propose { .. }
             | Duty::Conclude
             | Duty::Suspend => None,
         });
@@ -153,7 +155,8 @@ impl Drive<'_> {
                 } else {
                     edge::proposals(self.ports, &self.run, &reply.calls, self.asks()).await?
                 };
-                let judgement = if reply.calls.is_empty() {
+                // A program's replies are judged where they lead.
+                let judgement = if reply.calls.is_empty() && self.run.course.is_none() {
                     let cited = edge::cited(self.ports, &self.run, &reply.text).await?;
                     Some(self.ports.checks.judge(self.run.task.answer.as_ref(), &reply.text, &cited))
                 } else {

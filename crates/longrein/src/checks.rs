@@ -30,6 +30,14 @@ impl Checks for Judges {
         self.rules.judge(spec, text, cited)
     }
 
+    fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String> {
+        self.rules.condition(condition, values)
+    }
+
+    fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String> {
+        self.rules.fill(template, values)
+    }
+
     fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked> {
         Box::pin(async move {
             let found = match &check.spec.by {

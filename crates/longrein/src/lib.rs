@@ -50,6 +50,7 @@
 
 mod checks;
 mod children;
+mod drawing;
 mod embed;
 mod gate;
 mod ledger;
@@ -63,6 +64,7 @@ pub mod taskfile;
 pub mod trajectory;
 mod trees;
 
+pub use drawing::{mermaid, text as program_text};
 pub use embed::{
     Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
     RunState, Script, Task, Tool,

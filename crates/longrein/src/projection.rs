@@ -2,13 +2,14 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{End, Event, How, RollbackWhy, SettledBy};
+use longrein_core::event::{End, Event, How, RollbackWhy, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
 use longrein_core::payload::{BlobRef, Content};
+use longrein_core::program::To;
 use longrein_core::repeat;
 use longrein_core::retry::ErrorClass;
 use longrein_core::ruling::{Ruling, Shadowed};
@@ -88,6 +89,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 "sources": e.task.sources, "binary": e.binary, "brings": e.brings,
             }));
             let hook = |hook: &HookSpec| json!({ "event": hook.event, "command": hook.label(), "source": hook.source });
+            if let Some(program) = e.task.program.phases() {
+                map.insert("program".to_owned(), json!(program.name));
+            }
             if !e.task.hooks.is_empty() {
                 map.insert("hooks".to_owned(), e.task.hooks.iter().map(hook).collect());
             }
@@ -142,6 +146,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             if let Some(other) = e.compensates {
                 map.insert("compensates".to_owned(), json!(other));
             }
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)
         }
         Event::ActionRefused(e) => {
@@ -223,6 +228,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             if let Some(unfinished) = &e.unfinished {
                 map.insert("unfinished".to_owned(), json!(unfinished));
             }
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)
         }
         Event::ActionRolledBack(e) => json!({
@@ -235,14 +241,16 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ChecksVoided(e) => json!({ "round": e.round, "tree": e.tree }),
         Event::CheckFinished(e) => {
             let proof = &e.verdict.proof;
-            json!({
+            let mut map = object(json!({
                 "check": e.check, "round": e.round, "action": e.action, "verdict": e.verdict.finding,
                 "exit_status": e.verdict.exit_status, "took_ms": e.verdict.took_ms,
                 "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings, "command": proof.command,
                 "output": proof.output, "tree": proof.tree, "left": proof.left, "unhashed": proof.unhashed,
                 "protected": proof.protected, "program": proof.program.as_ref().map(|(file, _)| file),
                 "opinion": proof.opinion,
-            })
+            }));
+            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            Value::Object(map)
         }
         Event::ChildStarted(e) => json!({
             "child": e.child, "key": e.key, "goal": e.goal, "grant": e.grant, "at_once": e.at_once, "writes": e.writes,
@@ -281,6 +289,21 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::BudgetRaised(e) => json!({ "input": e.input, "raise": e.raise }),
         Event::SourceEndorsed(e) => json!({ "input": e.input, "source": e.source, "by": e.by, "door": e.door }),
         Event::SurroundingsChanged(e) => json!({ "changed": e.changed, "permission_mode": e.mode }),
+        Event::TransitionTaken(e) => {
+            let (to, reason) = match &e.to {
+                To::Phase(_) | To::Done => (e.to.to_string(), None),
+                To::Failed(reason) => (e.to.to_string(), Some(reason)),
+            };
+            let values = e.values.iter().map(|found| match &found.value {
+                Truthful::True => json!({ "when": found.when, "value": true }),
+                Truthful::False => json!({ "when": found.when, "value": false }),
+                Truthful::Error(problem) => json!({ "when": found.when, "value": null, "error": problem }),
+            });
+            json!({
+                "from": e.from, "to": to, "reason": reason, "why": e.why, "values": values.collect::<Vec<_>>(),
+                "output": e.output.as_ref().map(|output| content(output, blobs)), "lesson": e.lesson,
+            })
+        }
         Event::RunParked(e) => json!({ "waits": e.waits }),
         Event::RunSuspended(e) => json!({ "cause": e.cause, "detail": e.detail }),
         Event::RunEnded(e) => {

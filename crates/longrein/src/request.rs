@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use longrein_core::action::Action;
 use longrein_core::context::estimate::Estimator;
@@ -21,6 +22,8 @@ use longrein_models::ModelConfig;
 use longrein_ports::RecordedBody;
 use longrein_tools::definitions;
 
+use crate::runs::offered;
+
 use crate::Secret;
 use crate::runs::{Runs, RunsError};
 
@@ -38,7 +41,7 @@ pub struct Request {
     pub before: Before,
     /// Where the journal has it, if it was sent.
     pub sent: Option<(Seq, ModelRequested)>,
-    tools: Vec<ToolDef>,
+    tools: Arc<[ToolDef]>,
 }
 
 /// A piece of a request.
@@ -71,7 +74,7 @@ pub enum Before {
 impl Runs {
     /// Counts of a run's next request, with what was learned of its model here.
     pub async fn meter(&self, run: &Run) -> Meter {
-        longrein_driver::meter(self.cabinet(), run, &definitions(&run.task)).await
+        longrein_driver::meter(self.cabinet(), run, &offered(&run.task, definitions(&run.task))).await
     }
 
     /// What a run would send next.
@@ -197,7 +200,7 @@ impl Runs {
         if ((run.system.len() + rules + tools) as u64) < run.window_limit() / 5 {
             return None;
         }
-        let tools = definitions(task);
+        let tools = offered(task, definitions(task));
         plan::heavy(&run, &longrein_driver::meter(self.cabinet(), &run, &tools).await, &tools)
     }
 }
@@ -217,9 +220,9 @@ const PLANS_MAX: usize = 8;
 
 impl Request {
     fn of(run: Run, purpose: Purpose, meter: &Meter, before: Before, sent: Option<(Seq, ModelRequested)>) -> Self {
-        let tools = definitions(&run.task);
+        let tools = offered(&run.task, definitions(&run.task));
         let budget = plan::budget(&run, meter);
-        let prompt = render::render(&run, purpose, tools.clone().into(), budget.limits.reserved);
+        let prompt = render::render(&run, purpose, tools.clone(), budget.limits.reserved);
         let pieces = pieces(&run, purpose, &prompt, meter);
         Self { run, purpose, budget, pieces, before, sent, tools }
     }
@@ -237,7 +240,7 @@ impl Request {
         let asked = [self.budget.limits.reserved, plan::limits(&self.run, &meter).reserved, allowed];
         let asked: BTreeSet<u64> = asked.into_iter().map(|tokens| tokens.min(allowed)).collect();
         Ok(asked.into_iter().find_map(|max_output| {
-            let prompt = render::render(&self.run, self.purpose, self.tools.clone().into(), max_output);
+            let prompt = render::render(&self.run, self.purpose, self.tools.clone(), max_output);
             let encoded = model.encode(&prompt);
             (encoded.digest == sent.digest).then_some(encoded.bytes)
         }))

@@ -14,7 +14,7 @@ use longrein_core::ids::{ActionId, Digest, InputId, ModelName, RunId, Seq, TurnI
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{AnswerForm, Prompt};
+use longrein_core::prompt::{AnswerForm, Prompt, ToolDef};
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, Mode, ModeChange, ModelSpec, PolicyRules, Task, ToolBody};
 use longrein_driver::{
@@ -766,7 +766,7 @@ impl Runs {
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, place)?;
-        let definitions = toolbox.definitions().into();
+        let definitions = offered(task, toolbox.definitions());
         let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
@@ -812,6 +812,12 @@ impl Runs {
             children: None,
         })
     }
+}
+
+/// What the model is offered: all but what only the task's program calls.
+pub(crate) fn offered(task: &Task, definitions: Vec<ToolDef>) -> Arc<[ToolDef]> {
+    let own = task.program.phases().map(|program| program.own_tools.as_slice()).unwrap_or_default();
+    definitions.into_iter().filter(|tool| !own.contains(&tool.name)).collect()
 }
 
 /// Where a run's commands run, and what is done to them.

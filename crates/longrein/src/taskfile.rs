@@ -9,6 +9,7 @@
 mod context;
 mod error;
 mod hook;
+pub mod program;
 mod rules;
 mod schema;
 mod section;
@@ -26,7 +27,7 @@ use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::task::{
-    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, Mode, ModelSpec, PolicyRules, Protocol, Snapshots, Task,
+    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, Mode, ModelSpec, Numbers, PolicyRules, Protocol, Snapshots, Task,
     Temperature, ToolSpec,
 };
 use longrein_core::time::Timestamp;
@@ -412,7 +413,7 @@ fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -
 
 fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Result<AnswerSpec, TaskFileError> {
     let places: BTreeMap<&str, Place> =
-        ["schema", "evidence", "check", "template"].map(|key| (key, table.place(key))).into();
+        ["schema", "evidence", "check", "template", "numbers"].map(|key| (key, table.place(key))).into();
     let schema = match table.node("schema") {
         Some(node) => Some(schemas.read(&table, "schema", node)?),
         None => None,
@@ -445,7 +446,13 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
         }
     }
     let schema = schema.as_ref().map(schema::canonical);
-    let spec = AnswerSpec { schema, evidence, check: table.text("check")?, template: table.text("template")? };
+    let spec = AnswerSpec {
+        schema,
+        evidence,
+        check: table.text("check")?,
+        template: table.text("template")?,
+        numbers: tool::one_of(&mut table, "numbers", &[("evidence", Numbers::Evidence)])?,
+    };
     table.finish()?;
     Answer::compile(&spec).map_err(|mistake| {
         let key = mistake.key();
@@ -462,7 +469,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let goal = goal(&draft, options, &mut sources)?;
     let workspace = workspace(&draft, options, &mut sources)?;
     let folder = draft.folder.clone().unwrap_or_else(|| workspace.clone());
-    let program = program(&draft, options, &mut sources)?;
+    let program = program(&draft, options, &folder, &mut sources)?;
     let permission_mode = permission_mode(&draft, options, &mut sources)?;
     let limits = final_limits(&draft.limits, options, &mut sources)?;
     let model = model(&draft, options, &folder, &mut sources)?;
@@ -491,11 +498,11 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         (name, content)
     };
     let inputs = draft.inputs.into_iter().map(capture).collect();
-    let task = Task {
+    let mut task = Task {
         goal,
         instructions: draft.instructions,
         constraints: draft.constraints,
-        program,
+        program: Program::React,
         model,
         workspace: utf8(&workspace)?,
         folder: utf8(&folder)?,
@@ -514,6 +521,10 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         snapshots: draft.snapshots,
         pins: BTreeMap::new(),
     };
+    if let Some(program) = program {
+        program.fits(&task)?;
+        task.program = Program::Phases(Box::new(program.install(&mut task)));
+    }
     Ok(Loaded { task, blobs })
 }
 
@@ -565,22 +576,25 @@ fn workspace(
     Ok(found)
 }
 
-fn program(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, String>) -> Result<Program, TaskFileError> {
-    let (place, name) = match (&options.program, &draft.program) {
+/// None: the plain loop.
+fn program(
+    draft: &Draft,
+    options: &Options,
+    folder: &Path,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Option<program::Program>, TaskFileError> {
+    let (place, name, base) = match (&options.program, &draft.program) {
         (Some(name), _) => {
             sources.insert("program".to_owned(), "--program".to_owned());
-            (Place::Flag("--program".to_owned()), name)
+            (Place::Flag("--program".to_owned()), name, options.here.as_path())
         }
-        (None, Some((place, name))) => (place.clone(), name),
-        (None, None) => return Ok(Program::React),
+        (None, Some((place, name))) => (place.clone(), name, folder),
+        (None, None) => return Ok(None),
     };
-    match name.as_str() {
-        "react" => Ok(Program::React),
-        other => {
-            let what = format!("the program \"{other}\" comes with a later part; \"react\" is what there is");
-            Err(TaskFileError::NotYet { place, what })
-        }
+    if name == Program::React.name() {
+        return Ok(None);
     }
+    program::find(name, base, &place).map(Some)
 }
 
 fn permission_mode(
@@ -785,9 +799,11 @@ fn final_answer(
         return Err(TaskFileError::Task { place, problem });
     }
     also(sources, "answer", "--output-schema");
-    let written =
-        written.unwrap_or(AnswerSpec { schema: None, evidence: BTreeMap::new(), check: None, template: None });
-    Ok(Some(AnswerSpec { schema: Some(schema::canonical(&schema)), ..written }))
+    let schema = schema::canonical(&schema);
+    Ok(Some(match written {
+        Some(written) => AnswerSpec { schema: Some(schema), ..written },
+        None => AnswerSpec::of_schema(schema),
+    }))
 }
 
 /// The file's rules, the flags' and configuration's together, all readable.

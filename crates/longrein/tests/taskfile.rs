@@ -482,14 +482,10 @@ fn mistakes_in_the_answer_the_checks_and_the_policy_too() {
 }
 
 #[test]
-fn what_comes_later_says_so() {
-    let folder = Folder::new("later");
-    let error = folder.load(&format!("{HEAD}program = \"plan\"\n"), Options::default()).unwrap_err();
-    assert!(matches!(error, TaskFileError::NotYet { .. }), "{error}");
-    assert!(
-        error.to_string().contains("line 3, program: not yet: the program \"plan\" comes with a later part"),
-        "{error}"
-    );
+fn a_word_for_program_or_mode_that_is_none_says_what_there_is() {
+    let folder = Folder::new("words");
+    let error = folder.error(&format!("{HEAD}program = \"pln\"\n"));
+    assert!(error.contains("line 3, program: there is no program \"pln\"; there are: react, direct, plan"), "{error}");
     assert!(folder.error(&format!("{HEAD}permission_mode = \"yolo\"\n")).contains("there is no mode \"yolo\""));
 }
 
@@ -633,7 +629,9 @@ fn flags_win_and_are_named_as_the_source() {
     assert!(failed(&|o| o.rules.deny = vec!["x".to_owned()]).starts_with("--deny: the deny rule \"x\""));
     assert!(failed(&|o| o.model = Some("nonsense".to_owned())).starts_with("--model: \"nonsense\" names no model"));
     assert!(failed(&|o| o.prompt = Some("p".to_owned())).starts_with("PROMPT: the task file has a goal already"));
-    assert!(failed(&|o| o.program = Some("plan".to_owned())).starts_with("--program: not yet"));
+    assert!(failed(&|o| o.program = Some("pln".to_owned())).starts_with("--program: there is no program \"pln\""));
+    let gone = failed(&|o| o.program = Some("gone.toml".to_owned()));
+    assert!(gone.starts_with("--program: cannot read"), "{gone}");
     assert!(failed(&|o| o.checks = vec![String::new()]).starts_with("--check: the command is empty"));
 }
 

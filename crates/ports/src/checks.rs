@@ -78,6 +78,12 @@ pub trait Checks: Send + Sync {
     /// Judges a final reply: schema, bindings, condition, then the template.
     fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement;
 
+    /// Whether a condition of a program holds, over values by name. Err: it gives no verdict, and why.
+    fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String>;
+
+    /// Fills in a template of a program: every string in `template` over values by name. Err: what is wrong with it.
+    fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String>;
+
     /// Runs an acceptance command in the workspace. Dropping the future ends the command and its descendants.
     fn check<'a>(&'a self, task: &'a Task, check: CheckRun) -> BoxFuture<'a, Checked>;
 

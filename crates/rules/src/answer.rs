@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use longrein_core::check::{Accepted, Judgement, Standing};
 use longrein_core::ids::EvidenceId;
 use longrein_core::payload::Payload;
-use longrein_core::task::{AnswerSpec, Binding};
+use longrein_core::task::{AnswerSpec, Binding, Numbers};
 use longrein_ports::Cited;
 use serde_json::Value as Json;
 
 use crate::condition::{Condition, ConditionMistake, shorten};
+use crate::found::{self, Found};
+use crate::numbers;
 use crate::schema::{Schema, SchemaMistake};
 use crate::template::{Template, TemplateMistake};
 
@@ -26,6 +28,7 @@ pub struct Answer {
     evidence: BTreeMap<String, Binding>,
     check: Option<Condition>,
     template: Option<Template>,
+    numbers: Option<Numbers>,
 }
 
 /// What is wrong with `[answer]`.
@@ -80,12 +83,13 @@ impl Answer {
             evidence: spec.evidence.clone(),
             check: spec.check.as_deref().map(|check| Condition::compile(check, names())).transpose()?,
             template: spec.template.as_deref().map(|template| Template::compile(template, names())).transpose()?,
+            numbers: spec.numbers,
         })
     }
 
     /// The evidence ids in the bound fields of a reply, each once; what cannot be read is left to [`Answer::judge`].
     pub fn cites(&self, text: &str) -> Vec<EvidenceId> {
-        cites(&self.evidence, text)
+        self.parse(text).map(|answer| cited_by(&self.evidence, &answer)).unwrap_or_default()
     }
 
     pub fn judge(&self, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
@@ -96,7 +100,7 @@ impl Answer {
     }
 
     fn accept(&self, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Result<Accepted, String> {
-        let answer = parse(text)?;
+        let answer = self.parse(text)?;
         self.fits(&answer)?;
         let bound = self.bind(&answer, cited)?;
         let mut values: BTreeMap<&str, &Json> = bound.iter().map(|(name, evidence)| (*name, &evidence.data)).collect();
@@ -109,6 +113,9 @@ impl Answer {
                     listing(bound.iter().map(|(name, evidence)| format!("{name} ({})", evidence.id)))
                 )
             })?;
+        }
+        if let Some(Numbers::Evidence) = self.numbers {
+            self.numbers_are_known(&answer, cited)?;
         }
         let payload = Payload::of(&answer).expect("a JSON value always serialises");
         let rendered = match &self.template {
@@ -123,6 +130,38 @@ impl Answer {
         evidence.dedup();
         let standing = if proven { Standing::Proven } else { Standing::Claimed };
         Ok(Accepted { answer: payload, rendered, evidence, standing })
+    }
+
+    /// The one JSON value of a reply: an object, or a list where the schema takes one.
+    fn parse(&self, text: &str) -> Result<Json, String> {
+        let fits = |value: &Json| match &self.schema {
+            Some(schema) => schema.faults(value).is_empty(),
+            None => value.is_object(),
+        };
+        let answer = parse(text, fits)?;
+        if answer.is_object() || self.schema.as_ref().is_some_and(|schema| schema.faults(&answer).is_empty()) {
+            return Ok(answer);
+        }
+        Err("The answer is JSON but no object. Reply with one JSON object and nothing else.".to_owned())
+    }
+
+    /// Every number of the answer occurs in live evidence.
+    fn numbers_are_known(&self, answer: &Json, cited: &BTreeMap<EvidenceId, Cited>) -> Result<(), String> {
+        let is_citation = |text: &str| text.parse::<EvidenceId>().is_ok();
+        let (mut said, mut known) = (Vec::new(), Vec::new());
+        numbers::all(answer, &is_citation, &mut said);
+        for evidence in cited.values().filter(|evidence| evidence.void_since.is_none()) {
+            let data: Json = evidence.data.read().map_err(|error| format!("evidence cannot be read: {error}"))?;
+            numbers::all(&data, &|_| false, &mut known);
+        }
+        match numbers::invented(&said, &known) {
+            None => Ok(()),
+            Some(number) => Err(format!(
+                "The number {} of the answer is in no live evidence of this run. Take numbers from results as they are, \
+                 rounded at most; have a tool calculate what is not there, or leave the number out.",
+                number.written()
+            )),
+        }
     }
 
     fn fits(&self, answer: &Json) -> Result<(), String> {
@@ -171,12 +210,10 @@ pub(crate) fn judge_plain(text: &str) -> Judgement {
     })
 }
 
-pub(crate) fn cites(evidence: &BTreeMap<String, Binding>, text: &str) -> Vec<EvidenceId> {
-    let Ok(answer) = parse(text) else {
-        return Vec::new();
-    };
+/// The evidence ids in the bound fields of an answer, each once.
+fn cited_by(evidence: &BTreeMap<String, Binding>, answer: &Json) -> Vec<EvidenceId> {
     let mut ids: Vec<EvidenceId> =
-        evidence.values().filter_map(|binding| field(&answer, &binding.field)?.as_str()?.parse().ok()).collect();
+        evidence.values().filter_map(|binding| field(answer, &binding.field)?.as_str()?.parse().ok()).collect();
     ids.sort_unstable();
     ids.dedup();
     ids
@@ -226,22 +263,18 @@ fn field<'a>(value: &'a Json, path: &str) -> Option<&'a Json> {
     })
 }
 
-/// One JSON object, perhaps in one code fence, and nothing else.
-fn parse(text: &str) -> Result<Json, String> {
-    match serde_json::from_str::<Json>(unfenced(text.trim())) {
-        Ok(answer) if answer.is_object() => Ok(answer),
-        Ok(_) => Err("The answer is JSON but no object. Reply with one JSON object and nothing else.".to_owned()),
-        Err(error) => Err(format!("The answer is not JSON ({error}). Reply with one JSON object and nothing else.")),
+/// The one JSON object or list of a reply, whatever words or fences stand around it.
+fn parse(text: &str, fits: impl Fn(&Json) -> bool) -> Result<Json, String> {
+    match found::find(text, fits) {
+        Found::One(answer) => Ok(answer),
+        Found::None(problem) => {
+            Err(format!("The answer is not JSON ({problem}). Reply with one JSON object and nothing else."))
+        }
+        Found::Many(count) => Err(format!(
+            "The answer holds {count} JSON objects, and which one is meant cannot be told. Reply with one JSON object and \
+             nothing else."
+        )),
     }
-}
-
-fn unfenced(text: &str) -> &str {
-    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let Some(inner) = inner else {
-        return text;
-    };
-    let inner = inner.strip_prefix("json").or_else(|| inner.strip_prefix("JSON")).unwrap_or(inner);
-    inner.trim()
 }
 
 fn listing(names: impl Iterator<Item = String>) -> String {
@@ -334,6 +367,7 @@ mod tests {
             template: Some(
                 "{{ metrics.service }}: {{ '%.2f' | format(rate.per_10k / 100) }} %. {{ answer.metric_id }}".to_owned(),
             ),
+            numbers: None,
         }
     }
 
@@ -377,7 +411,10 @@ mod tests {
     fn a_refusal_says_what_where_and_what_to_try() {
         for (reply, said) in [
             ("It is above.", "Reply with one JSON object and nothing else"),
-            ("Here: {\"a\":1}", "Reply with one JSON object and nothing else"),
+            ("Here: {\"a\":1}", "\"metric_id\" is a required property"),
+            ("{\"a\":1} or {\"a\":2}", "holds 2 JSON objects"),
+            ("I would say {above}.", "is not JSON"),
+            ("{\"metric_id\": {\"a\": 1}, oops", "is not JSON"),
             ("[1]", "no object"),
             ("", "is not JSON"),
             ("```json\n```", "is not JSON"),
@@ -403,6 +440,64 @@ mod tests {
             let found = check(reply);
             assert!(found.contains(said), "{reply}: {found}");
         }
+    }
+
+    #[test]
+    fn an_answer_survives_prose_and_fences_and_nothing_else() {
+        let reply = r#"{"metric_id":"e1","calculation_id":"e2","conclusion":"above"}"#;
+        let proven = "Proven: checkout: 1.20 %. e1";
+        for wrapped in [
+            format!("Here is my answer:\n\n```json\n{reply}\n```\n\nLet me know."),
+            format!("Based on [1] and {{the data}}, the answer is {reply}. That is all."),
+            format!("<think>maybe {{\"metric_id\":\"e9\"}}</think>{reply}"),
+            // Of several objects the one that fits is meant.
+            format!("e1 said {{\"errors\": 1200}}, so: {reply}"),
+        ] {
+            assert_eq!(check(&wrapped), proven, "{wrapped}");
+        }
+        for broken in [
+            format!("{reply}\n{reply}"),
+            reply.trim_end_matches('}').to_owned(),
+            format!("{{\"draft\": {reply}"),
+            reply.replace("\"above\"", "'above'"),
+        ] {
+            assert!(check(&broken).contains("Reply with one JSON object"), "{broken}: {}", check(&broken));
+        }
+    }
+
+    #[test]
+    fn a_list_is_an_answer_where_the_schema_says_so() {
+        let schema = Payload::parse(r#"{"type":"array","items":{"type":"integer"}}"#).unwrap();
+        let answer = Answer::compile(&AnswerSpec::of_schema(schema)).unwrap();
+        let judge = |text: &str| match answer.judge(text, &BTreeMap::new()) {
+            Judgement::Accepted(accepted) => accepted.answer.as_str().to_owned(),
+            Judgement::Refused(reason) => reason,
+        };
+        assert_eq!(judge("[1,2]"), "[1,2]");
+        assert_eq!(judge("They are [1, 2]."), "[1,2]");
+        assert!(judge("[1] or [2]").contains("holds 2"));
+        assert!(judge("[\"a\"]").contains("no object"), "{}", judge("[\"a\"]"));
+    }
+
+    #[test]
+    fn a_number_nobody_measured_is_named() {
+        let spec = AnswerSpec {
+            numbers: Some(Numbers::Evidence),
+            evidence: BTreeMap::new(),
+            schema: None,
+            check: None,
+            template: None,
+        };
+        let answer = Answer::compile(&spec).unwrap();
+        let judge = |text: &str| match answer.judge(text, &cited()) {
+            Judgement::Accepted(_) => "accepted".to_owned(),
+            Judgement::Refused(reason) => reason,
+        };
+        assert_eq!(judge(r#"{"rate": 120, "of": "1,200 errors in e1", "id": "e1"}"#), "accepted");
+        let refused = judge(r#"{"rate": 122, "errors": 1200}"#);
+        assert!(refused.starts_with("The number 122 of the answer is in no live evidence"), "{refused}");
+        // 121 is there, and what is void does not count: the 120 of e3 is also in e2.
+        assert_eq!(judge(r#"{"rate": 121}"#), "accepted");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::objects::{Key, Map};
 use cel::{Context, ExecutionError, Program, Value};
 use serde_json::Value as Json;
@@ -20,6 +20,8 @@ pub struct Condition {
     source: String,
     program: Program,
     names: BTreeSet<String>,
+    /// Fields that are taken of a variable by their name: `outputs.plan`, `outputs["plan"]`.
+    fields: BTreeSet<(String, String)>,
     depth: u32,
     /// How deep its loops (`all`, `exists`, `map`, `filter`) stand in each other.
     loops: u32,
@@ -82,7 +84,9 @@ impl Condition {
         if let Some(name) = unknown {
             return Err(ConditionMistake::NoFunction { name: name.clone() });
         }
-        Ok(Self { source: source.to_owned(), program, names, depth: shape.depth, loops: shape.loops })
+        let mut fields = BTreeSet::new();
+        fields_taken(program.expression(), &mut fields);
+        Ok(Self { source: source.to_owned(), program, names, fields, depth: shape.depth, loops: shape.loops })
     }
 
     pub fn source(&self) -> &str {
@@ -92,6 +96,11 @@ impl Condition {
     /// The variables it looks at.
     pub fn names(&self) -> &BTreeSet<String> {
         &self.names
+    }
+
+    /// The fields it takes of a variable by name.
+    pub fn fields_of(&self, variable: &str) -> Vec<&str> {
+        self.fields.iter().filter(|(of, _)| of == variable).map(|(_, field)| field.as_str()).collect()
     }
 
     /// Ok if it is true of these values.
@@ -239,6 +248,25 @@ fn free_names<'e>(node: &'e IdedExpr, bound: &mut Vec<&'e str>, free: &mut BTree
                 free_names(part, bound, free);
             }
         }
+    }
+}
+
+/// Collects what is taken of variables by a written name. Recursion is safe: [`Shape::of`] has bounded the depth.
+fn fields_taken(node: &IdedExpr, taken: &mut BTreeSet<(String, String)>) {
+    if let Expr::Select(select) = &node.expr
+        && let Expr::Ident(of) = &select.operand.expr
+    {
+        taken.insert((of.clone(), select.field.clone()));
+    }
+    if let Expr::Call(call) = &node.expr
+        && call.func_name == "_[_]"
+        && let [of, field] = &call.args[..]
+        && let (Expr::Ident(of), Expr::Literal(LiteralValue::String(field))) = (&of.expr, &field.expr)
+    {
+        taken.insert((of.clone(), field.inner().to_owned()));
+    }
+    for part in parts(node) {
+        fields_taken(part, taken);
     }
 }
 

@@ -9,6 +9,9 @@
 
 mod answer;
 mod condition;
+mod found;
+mod numbers;
+pub mod program;
 mod rulebook;
 mod schema;
 mod template;

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use longrein_core::check::Judgement;
 use longrein_core::ids::{CheckName, EvidenceId, ToolName};
 use longrein_core::payload::Payload;
+use longrein_core::program::{Kind, Phases};
 use longrein_core::task::{AnswerSpec, CheckBy, Guard, Task};
 use longrein_ports::{Cited, GuardInput, Work};
 use serde_json::{Map, Value as Json};
 
-use crate::answer::{self, Answer, AnswerMistake};
+use crate::answer::{Answer, AnswerMistake, judge_plain};
 use crate::condition::{Condition, ConditionMistake, Unmet};
+use crate::program::{self, PROGRAM_NAMES};
 use crate::schema::Schema;
 
 /// What a guard may look at.
@@ -27,6 +29,10 @@ pub struct Rulebook {
     answer: Option<(AnswerSpec, Answer)>,
     /// Of acceptance checks.
     rules: BTreeMap<String, Condition>,
+    /// Of the program.
+    conditions: BTreeMap<String, Condition>,
+    /// What `reply` phases and structured answers of the program must be.
+    replies: Vec<(AnswerSpec, Answer)>,
 }
 
 /// A rule of the task that is no rule.
@@ -71,6 +77,9 @@ impl Rulebook {
                 Some(CheckBy::Host(_)) | None => {}
             }
         }
+        if let Some(program) = task.program.phases() {
+            book.learn(program);
+        }
         Ok(book)
     }
 
@@ -99,6 +108,36 @@ impl Rulebook {
     /// Ok if the answer fits a schema; else where it does not.
     pub fn check_schema(&self, schema: &Payload, work: &Work) -> Result<(), String> {
         fits(schema, &work.answer).unwrap_or_else(|problem| Err(format!("The schema is broken: {problem}.")))
+    }
+
+    /// Compiles a program's rules, as far as they can be: what is wrong with them was found when it was loaded.
+    fn learn(&mut self, program: &Phases) {
+        for when in program.phases.iter().flat_map(|phase| &phase.next).filter_map(|next| next.when.as_ref()) {
+            if let Ok(condition) = Condition::compile(when, PROGRAM_NAMES) {
+                self.conditions.insert(when.clone(), condition);
+            }
+        }
+        for phase in &program.phases {
+            if let Kind::Reply(reply) = &phase.kind {
+                let spec = AnswerSpec::of_schema(reply.schema.clone());
+                if let Ok(answer) = Answer::compile(&spec) {
+                    self.replies.push((spec, answer));
+                }
+            }
+        }
+    }
+
+    /// Whether a condition of the program holds. Err: it gives no verdict, and why.
+    pub fn condition(&self, condition: &str, values: &BTreeMap<String, Payload>) -> Result<bool, String> {
+        match self.conditions.get(condition) {
+            Some(condition) => program::holds(condition, values),
+            None => program::condition(condition, values),
+        }
+    }
+
+    /// Fills in a template of the program.
+    pub fn fill(&self, template: &Payload, values: &BTreeMap<String, Payload>) -> Result<Payload, String> {
+        program::fill(template, values)
     }
 
     /// Ok if the guard holds; else the message for the model. A guard that cannot be evaluated does not hold.
@@ -131,17 +170,20 @@ impl Rulebook {
 
     /// The evidence ids an answer cites in its bound fields; those that cannot be read are left out.
     pub fn cites(&self, spec: &AnswerSpec, text: &str) -> Vec<EvidenceId> {
-        answer::cites(&spec.evidence, text)
+        match self.answer.iter().find(|(known, _)| known == spec) {
+            Some((_, answer)) => answer.cites(text),
+            None => Answer::compile(spec).map(|answer| answer.cites(text)).unwrap_or_default(),
+        }
     }
 
     /// Judges a final reply: schema, bindings, condition, then the template.
     pub fn judge(&self, spec: Option<&AnswerSpec>, text: &str, cited: &BTreeMap<EvidenceId, Cited>) -> Judgement {
         let Some(spec) = spec else {
-            return answer::judge_plain(text);
+            return judge_plain(text);
         };
-        match &self.answer {
-            Some((known, answer)) if known == spec => answer.judge(text, cited),
-            Some(_) | None => match Answer::compile(spec) {
+        match self.answer.iter().chain(&self.replies).find(|(known, _)| known == spec) {
+            Some((_, answer)) => answer.judge(text, cited),
+            None => match Answer::compile(spec) {
                 Ok(answer) => answer.judge(text, cited),
                 Err(mistake) => Judgement::Refused(format!("The rule for the answer is broken: {mistake}.")),
             },

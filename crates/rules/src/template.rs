@@ -61,6 +61,27 @@ impl std::fmt::Debug for Template {
     }
 }
 
+/// The expression that a text is, if it is one and nothing else: `{{ … }}`.
+pub(crate) fn expression(text: &str) -> Option<&str> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then_some(inner.trim())
+}
+
+/// The value of an expression, as JSON.
+pub(crate) fn evaluate(expression: &str, values: &BTreeMap<&str, &Json>) -> Result<Json, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    let values: BTreeMap<&str, Value> =
+        values.iter().map(|(name, value)| (*name, Value::from(Serde(*value)))).collect();
+    let compiled = environment.compile_expression(expression).map_err(|error| explain(&error))?;
+    let value = compiled.eval(values).map_err(|error| explain(&error))?;
+    if value.is_undefined() {
+        return Err("undefined value".to_owned());
+    }
+    serde_json::to_value(&value).map_err(|error| error.to_string())
+}
+
 /// How a value that the engine would show oddly is shown; None: as the engine does it.
 fn shown(value: &Value) -> Result<Option<String>, Error> {
     if value.kind() == ValueKind::None {

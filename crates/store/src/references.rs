@@ -23,6 +23,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
             of_outcome(&finished.outcome, found);
         }
         Event::ActionSettled(settled) => of_truth(&settled.truth, found),
+        Event::TransitionTaken(taken) => taken.output.iter().for_each(|output| of_content(output, found)),
         Event::CheckFinished(check) => of_content(&check.verdict.evidence, found),
         Event::RunForked(_)
         | Event::RunClaimed(_)

@@ -16,7 +16,7 @@ use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 /// a hook; keys are absolute paths.
 pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
     let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool));
-    let of_checks = task.acceptance.iter().flat_map(|check| of_check(task, check));
+    let of_checks = task.every_check().flat_map(|check| of_check(task, check));
     let of_hooks = task.hooks.iter().flat_map(|hook| of_hook(task, hook));
     of_tools
         .chain(of_checks)

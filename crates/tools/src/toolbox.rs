@@ -105,11 +105,8 @@ impl Toolbox {
             }
             order.push(spec.name.clone());
         }
-        let checks = task
-            .acceptance
-            .iter()
-            .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check))))
-            .collect();
+        let checks =
+            task.every_check().map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check)))).collect();
         let mut hooks = Vec::new();
         for hook in &task.hooks {
             let env = environment::of_hook(hook, operator, &mut secrets)?;

@@ -182,9 +182,22 @@ fn shows_effect(sent: &Sent, action: ActionId, tool: &str, effect: Effect) -> bo
         },
         // What undoes another call is told of in that call's observation.
         Item::Observation { text, .. } if text.contains(&format!("({action})")) => true,
-        Item::Harness(text) => text.contains(&update) || in_block(text),
+        Item::Harness(text) => text.contains(&update) || in_block(text) || of_program(text, action, effect),
         Item::Observation { .. } | Item::User(_) | Item::Assistant { .. } => false,
     })
+}
+
+/// The words on a call that the program made.
+fn of_program(text: &str, action: ActionId, effect: Effect) -> bool {
+    let Some((_, result)) = text.split_once("Its result, which is data:\n") else { return false };
+    let is_it = result.starts_with(&format!("{{\"id\":\"{action}\","));
+    is_it
+        && match effect {
+            Effect::Done => result.contains("\"ok\":true"),
+            Effect::NotDone | Effect::Unknown | Effect::Pending | Effect::Failed | Effect::Compensated => {
+                result.contains("\"ok\":false")
+            }
+        }
 }
 
 /// What a tail says of the budget.

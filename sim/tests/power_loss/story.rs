@@ -603,7 +603,8 @@ fn known(event: &Event) -> longrein_ports::RecordedBody {
 fn checked(evidence: Content) -> Event {
     let verdict =
         Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1, proof: Default::default() };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, action: None, verdict, brings: vec![] })
+    let check = CheckName::new("c");
+    Event::CheckFinished(CheckFinished { check, round: 1, action: None, verdict, brings: vec![], phase: None })
 }
 
 /// One event after the last one.

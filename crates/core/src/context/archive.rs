@@ -192,6 +192,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ChildEnded(_)
         | Event::SourceEndorsed(_)
         | Event::SurroundingsChanged(_)
+        | Event::TransitionTaken(_)
         | Event::RunParked(_)
         | Event::RunSuspended(_)
         | Event::RunEnded(_) => None,

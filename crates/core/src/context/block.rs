@@ -12,6 +12,7 @@ use crate::context::settings::share;
 use crate::ids::Seq;
 use crate::manifest;
 use crate::payload::excerpt;
+use crate::program::{At, Kind};
 use crate::prompt::Item;
 use crate::run::Run;
 use crate::task::Task;
@@ -45,6 +46,8 @@ pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>) -> String {
     }
     section(&mut text, "Objective", objective(run).into_iter());
     section(&mut text, "Permission mode", mode(run).into_iter());
+    section(&mut text, "Phase under way", phase(run).into_iter());
+    section(&mut text, "Lessons of earlier phases", lessons(run));
     section(&mut text, "Acceptance", acceptance(run));
     section(&mut text, "Constraints in force", constraints(run));
     section(&mut text, "Older messages, answered for", older_messages(memory, shown));
@@ -123,6 +126,36 @@ fn objective(run: &Run) -> Option<String> {
 /// Only where it is no longer what the system text was made for.
 fn mode(run: &Run) -> Option<String> {
     (run.mode != run.task.permission_mode).then(|| crate::observe::mode_changed(run.mode).to_owned())
+}
+
+/// What the model was told when the present phase began.
+fn phase(run: &Run) -> Option<String> {
+    let phase = run.phase().filter(|phase| phase.kind.has_model())?;
+    let words = run.course.as_ref()?.words.get(&phase.name)?;
+    let form = match &phase.kind {
+        Kind::Reply(reply) => format!(" Its reply is one JSON object of this schema: {}", reply.schema.as_str()),
+        Kind::Agent(_)
+        | Kind::Call(_)
+        | Kind::Checks(_)
+        | Kind::Ask(_)
+        | Kind::Branch
+        | Kind::Each(_)
+        | Kind::Run(_) => String::new(),
+    };
+    Some(format!("{}: {}{form}", phase.name, words.trim()))
+}
+
+fn lessons(run: &Run) -> impl Iterator<Item = String> {
+    let lists = run.course.iter().flat_map(|course| &course.lessons);
+    lists.flat_map(|(list, lessons)| lessons.iter().map(move |lesson| format!("{list}: {lesson}")))
+}
+
+/// The last turn of a phase that has few.
+fn phase_turns(run: &Run) -> Option<String> {
+    let (phase, course) = (run.phase()?, run.course.as_ref()?);
+    let Kind::Agent(agent) = &phase.kind else { return None };
+    let At::Working { turns } = course.at else { return None };
+    (turns > 0 && turns + 1 == agent.turns?).then(|| format!("turns of phase {}: 1", phase.name))
 }
 
 fn acceptance(run: &Run) -> impl Iterator<Item = String> {
@@ -260,7 +293,9 @@ fn summaries(run: &Run, room: usize) -> Vec<String> {
 
 /// Tools that would be refused now, and why.
 fn unavailable(run: &Run) -> impl Iterator<Item = String> {
-    run.task.tools.iter().filter_map(|tool| {
+    // What only the program calls, the model has not heard of.
+    let own = run.phases().map(|program| program.own_tools.as_slice()).unwrap_or_default();
+    run.task.tools.iter().filter(|tool| !own.contains(&tool.name)).filter_map(|tool| {
         let withheld = manifest::withheld(run, tool)?;
         let hint = withheld.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
         Some(format!("{}: {}{hint}", tool.name, withheld.message))
@@ -292,6 +327,7 @@ fn left(run: &Run) -> impl Iterator<Item = String> {
         few(limits.tool_calls, spent.tool_calls, "tool calls"),
         most_of(limits.tokens, spent.usage.tokens(), "tokens"),
         most_of(limits.micros, spent.micros, "money"),
+        phase_turns(run),
     ]
     .into_iter()
     .flatten()

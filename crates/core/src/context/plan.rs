@@ -173,7 +173,7 @@ fn spills(run: &Run, meter: &Meter, limits: &Limits) -> Vec<Spill> {
     // They stand at the end, with what came with them.
     let fresh: Vec<Fresh<'_>> = (count.saturating_sub(LAST_ITEMS)..count)
         .filter_map(|place| match (run.window.parts.get(place)?, run.window.items.get(place)?.as_ref()) {
-            (Part::Observation(seen), Item::Observation { text, .. }) => {
+            (Part::Observation(seen), Item::Observation { text, .. } | Item::Harness(text)) => {
                 let action = run.fresh.iter().find(|action| action.id == seen.action)?;
                 Some(Fresh { action, tokens: meter.item(place), bytes: text.len() as u64 })
             }

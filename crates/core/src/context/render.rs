@@ -6,6 +6,7 @@ use crate::context::block;
 use crate::context::window::TailBy;
 use crate::ids::Digest;
 use crate::observe;
+use crate::program::Kind;
 use crate::prompt::{AnswerForm, Item, Prompt, Purpose, ToolDef};
 use crate::run::Run;
 
@@ -20,6 +21,7 @@ pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u6
     Prompt {
         system: run.system.clone(),
         tools: match purpose {
+            Purpose::Work if is_structured(run) => Vec::new().into(),
             Purpose::Work => tools,
             Purpose::Closing => Vec::new().into(),
         },
@@ -28,10 +30,15 @@ pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u6
             Purpose::Work => due_tail(run).map(|text| observe::enveloped(&text)),
             Purpose::Closing => Some(observe::CLOSING.to_owned()),
         },
-        answer: AnswerForm::of(&run.task, purpose),
+        answer: AnswerForm::of_run(run, purpose),
         max_output,
         position: run.spent.turns,
     }
+}
+
+/// Whether the present phase wants one structured reply, and no call.
+fn is_structured(run: &Run) -> bool {
+    run.phase().is_some_and(|phase| matches!(phase.kind, Kind::Reply(_)))
 }
 
 /// The tail that goes along with the next request: if it says something new, or has not been said for a while.

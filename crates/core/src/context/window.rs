@@ -272,20 +272,20 @@ fn take(run: &mut Run, step: &RebuildStep) {
         RebuildStep::Superseded { actions, .. } => {
             for (action, by) in actions {
                 let why = format!("archived: {by} shows it as it was later");
-                run.window.replace(*action, true, |item, seen| refer(item, seen.total, &why));
+                run.window.replace(*action, true, |item, seen| refer(item, seen, &why));
             }
         }
         RebuildStep::Refetchable { actions, .. } => {
             for action in actions {
                 run.window.replace(*action, true, |item, seen| {
-                    refer(item, seen.total, "archived: recall it by its id if you need it");
+                    refer(item, seen, "archived: recall it by its id if you need it");
                 });
             }
         }
         RebuildStep::Shortened { actions, bytes, .. } => {
             let limit = usize::try_from(*bytes).unwrap_or(usize::MAX);
             for action in actions {
-                run.window.replace(*action, true, |item, seen| shorten(item, seen.total, limit));
+                run.window.replace(*action, true, |item, seen| shorten(item, seen, limit));
             }
         }
         RebuildStep::PagedOut { from, to, .. } => page_out(run, *from, *to),
@@ -293,20 +293,51 @@ fn take(run: &mut Run, step: &RebuildStep) {
 }
 
 /// A reference in place of an observation's data.
-fn refer(item: &mut Item, total: u64, why: &str) {
-    if let Item::Observation { action, tool, text, verdict, .. } = item {
-        *text = observe::reference(*action, tool, *verdict, total, why, None);
+fn refer(item: &mut Item, seen: &Seen, why: &str) {
+    let (told, total) = (told(seen), seen.total);
+    match item {
+        Item::Observation { action, tool, text, verdict, .. } => {
+            *text = observe::reference(*action, tool, *verdict, total, why, None);
+        }
+        Item::Harness(words) => {
+            let (action, tool, verdict) = told;
+            let reference = |_: &str| observe::reference(action, tool, verdict, total, why, None);
+            if let Some(changed) = observe::change_result(words, reference) {
+                *words = changed;
+            }
+        }
+        Item::User(_) | Item::Assistant { .. } => {}
     }
 }
 
-fn shorten(item: &mut Item, total: u64, limit: usize) {
-    if let Item::Observation { action, tool, text, verdict, .. } = item
-        && text.len() > limit
-    {
+fn shorten(item: &mut Item, seen: &Seen, limit: usize) {
+    let why = "shortened: recall it by its id for the rest";
+    let (action, tool, verdict) = told(seen);
+    let cut = |text: &str| {
+        if text.len() <= limit {
+            return text.to_owned();
+        }
         let cut = crate::payload::head_and_tail(text, limit);
-        let why = "shortened: recall it by its id for the rest";
-        *text = observe::reference(*action, tool, *verdict, total, why, Some(&cut));
+        observe::reference(action, tool, verdict, seen.total, why, Some(&cut))
+    };
+    match item {
+        Item::Observation { text, .. } => *text = cut(text),
+        Item::Harness(words) => {
+            if let Some(changed) = observe::change_result(words, cut) {
+                *words = changed;
+            }
+        }
+        Item::User(_) | Item::Assistant { .. } => {}
     }
+}
+
+/// Which call an observation is of, and how it went.
+fn told(seen: &Seen) -> (ActionId, &ToolName, Told) {
+    let verdict = match seen.fate {
+        Fate::Read | Fate::Acted => Told::Ok,
+        Fate::Failed => Told::Error,
+    };
+    (seen.action, &seen.tool, verdict)
 }
 
 /// Takes whole turns out; people's messages in them stay.
@@ -336,14 +367,18 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
             parts.push(part);
             continue;
         }
-        if let (Part::Observation(seen), Item::Observation { call, verdict, .. }) = (&part, item.as_ref()) {
+        if let Part::Observation(seen) = &part {
             window.archived.calls += 1;
+            let (_, _, verdict) = told(seen);
             let mark = match verdict {
                 Told::Ok => "",
                 Told::Error => " (failed)",
             };
-            window.archived.failures += u32::from(*verdict == Told::Error);
-            let args = calls.get(call).map(|(_, args)| args.as_str()).unwrap_or_default();
+            window.archived.failures += u32::from(verdict == Told::Error);
+            let args = match item.as_ref() {
+                Item::Observation { call, .. } => calls.get(call).map(|(_, args)| args.as_str()).unwrap_or_default(),
+                Item::Harness(_) | Item::User(_) | Item::Assistant { .. } => "(by the program)",
+            };
             window.archived.lines.push(format!("{} {} {args}{mark}", seen.action, seen.tool));
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn verdict(
     } else if saw_another {
         verdict = restless(voided, verdict.proof);
     }
-    events.push(Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings }));
+    events.push(Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase: None }));
     Ok(events)
 }
 
@@ -53,7 +53,8 @@ pub(super) fn void(run: &Run, round: u32, tree: Option<TreeId>) -> Result<Vec<Ev
         Stage::Verifying { round: present, verdicts, voided, .. } if *present == round => {
             let Some(check) = verdicts.keys().next().cloned() else { return Err(Refusal::Stale) };
             let verdict = restless(*voided, Proof { tree, ..Proof::default() });
-            Ok(vec![Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings: Vec::new() })])
+            let (brings, phase) = (Vec::new(), None);
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase })])
         }
         Stage::Verifying { .. } | Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {
             Err(Refusal::Stale)
@@ -89,6 +90,7 @@ pub(super) fn question(run: &Run, asks: Asks) -> Result<Vec<Event>, Refusal> {
         after: Vec::new(),
         compensates: None,
         accepts: true,
+        phase: None,
     };
     let held = ActionHeld {
         action,

@@ -75,7 +75,10 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
             return Err(Refusal::Stale);
         }
     }
-    let is_held_up = !run.hooks.goal.is_empty() || repeat::due(run).is_some() || crate::children::are_open(run);
+    let is_held_up = !run.hooks.goal.is_empty()
+        || repeat::due(run).is_some()
+        || crate::children::are_open(run)
+        || !run.wants_model();
     if owed::purpose(run) != purpose || owed::due_end(run).is_some() || is_held_up {
         return Err(Refusal::Stale);
     }
@@ -151,7 +154,8 @@ pub(super) fn reply_arrived(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
-    if let Some((class, told)) = unacceptable(&reply, thinking.purpose) {
+    let unusable = unacceptable(&reply, thinking.purpose).or_else(|| program::unusable(run, &reply, thinking.purpose));
+    if let Some((class, told)) = unusable {
         let message = match class {
             ModelErrorClass::ContentRefused => format!("The model declined: {}", excerpt(&reply.text)),
             ModelErrorClass::Malformed
@@ -186,14 +190,16 @@ pub(super) fn reply_arrived(
     match purpose {
         Purpose::Closing => {}
         Purpose::Work if calls.is_empty() => {
-            // What arrived meanwhile must be seen before anything counts as the answer.
-            if run.pending.is_empty() {
+            // What arrived meanwhile must be seen before anything counts as the answer; a program's replies are judged where
+            // they lead.
+            if run.pending.is_empty() && run.course.is_none() {
+                let phase = None;
                 events.extend(judgement.map(|judgement| match (judgement, finish::unfinished(run, &text)) {
                     (Judgement::Refused(reason), _) => {
-                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: None })
+                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: None, phase })
                     }
                     (Judgement::Accepted(_), Some((unfinished, reason))) => {
-                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: Some(unfinished) })
+                        Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: Some(unfinished), phase })
                     }
                     (Judgement::Accepted(accepted), None) => {
                         Event::AnswerAccepted(AnswerAccepted { attempt, accepted })

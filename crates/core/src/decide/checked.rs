@@ -89,8 +89,14 @@ pub(super) fn verdict(
     }
     let passed = verdict.finding == Finding::Passed;
     let check = CheckName::new(action.tool.as_str());
-    let mut events =
-        vec![Event::CheckFinished(CheckFinished { check, round: attempt, action: Some(id), verdict, brings })];
+    let mut events = vec![Event::CheckFinished(CheckFinished {
+        check,
+        round: attempt,
+        action: Some(id),
+        verdict,
+        brings,
+        phase: None,
+    })];
     if passed {
         events.extend(set_facts(run, action));
         return Ok(events);
@@ -122,6 +128,7 @@ pub(super) fn verdict(
                     after: Vec::new(),
                     compensates: Some(id),
                     accepts: false,
+                    phase: None,
                 })),
                 None => {
                     let reason = format!("{} names no tool that undoes it", action.tool);

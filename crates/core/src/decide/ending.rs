@@ -4,6 +4,7 @@ use super::MALFORMED_MAX;
 use crate::budget::{BudgetKind, Limit};
 use crate::event::{End, Event, Failure, RunEnded};
 use crate::owed;
+use crate::program::At;
 use crate::repeat;
 use crate::run::{Closing, Run, Stage};
 use crate::task::Mode;
@@ -71,7 +72,12 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
     match failure {
         Failure::Checks if !detail(run).is_empty() => detail(run).to_owned(),
         Failure::Checks => format!("the acceptance checks did not pass in {} rounds", run.failed_rounds),
-        Failure::Answer => format!("the answer was refused {} times", run.answer_refusals),
+        Failure::Answer => match (&run.course, run.phase()) {
+            (Some(course), Some(phase)) if run.answer_refusals < owed::ANSWER_REFUSALS_MAX => {
+                format!("the reply to the phase {} was refused {} times", phase.name, course.refusals)
+            }
+            (Some(_) | None, _) => format!("the answer was refused {} times", run.answer_refusals),
+        },
         Failure::Protocol => format!("the model broke the protocol {MALFORMED_MAX} times in one turn: {}", detail(run)),
         Failure::ModelRefused => format!("the model or its provider declined: {}", detail(run)),
         Failure::Poisoned => "attempts to go on with this run died again and again".to_owned(),
@@ -87,7 +93,25 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
             let open = run.finish.over.as_deref().unwrap_or("something it had begun is open");
             format!("the model answered twice as if it were done, and it is not: {open}. Send it a message to go on")
         }
+        Failure::Program => program_reason(run),
         Failure::Script => format!("the script does not fit the run: {}", detail(run)),
+    }
+}
+
+fn program_reason(run: &Run) -> String {
+    match run.course.as_ref().map(|course| &course.at) {
+        Some(At::Failed { reason }) => reason.clone(),
+        Some(At::Children) => "its program starts child runs, which this version cannot do".to_owned(),
+        Some(
+            At::Finished
+            | At::Start
+            | At::Working { .. }
+            | At::Proposing
+            | At::Calling { .. }
+            | At::Checking { .. }
+            | At::Over(_),
+        )
+        | None => "its program is through, and no phase of it can take this up; start a new run".to_owned(),
     }
 }
 

@@ -88,7 +88,8 @@ pub(super) fn take(run: &Run, moment: Moment, ran: Vec<HookRan>) -> Result<Vec<E
     let reason = against(run, &ran);
     let mut events = recorded(run, &moment, ran);
     if let (Moment::Stop { .. }, Some(reason), Some(stop)) = (&moment, reason, &run.hooks.stop) {
-        events.push(Event::AnswerRefused(AnswerRefused { attempt: stop.attempt, reason, unfinished: None }));
+        let attempt = stop.attempt;
+        events.push(Event::AnswerRefused(AnswerRefused { attempt, reason, unfinished: None, phase: None }));
     }
     Ok(events)
 }

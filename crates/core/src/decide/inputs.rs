@@ -1,6 +1,7 @@
 //! What people, workers and other runs have sent, taken into the run.
 
 use super::*;
+use crate::program::yes_or_no;
 
 pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     let id = input.id.clone();
@@ -43,7 +44,13 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             if run.hooks.goal_blocked {
                 return Err(format!("the goal was not let through: {}; start a new run", run.hooks.last));
             }
-            Ok(match longest_asking(run) {
+            let asking = longest_asking(run);
+            if let Some(action) = asking.filter(|action| program::wants_yes_or_no(run, action))
+                && yes_or_no(&text).is_none()
+            {
+                return Err(format!("{} wants yes or no", action.id));
+            }
+            Ok(match asking {
                 Some(action) => words_arrived(run, action, input, &text),
                 None => vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })],
             })

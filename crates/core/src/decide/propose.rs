@@ -45,6 +45,7 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
             after: after.into_iter().collect(),
             compensates: None,
             accepts: false,
+            phase: None,
         }));
         let refused = |error: ToolError| refused(action, error);
         if let Some(before) = circle {

@@ -28,6 +28,9 @@ pub struct ActionProposed {
     /// The harness proposes it: to accept verdicts on changed checks. Nothing is run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts: bool,
+    /// The program proposed it in this phase, and no reply of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,11 +21,13 @@ impl Run {
     pub(super) fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
         // What the harness proposes is no call of the conversation.
-        let is_call = proposed.compensates.is_none() && !proposed.accepts;
-        if is_call {
+        let is_call = proposed.compensates.is_none() && !proposed.accepts && proposed.phase.is_none();
+        if is_call || proposed.phase.is_some() {
             self.call_ids.insert(proposed.call.clone());
         }
-        if is_call
+        if proposed.phase.is_some() {
+            self.phase_calls(proposed.action);
+        } else if is_call
             && let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
             && let Some(call) = calls.get_mut(proposed.index as usize)
         {
@@ -55,6 +57,7 @@ impl Run {
             idempotency_key: None,
             in_doubt: false,
             brings: Vec::new(),
+            phase: proposed.phase.clone(),
             grant: None,
             tree: None,
             left: None,
@@ -318,9 +321,13 @@ impl Run {
             self.stage = before;
             return;
         };
-        let succeeded = self.repeats.turn(actions.values(), &self.task);
-        self.memory.saw(&succeeded);
-        self.finish.turn(actions.values());
+        // The program's own calls are no circle of the model's, and no work of its that is left undone.
+        if actions.values().all(|action| action.phase.is_none()) {
+            let succeeded = self.repeats.turn(actions.values(), &self.task);
+            self.memory.saw(&succeeded);
+            self.finish.turn(actions.values());
+        }
+        self.phase_told(&actions);
         for (id, action) in actions {
             self.settle_effect(&action);
             if action.compensates.is_some() {
@@ -331,7 +338,7 @@ impl Run {
                 continue;
             }
             let part = Part::Observation(Box::new(window::seen(&action)));
-            self.window.push(part, Arc::new(observe::observation(&action, self.at)));
+            self.window.push(part, Arc::new(observe::shown(&action, self.at)));
             if action.is_uncertain() {
                 self.open.insert(id, action.clone());
             }
@@ -380,7 +387,7 @@ impl Run {
             | Life::Undoing(..)
             | Life::Compensating(..) => {}
         }
-        let shown = observe::observation(&action, self.at);
+        let shown = observe::shown(&action, self.at);
         self.window.replace(action.id, false, |item, _| *item = shown);
     }
 

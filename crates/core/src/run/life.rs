@@ -32,6 +32,7 @@ impl Run {
         self.summaries.drop_duties();
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
         self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
+        self.course_heard();
         self.show_pending();
         self.tell(observe::note(&format!(
             "You go on here from event {} of run {}. Files may have changed since: look at them again before you rely on \
@@ -65,6 +66,7 @@ impl Run {
             }
             Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => {}
         }
+        self.course_claimed();
     }
 
     /// Turns every running action into a lost one (`semantics.md` C1).
@@ -92,11 +94,15 @@ impl Run {
         let part = Part::Message(seq);
         match &self.stage {
             Stage::Thinking(_) | Stage::Acting { .. } => self.pending.push((part, item)),
-            Stage::Ready(_) => self.window.push(part, Arc::new(item)),
+            Stage::Ready(_) => {
+                self.course_heard();
+                self.window.push(part, Arc::new(item));
+            }
             Stage::Verifying { .. } | Stage::Rest(_) => {
                 self.drop_questions();
                 self.forget_refusals();
                 self.stage = Stage::Ready(Ready::default());
+                self.course_heard();
                 self.show_pending();
                 self.window.push(part, Arc::new(item));
             }
@@ -128,6 +134,7 @@ impl Run {
             self.window.overflows = 0;
             self.window.answered = 0;
             self.stage = Stage::Ready(Ready::default());
+            self.course_heard();
             self.show_pending();
             self.tell(observe::note(why));
         }
@@ -149,6 +156,9 @@ impl Run {
     pub(super) fn check_finished(&mut self, finished: &CheckFinished) {
         self.barren_claims = 0;
         self.bring(&finished.brings);
+        if finished.phase.is_some() {
+            return self.phase_checked(finished);
+        }
         let Stage::Verifying { verdicts, .. } = &mut self.stage else { return };
         if let Some(tree) = &finished.verdict.proof.tree {
             self.first_tree.get_or_insert_with(|| tree.clone());

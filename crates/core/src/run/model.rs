@@ -46,18 +46,20 @@ impl Run {
         match purpose {
             Purpose::Work if !reply.calls.is_empty() => {
                 self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
+                let text = if self.drops_prose() { String::new() } else { reply.text.clone() };
                 // The calls join the text when they are proposed, in the same batch.
-                self.say(
-                    turn,
-                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
-                );
+                // Without its text, what came with it is no whole any more.
+                let wired = reply.wired.clone().filter(|_| text == reply.text);
+                self.say(turn, Item::Assistant { text, calls: Vec::new(), wired });
                 self.arguments_of(reply);
+                self.phase_acts();
             }
             Purpose::Work => {
                 self.say(
                     turn,
                     Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
                 );
+                self.phase_replied(&reply.text);
                 self.show_pending();
             }
             Purpose::Closing => {

@@ -437,6 +437,7 @@ impl Task {
             evidence: self.evidence.clone(),
             check: self.answer_check.clone(),
             template: self.answer_template.clone(),
+            numbers: None,
         };
         let says_nothing =
             spec.schema.is_none() && spec.evidence.is_empty() && spec.check.is_none() && spec.template.is_none();

@@ -74,6 +74,7 @@ impl<'a> Past<'a> {
             after: vec![],
             compensates: None,
             accepts: false,
+            phase: None,
         };
         (ActionId(self.actions), Event::ActionProposed(proposed))
     }
@@ -172,7 +173,7 @@ every_backend! {
             finding: longrein_core::check::Finding::Failed, evidence, exit_status: Some(1), took_ms: 3,
             proof: Default::default(),
         };
-        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, action: None, verdict, brings: vec![] })], vec![]).await;
+        let check = past.add(vec![Event::CheckFinished(CheckFinished { check: CheckName::new("unit"), round: 2, action: None, verdict, brings: vec![], phase: None })], vec![]).await;
 
         let goal = past.piece("u1").await.unwrap();
         assert_eq!((goal.what.as_str(), goal.text.as_str(), goal.at.0), ("user message", "Mend the \"gate\".\nThen paint it.", 1000));

@@ -126,7 +126,8 @@ pub(crate) fn park(at: u64) -> NewEvent {
 pub(crate) fn checked(evidence: Content) -> Event {
     let verdict =
         Verdict { finding: Finding::Passed, evidence, exit_status: Some(0), took_ms: 1, proof: Default::default() };
-    Event::CheckFinished(CheckFinished { check: CheckName::new("c"), round: 1, action: None, verdict, brings: vec![] })
+    let check = CheckName::new("c");
+    Event::CheckFinished(CheckFinished { check, round: 1, action: None, verdict, brings: vec![], phase: None })
 }
 
 pub(crate) fn batch(claim: &Claim, expected: u64, id: &str, events: impl IntoIterator<Item = NewEvent>) -> Batch {
