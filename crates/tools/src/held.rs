@@ -252,7 +252,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let git = repository(folder.path());
         let notes = folder.path().join("notes");
-        let held = Held::over(folder.path(), "r1", &[git.clone()], Hold::Mounted, Some(&notes));
+        let held = Held::over(folder.path(), "r1", std::slice::from_ref(&git), Hold::Mounted, Some(&notes));
         assert_eq!(
             names(&git),
             ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "modules", "objects"]
@@ -277,7 +277,7 @@ mod tests {
         let git = repository(folder.path());
         let notes = folder.path().join("notes");
         for (hold, stays) in [(Hold::Mounted, true), (Hold::Watched, false)] {
-            let mut held = Held::over(folder.path(), "r1", &[git.clone()], hold, Some(&notes));
+            let mut held = Held::over(folder.path(), "r1", std::slice::from_ref(&git), hold, Some(&notes));
             // a kill: the lock is gone, and everything else is not
             held.made.clear();
             drop(held.note.take().map(|(_, file)| file));
