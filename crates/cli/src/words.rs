@@ -2,8 +2,8 @@
 
 use longrein::core::action::Life;
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy, Received,
-    Requeue, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy,
+    Received, Requeue, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName};

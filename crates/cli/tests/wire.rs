@@ -80,9 +80,8 @@ fn calls_and_an_answer_over_one_connection() {
 
 #[test]
 fn a_request_begins_as_the_one_before_it() {
-    let many: Vec<_> = (0..6)
-        .map(|n| calls(&[("", if n % 2 == 0 { "look" } else { "act" }, &format!(r#"{{"n": {n}}}"#))]))
-        .collect();
+    let many: Vec<_> =
+        (0..6).map(|n| calls(&[("", if n % 2 == 0 { "look" } else { "act" }, &format!(r#"{{"n": {n}}}"#))])).collect();
     let played = play(&[many, vec![text("done")]].concat()).is(0);
     let asked = played.server.asked();
     for pair in asked.windows(2) {

@@ -14,8 +14,8 @@ mod summary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub use self::calls::output_allowance;
 pub(crate) use self::calls::backoff;
+pub use self::calls::output_allowance;
 use self::calls::{Requested, fail_model, reply_arrived, request};
 use self::inputs::take_input;
 pub(crate) use self::modes::beyond_plan;

@@ -76,7 +76,10 @@ fn failed(action: &Action) -> Option<Failed> {
         (Life::Ended(Ended::Error(error)), EffectClass::Workspace) => error,
         (Life::Ended(Ended::Error(_)), EffectClass::Read | EffectClass::External)
         | (Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Done { .. }), _)
-        | (Life::Unknown(_) | Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_), _) => {
+        | (
+            Life::Unknown(_) | Life::Doubtful(..) | Life::Queued | Life::Held(_) | Life::Started { .. } | Life::Lost(_),
+            _,
+        ) => {
             return None;
         }
     };
@@ -104,23 +107,23 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
         finish.failed.iter().filter(|failed| !is_proven && !names(text, &failed.action.to_string())).collect();
     let is_open = !open.is_empty() || !failed.is_empty();
     // Once with checks to run: they show what was left undone.
-    let announces = announces(text) && run.task.answer.is_none() && (run.task.acceptance.is_empty() || finish.told == 0);
+    let announces =
+        announces(text) && run.task.answer.is_none() && (run.task.acceptance.is_empty() || finish.told == 0);
     if !is_open && !announces {
         return None;
     }
     let notes: Vec<_> = open.iter().map(|(id, ..)| *id).collect();
     let calls: Vec<_> = failed.iter().map(|failed| failed.action).collect();
     let was_told = !finish.notes.is_empty() || !finish.calls.is_empty();
-    let some_settled = finish.notes.iter().any(|id| !notes.contains(id)) || finish.calls.iter().any(|id| !calls.contains(id));
+    let some_settled =
+        finish.notes.iter().any(|id| !notes.contains(id)) || finish.calls.iter().any(|id| !calls.contains(id));
     let again = is_open && was_told && (!some_settled || finish.told >= WORDS_MAX);
     let open = open.iter().map(|(id, kind, text)| {
         let what = match kind {
             NoteKind::Step => "step",
-            NoteKind::OpenLoop
-            | NoteKind::Decision
-            | NoteKind::Finding
-            | NoteKind::Constraint
-            | NoteKind::Close => "open loop",
+            NoteKind::OpenLoop | NoteKind::Decision | NoteKind::Finding | NoteKind::Constraint | NoteKind::Close => {
+                "open loop"
+            }
         };
         format!("{id} is open ({what}: {})", excerpt(text, SHOWN))
     });
@@ -136,10 +139,14 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
 pub(crate) fn words(unfinished: &Unfinished, reason: &str) -> String {
     let mut text = format!("This is not the end yet: {reason}.");
     if !unfinished.notes.is_empty() {
-        text.push_str(" Do what is open, then close its note; if it is settled or cannot be done, close it and say so.");
+        text.push_str(
+            " Do what is open, then close its note; if it is settled or cannot be done, close it and say so.",
+        );
     }
     if !unfinished.calls.is_empty() {
-        text.push_str(" Make a failed call again in a way that works, or name its id in your answer and say what is not done.");
+        text.push_str(
+            " Make a failed call again in a way that works, or name its id in your answer and say what is not done.",
+        );
     }
     if unfinished.announces {
         text.push_str(" Call the tool now, or reply with your final answer.");
@@ -159,8 +166,20 @@ fn names(text: &str, id: &str) -> bool {
 
 /// How a last sentence begins that says what comes next.
 const ANNOUNCING: [&str; 14] = [
-    "i will now ", "i'll now ", "now i will ", "now i'll ", "now, i will ", "now, i'll ", "next, i will ", "next, i'll ",
-    "next i will ", "next i'll ", "now let me ", "let me now ", "i am going to ", "i'm going to ",
+    "i will now ",
+    "i'll now ",
+    "now i will ",
+    "now i'll ",
+    "now, i will ",
+    "now, i'll ",
+    "next, i will ",
+    "next, i'll ",
+    "next i will ",
+    "next i'll ",
+    "now let me ",
+    "let me now ",
+    "i am going to ",
+    "i'm going to ",
 ];
 
 /// Whether a reply ends in saying what comes next. Only a guess, by its last line: so it only brings a word.
@@ -170,7 +189,8 @@ fn announces(text: &str) -> bool {
         return true;
     }
     let line = text.lines().next_back().unwrap_or_default().to_lowercase().replace('’', "'");
-    let mut sentences = line.split_inclusive(['.', '!', '?', ':']).map(str::trim).filter(|sentence| !sentence.is_empty());
+    let mut sentences =
+        line.split_inclusive(['.', '!', '?', ':']).map(str::trim).filter(|sentence| !sentence.is_empty());
     sentences.next_back().is_some_and(|last| ANNOUNCING.iter().any(|start| last.starts_with(start)))
 }
 

@@ -108,7 +108,12 @@ pub fn withheld(run: &Run, spec: &ToolSpec) -> Option<Withheld> {
     }
     if let Some(rule) = denied(&run.task, tool) {
         let message = format!("Not run: denied by the rule {rule}.");
-        return Some(Withheld::new(tool, Why::Rule, message, "Do not repeat the call; go on without it, or do it another way."));
+        return Some(Withheld::new(
+            tool,
+            Why::Rule,
+            message,
+            "Do not repeat the call; go on without it, or do it another way.",
+        ));
     }
     if let Some(taken) = repeat::taken(run, tool) {
         let message = format!("{tool} is taken away for this turn, because {}.", taken.why);

@@ -325,14 +325,8 @@ impl Repeats {
             }
             let id = call.action.id;
             let class = error.class.clone();
-            let failing = self.errors.entry(key).or_insert(Failing {
-                tool,
-                class,
-                turns: 0,
-                first: id,
-                last: id,
-                noticed: None,
-            });
+            let failing =
+                self.errors.entry(key).or_insert(Failing { tool, class, turns: 0, first: id, last: id, noticed: None });
             failing.turns += 1;
             failing.last = id;
         }
@@ -373,7 +367,11 @@ impl Repeats {
     /// Goes on from another run's history: what that came to an end for may be tried once more.
     pub(crate) fn forked(&mut self) {
         if self.over.take().is_some() {
-            *self = Self { looks: std::mem::take(&mut self.looks), acts: std::mem::take(&mut self.acts), ..Self::default() };
+            *self = Self {
+                looks: std::mem::take(&mut self.looks),
+                acts: std::mem::take(&mut self.acts),
+                ..Self::default()
+            };
             for call in &mut self.looks.0 {
                 call.turns = 1;
                 call.noticed = None;
@@ -435,7 +433,13 @@ pub fn due(run: &Run) -> Option<LoopNoticed> {
                 (_, Alike::Same | Alike::Nearly) => Repetition::Circle,
             },
             level: circle.level,
-            tools: circle.turns.iter().flat_map(|barren| barren.tools.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+            tools: circle
+                .turns
+                .iter()
+                .flat_map(|barren| barren.tools.iter().cloned())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
             // The first of them was new.
             times: count(circle.turns.len()) + 1,
             since: oldest,
@@ -506,9 +510,11 @@ pub fn what(notice: &LoopNoticed) -> String {
             format!("{tools} failed with the same error ({class}) in {times} turns{since}")
         }
         Repetition::OnlyWords => format!("{times} replies in a row said what comes next and called no tool"),
-        Repetition::NothingNew => "the window was made anew, and since the last time nothing new was found out and nothing \
+        Repetition::NothingNew => {
+            "the window was made anew, and since the last time nothing new was found out and nothing \
                                    was changed"
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

@@ -175,7 +175,10 @@ mod tests {
             advised(error, 2).hint.unwrap_or_default()
         };
         assert_eq!(hint("rate_limited", Some(9), None), "It was tried 2 times. It may pass: try again after 9 s.");
-        assert_eq!(hint("unavailable", None, Some("Ask Bob.")), "Ask Bob. It was tried 2 times. It may pass: try again later.");
+        assert_eq!(
+            hint("unavailable", None, Some("Ask Bob.")),
+            "Ask Bob. It was tried 2 times. It may pass: try again later."
+        );
         assert_eq!(hint("not_found", None, None), "It will not pass unchanged: look for what there is.");
         assert_eq!(hint("conflict", None, Some("Ask Bob.")), "Ask Bob.");
     }
@@ -184,8 +187,16 @@ mod tests {
     fn every_class_is_found_by_its_word() {
         use ErrorClass::*;
         for class in [
-            RateLimited, Unavailable, Timeout, InvalidArgument, PreconditionFailed, NotFound, NotAuthorized, Conflict,
-            UnknownOutcome, Internal,
+            RateLimited,
+            Unavailable,
+            Timeout,
+            InvalidArgument,
+            PreconditionFailed,
+            NotFound,
+            NotAuthorized,
+            Conflict,
+            UnknownOutcome,
+            Internal,
         ] {
             assert_eq!(ErrorClass::of(class.as_str()), class);
         }

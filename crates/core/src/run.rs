@@ -22,9 +22,9 @@ use crate::context::settings::ASSUMED_LIMIT;
 use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
-    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How,
-    Level, ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted, Settled, Suspension,
-    Wants, Would,
+    ActionFinished, ActionProposed, ActionSettled, ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End,
+    Event, How, Level, ModelFailed, ModelReplied, Received, Requeue, ResultSpilled, RunEnded, RunForked, RunStarted,
+    Settled, Suspension, Wants, Would,
 };
 use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};

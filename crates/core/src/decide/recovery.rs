@@ -27,7 +27,8 @@ pub(super) fn recover(
             return Err(Refusal::Stale);
         }
     };
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why, from: None, error: None })];
+    let requeue =
+        |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: id, why, from: None, error: None })];
     match action.effect {
         EffectClass::Read if run.winding.is_some() => {
             let error = ToolError::new(class::CANCELLED, "Given up: the run is being brought to rest.");
@@ -81,7 +82,8 @@ fn recover_external(
     jitter: u32,
     now: Timestamp,
 ) -> Vec<Event> {
-    let requeue = |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why, from: None, error: None })];
+    let requeue =
+        |why: Requeue| vec![Event::ActionRequeued(ActionRequeued { action: action.id, why, from: None, error: None })];
     let tries_left = action.attempts < ATTEMPTS_MAX && run.winding.is_none();
     let within_promise = run
         .task

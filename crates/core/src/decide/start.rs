@@ -156,9 +156,8 @@ pub(super) fn start(
             finished.attempt = 0;
             finished.brings = brings;
         }
-        let facts = spec.provides.iter().map(|fact| {
-            Event::FactSet(FactSet { fact: fact.clone(), evidence: other.evidence() })
-        });
+        let facts =
+            spec.provides.iter().map(|fact| Event::FactSet(FactSet { fact: fact.clone(), evidence: other.evidence() }));
         return Ok(std::iter::once(finished).chain(facts).collect());
     }
     let times_freed = match key {

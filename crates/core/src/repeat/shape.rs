@@ -3,8 +3,24 @@
 
 /// Names of arguments that only count or tell calls apart.
 const COUNTS: [&str; 18] = [
-    "attempt", "attempts", "try", "tries", "retry", "retries", "retry_count", "counter", "iteration", "nonce", "request_id",
-    "req_id", "trace_id", "call_id", "timestamp", "time", "ts", "now",
+    "attempt",
+    "attempts",
+    "try",
+    "tries",
+    "retry",
+    "retries",
+    "retry_count",
+    "counter",
+    "iteration",
+    "nonce",
+    "request_id",
+    "req_id",
+    "trace_id",
+    "call_id",
+    "timestamp",
+    "time",
+    "ts",
+    "now",
 ];
 
 /// Arguments, as JSON, without such details.
@@ -46,7 +62,8 @@ fn is_of_run(c: char) -> bool {
 fn is_volatile(word: &str) -> bool {
     // Digits as 9, so that a form can be compared.
     let form: String = word.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
-    let is_moment = form.starts_with("9999-99-99t99:99") || ["99:99:99", "9:99:99"].iter().any(|time| form.starts_with(time));
+    let is_moment =
+        form.starts_with("9999-99-99t99:99") || ["99:99:99", "9:99:99"].iter().any(|time| form.starts_with(time));
     let whole = word.split('.').next().unwrap_or_default();
     let is_epoch = (10..=19).contains(&whole.len())
         && whole.starts_with('1')

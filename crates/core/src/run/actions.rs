@@ -200,7 +200,8 @@ impl Run {
     /// A read that overlapped a write is not kept: nobody can tell which of the two states it saw (`semantics.md` G2).
     fn keep_answer(&mut self, id: ActionId, how: &How) {
         let Some(action) = self.action(id) else { return };
-        let may_keep = self.task.tool(&action.tool).is_some_and(|tool| tool.declared.cache && action.effect == EffectClass::Read);
+        let may_keep =
+            self.task.tool(&action.tool).is_some_and(|tool| tool.declared.cache && action.effect == EffectClass::Read);
         let writes = self.actions().any(|other| other.effect != EffectClass::Read && other.may_run());
         if !may_keep || *how != How::Observed || writes || action.epoch != self.epochs.len() - 1 {
             return;

@@ -132,9 +132,9 @@ impl Files {
         timeout: Duration,
     ) -> Result<Value, ToolError> {
         let root = self.root()?;
-        let target = target.cloned().ok_or_else(|| {
-            ToolError::new(class::INTERNAL, "It was not worked out which file this call is about.")
-        })?;
+        let target = target
+            .cloned()
+            .ok_or_else(|| ToolError::new(class::INTERNAL, "It was not worked out which file this call is about."))?;
         let args = args.clone();
         let writing = Arc::clone(&self.writing);
         // lives as long as somebody waits for this call
