@@ -144,7 +144,8 @@ pub(crate) fn advised(error: ToolError, attempts: u32) -> ToolError {
 pub(crate) fn read_again(run: &Run, action: &Action, error: &ToolError, now: Timestamp) -> Option<Timestamp> {
     let costs = run.task.tool(&action.tool).is_some_and(|tool| tool.cost_micros > 0);
     let is_bounded = action.effect == EffectClass::Read && action.attempts < ATTEMPTS_MAX && !costs;
-    if !is_bounded || run.winding.is_some() || !ErrorClass::of(&error.class).may_pass() {
+    // What used up all the time it may take would do so again.
+    if !is_bounded || error.cut || run.winding.is_some() || !ErrorClass::of(&error.class).may_pass() {
         return None;
     }
     // Spread by the action's number: several reads of one reply that were too many at once do not come back at once.
