@@ -197,6 +197,7 @@ impl Past<'_> {
                     reserved: Reservation::default(),
                     counted: None,
                     tail: None,
+                    manifest: None,
                 }),
                 Event::ModelReplied(ModelReplied { attempt, reply, usage, settled: Settled::Reported, micros: 0 }),
                 Event::ActionProposed(ActionProposed {
