@@ -94,8 +94,8 @@ pub fn manifest(run: &Run) -> Manifest {
 
 /// What may be called now, if that is another thing than the journal knows.
 pub fn changed(run: &Run) -> Option<Manifest> {
-    let manifest = manifest(run);
-    (manifest.withheld != run.withheld).then_some(manifest)
+    let is_known = run.task.tools.iter().filter_map(|tool| withheld(run, tool)).eq(run.withheld.iter().cloned());
+    (!is_known).then(|| manifest(run))
 }
 
 /// Why a tool may not be called now.

@@ -18,6 +18,9 @@ pub struct ToolError {
     pub hint: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_s: Option<u64>,
+    /// It was ended when its time was up: the word is ours, not the tool's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// What the tool printed before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Content>,
@@ -31,6 +34,7 @@ impl ToolError {
             field: None,
             hint: None,
             retry_after_s: None,
+            cut: false,
             data: None,
         }
     }
@@ -39,6 +43,12 @@ impl ToolError {
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
+    }
+
+    /// Of a call that was ended when its time was up.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self { cut: true, ..self }
     }
 
     #[must_use]

@@ -144,10 +144,8 @@ pub(crate) fn advised(error: ToolError, attempts: u32) -> ToolError {
 pub(crate) fn read_again(run: &Run, action: &Action, error: &ToolError, now: Timestamp) -> Option<Timestamp> {
     let costs = run.task.tool(&action.tool).is_some_and(|tool| tool.cost_micros > 0);
     let is_bounded = action.effect == EffectClass::Read && action.attempts < ATTEMPTS_MAX && !costs;
-    let class = ErrorClass::of(&error.class);
-    // What took all its time would take as much again: whether that is worth it is the model's to say.
-    let is_quick = class.may_pass() && class != ErrorClass::Timeout;
-    if !is_bounded || run.winding.is_some() || !is_quick {
+    // What used up all the time it may take would do so again.
+    if !is_bounded || error.cut || run.winding.is_some() || !ErrorClass::of(&error.class).may_pass() {
         return None;
     }
     // Spread by the action's number: several reads of one reply that were too many at once do not come back at once.

@@ -104,6 +104,7 @@ fn read(spec: &ToolSpec, ended: &Ended, printed: Printed, secrets: &Secrets, blo
                 class::TIMEOUT,
                 format!("{name} was ended after {}.{}", span(spec.timeout), tail(ended, secrets)),
             )
+            .cut()
             .hint("Ask for less, or do without it.")
             .with_output(printed, blobs),
         ),

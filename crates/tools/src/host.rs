@@ -227,7 +227,7 @@ fn timed_out(spec: &ToolSpec) -> Ran {
     let message = format!("{} has not returned after {}.", spec.name, span(spec.timeout));
     let outcome = match spec.effect {
         EffectClass::Read => {
-            Outcome::Error(ToolError::new(class::TIMEOUT, message).hint("Ask for less, or do without it."))
+            Outcome::Error(ToolError::new(class::TIMEOUT, message).cut().hint("Ask for less, or do without it."))
         }
         EffectClass::Workspace => Outcome::Error(ToolError::new(class::UNKNOWN_OUTCOME, message).hint(LOOK_HINT)),
         EffectClass::External => Outcome::Unknown(ToolError::new(class::UNKNOWN_OUTCOME, message).hint(UNKNOWN_HINT)),

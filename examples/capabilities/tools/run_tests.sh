@@ -1,7 +1,7 @@
 #!/bin/sh
 # The calculator's tests.
 set -u
-. ./calc/add.sh
+. ./calculator/add.sh
 failed=0
 for sum in "1 2 3" "2 2 4" "0 5 5"; do
     set -- $sum

@@ -165,7 +165,7 @@ impl Files {
                     FileTool::Read | FileTool::List | FileTool::Search => (class::TIMEOUT, "Ask for less."),
                     FileTool::Change(_) => (class::UNKNOWN_OUTCOME, "Read the file to see whether it was written."),
                 };
-                Err(ToolError::new(class, format!("The disk did not answer within {timeout:?}.")).hint(hint))
+                Err(ToolError::new(class, format!("The disk did not answer within {timeout:?}.")).cut().hint(hint))
             }
         }
     }

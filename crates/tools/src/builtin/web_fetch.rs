@@ -114,7 +114,7 @@ pub(crate) async fn run(web: &Web, args: &Payload, timeout: Duration) -> Result<
     };
     tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
         let message = format!("The page was not read within {timeout:?}.");
-        Err(ToolError::new(class::TIMEOUT, message).hint("Try a smaller page, or do without it.").into())
+        Err(ToolError::new(class::TIMEOUT, message).cut().hint("Try a smaller page, or do without it.").into())
     })
 }
 
