@@ -410,6 +410,14 @@ impl Sent {
         bytes as u64 * density / 1_000
     }
 
+    /// What tells one run's conversation from another's: children of one parent differ in their goals only.
+    pub fn head(&self) -> String {
+        match self.items.first().map(Arc::as_ref) {
+            Some(Item::User(goal)) => format!("{}\n{goal}", self.system),
+            Some(Item::Harness(_) | Item::Observation { .. } | Item::Assistant { .. }) | None => self.system.clone(),
+        }
+    }
+
     /// Everything the model reads, in order.
     pub fn text(&self) -> String {
         let mut text = self.system.clone();
@@ -448,11 +456,11 @@ struct BrainInner {
     /// By position in the conversation, then by how often that position was asked; the last ones stay.
     script: Vec<Vec<Answer>>,
     asked: BTreeMap<u64, usize>,
-    /// Of conversations with these words in their system text, instead: each as the two before.
+    /// Of conversations with these words in their system text or goal, instead: each as the two before.
     scripts: BTreeMap<String, Script>,
     wild: Option<(Chance, Vec<String>)>,
     prompts: BTreeMap<Digest, Arc<Sent>>,
-    /// What was sent last, by system text (one run, one conversation), and in which generation.
+    /// What was sent last, by system text and goal (one run, one conversation), and in which generation.
     sent: BTreeMap<String, (u32, Vec<Arc<Item>>)>,
     counts: Option<Counts>,
     sends: u64,
@@ -470,7 +478,7 @@ impl Brain {
     pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
         self.inner().script = answers.into_iter().map(|answer| vec![answer]).collect();
     }
-    /// One answer for each turn of the run whose system text has these words.
+    /// One answer for each turn of the run whose system text or goal has these words.
     pub fn script_of(&self, words: &str, answers: impl IntoIterator<Item = Answer>) {
         let script = answers.into_iter().map(|answer| vec![answer]).collect();
         self.inner().scripts.insert(words.to_owned(), (script, BTreeMap::new()));
@@ -537,7 +545,7 @@ impl BrainInner {
             let known = sent.map(known_ids).unwrap_or_default();
             return wild(chance, tools, &known, position, bytes, inner.counts.is_some());
         }
-        let own = inner.scripts.iter_mut().find(|(words, _)| sent.is_some_and(|sent| sent.system.contains(*words)));
+        let own = inner.scripts.iter_mut().find(|(words, _)| sent.is_some_and(|sent| sent.head().contains(*words)));
         let (script, asked) = match own {
             Some((_, (script, asked))) => (&*script, asked),
             None => (&inner.script, &mut inner.asked),
@@ -587,7 +595,7 @@ impl Model for Line {
                 let mut guard = self.brain.inner();
                 let inner = &mut *guard;
                 if let Some(sent) = inner.prompts.get(&request.digest).cloned() {
-                    let (of, before) = inner.sent.entry(sent.system.clone()).or_default();
+                    let (of, before) = inner.sent.entry(sent.head()).or_default();
                     let (items, same) = (&sent.items, before.iter().zip(sent.items.iter()).all(|(a, b)| a == b));
                     // Between generations everything may change.
                     if *of == generation && !(before.len() <= items.len() && same) {

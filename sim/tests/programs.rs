@@ -74,6 +74,42 @@ commands = [{ name = "lint", command = ["lint"] }]
 next = [{ when = "last.ok", to = "done" }, { to = "work" }]
 "#;
 
+/// Children in every way: none, one with a program of its own, all of which one fails, and the first of many.
+const CHILDREN: &str = r#"
+start = "none"
+[[phase]]
+name = "none"
+kind = "each"
+over = "{{ [] }}"
+next = [{ when = "last.ok && size(last.output) == 0", to = "one" }, { to = "failed", reason = "none was too much" }]
+[[phase]]
+name = "one"
+kind = "run"
+goal = "the only"
+turns = 4
+next = [{ when = "last.ok && last.output.answer == 'seen'", to = "some" }, { to = "failed", reason = "not seen" }]
+[[phase]]
+name = "some"
+kind = "each"
+over = "{{ ['goes', 'stays'] }}"
+goal = "part {{ item }}"
+parallel = 2
+on_failure = "go_on"
+next = [{ when = "last.ok && last.output[0].ok && !last.output[1].ok", to = "any" }, { to = "failed", reason = "not some" }]
+[[phase]]
+name = "any"
+kind = "each"
+over = "{{ ['goes', 'stays'] }}"
+goal = "any part {{ item }}"
+join = "any"
+parallel = 2
+next = [{ when = "last.ok && size(last.output) == 2", to = "tell" }, { to = "failed", reason = "not any" }]
+[[phase]]
+name = "tell"
+kind = "agent"
+next = [{ to = "done" }]
+"#;
+
 const PLAYS: &[Play] = &[
     Play {
         program: "react",
@@ -160,18 +196,41 @@ const PLAYS: &[Play] = &[
                 Answer::call(&[("edit", "{}")]),
                 Answer::say("two features"),
                 Answer::say(r#"{"feature":"one"}"#),
-                Answer::call(&[("edit", "{}")]),
-                Answer::say("one is built"),
                 Answer::say(r#"{"feature":"two"}"#),
-                Answer::call(&[("pay", "{}")]),
-                Answer::say("two is built"),
                 Answer::call(&[("pay", "{}")]),
                 Answer::say("mended"),
                 Answer::say(r#"{"feature":""}"#),
                 Answer::say("two features are built"),
             ]);
+            let worker = |feature: &str, tool: &str| {
+                let words = format!("this one feature and nothing else: {feature}");
+                town.brain.script_of(&words, [Answer::call(&[(tool, "{}")]), Answer::say("built")]);
+            };
+            worker("one", "edit");
+            worker("two", "pay");
         },
         way: "initialize pick work verify pick work verify mend verify pick report done",
+    },
+    Play {
+        program: "fan-out.toml",
+        task: |_| {},
+        stage: |town| {
+            town.brain.script([Answer::say(r#"{"parts":["the left","the right"]}"#), Answer::say("left and right")]);
+            town.brain.script_of("the left", [Answer::call(&[("pay", "{}")]), Answer::say("left")]);
+            town.brain.script_of("the right", [Answer::call(&[("look", "{}"), ("edit", "{}")]), Answer::say("right")]);
+        },
+        way: "split parts join done",
+    },
+    Play {
+        program: CHILDREN,
+        task: |_| {},
+        stage: |town| {
+            town.brain.script_of("the only", [Answer::call(&[("look", "{}")]), Answer::say("seen")]);
+            town.brain.script_of("part stays", [Answer::call(&[("look", "{}")]), Answer::say("refuse this")]);
+            town.brain.script_of("part goes", [Answer::say("gone")]);
+            town.brain.script([Answer::say("all of it")]);
+        },
+        way: "none one some any tell done",
     },
     Play {
         program: EVERY_KIND,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::World;
+use crate::support::{World, of_type};
 use crate::support::task::{booked, books, calls, says, task, tool};
 
 const GATE: &str = r#"
@@ -82,6 +82,7 @@ fn a_wrong_program_names_file_line_and_phase() {
         .says("it has: look, act");
     world.write("fan.toml", "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\nnext = [{ to = \"done\" }]\n");
     world.run("program show fan.toml").is(0);
+    world.write("fan.toml", "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\ntask = \"b.toml\"\nnext = [{ to = \"done\" }]\n");
     world.run("run --task task.toml --program fan.toml").is(64).says("not yet").says("\"a\"");
 }
 
@@ -140,6 +141,52 @@ fn a_program_that_is_killed_anywhere_takes_the_same_way() {
             .map(|line| line["to"].as_str().unwrap_or_default().to_owned())
             .collect();
         assert_eq!(way, ["look", "act", "test", "tell", "done"], "{point}");
+    }
+}
+
+/// A world with the fan-out of the examples, whose parts have a script of their own.
+fn fanned() -> World {
+    let world = World::new();
+    let file: std::path::PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "..", "..", "examples", "programs", "fan-out.toml"].iter().collect();
+    let fan = std::fs::read_to_string(file).unwrap();
+    world.write("fan.toml", &fan.replace("turns = 20", "turns = 20\nmodel = \"script/part.toml\""));
+    world.write("part.toml", &(calls("look", "{}") + &says("the part is done")));
+    let replies = "[[reply]]\njson = { parts = [\"left\", \"right\"] }\n".to_owned() + &says("left and right");
+    task(&world, &format!("program = \"fan.toml\"\n{}", tool("look", "read", &books("look"), "")), &replies);
+    world
+}
+
+#[test]
+fn a_fan_out_asks_for_its_children_once_wherever_it_is_killed() {
+    for point in [
+        "none",
+        "append.before.child.started:1",
+        "append.after.child.started:1",
+        "append.after.run.started:2",
+        "append.before.child.ended:1",
+        "append.after.child.ended:1",
+        "append.after.child.ended:2",
+        "append.before.transition.taken:3",
+    ] {
+        let world = fanned();
+        if point == "none" {
+            world.run("run --task task.toml --id r").is(0);
+            assert_eq!(booked(&world, "look"), 2);
+        } else {
+            world.run(&format!("run --task task.toml --id r --crash-at {point}")).is(75);
+            world.run("resume r").is(0);
+        }
+        let log = world.log("r");
+        let way: Vec<_> = of_type(&log, "transition.taken").iter().map(|line| line["to"].clone()).collect();
+        assert_eq!(way, ["split", "parts", "join", "done"], "{point}");
+        let keys: Vec<_> = of_type(&log, "child.started").iter().map(|line| line["key"].clone()).collect();
+        assert_eq!(keys, ["parts.2.0", "parts.2.1"], "{point}");
+        assert_eq!(of_type(&log, "child.ended").len(), 2, "{point}");
+        assert_eq!(world.show("r")["answer"], "left and right", "{point}");
+        let context = world.run("context r").is(0);
+        assert!(context.stdout.contains("- parts.2.1 (done): the part is done"), "{}", context.stdout);
+        world.verify("r");
     }
 }
 

@@ -41,6 +41,8 @@ pub const AT_ONCE_MAX: u32 = 8;
 pub const KEY_MAX_BYTES: usize = 256;
 /// Bytes of a child's answer that its parent's model is told, at most; the whole is in the state and in the child's journal.
 pub const TOLD_MAX_BYTES: usize = 2_000;
+/// The same of all children that it is told of at once.
+pub const TOLD_ALL_MAX_BYTES: usize = 32_000;
 
 /// What a run asks for when it asks for a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,10 +236,11 @@ pub(crate) fn owed(run: &Run) -> Vec<Duty> {
     if run.winding.is_some() {
         return open.iter().map(|(id, _, _)| Duty::Child { child: (*id).clone(), ends: true }).collect();
     }
+    let surplus = crate::program::children::surplus(run);
     let writer = open.iter().find(|(_, _, owed)| owed.writes).map(|(id, _, _)| *id);
     open.iter()
-        .filter(|(id, _, owed)| !owed.writes || writer == Some(*id))
-        .map(|(id, _, _)| Duty::Child { child: (*id).clone(), ends: false })
+        .filter(|(id, _, owed)| !owed.writes || writer == Some(*id) || surplus.contains(id))
+        .map(|(id, _, _)| Duty::Child { child: (*id).clone(), ends: surplus.contains(id) })
         .collect()
 }
 

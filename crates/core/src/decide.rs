@@ -49,6 +49,7 @@ use crate::manifest;
 use crate::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, Reply, ToolError, class};
 use crate::owed;
 use crate::payload::{Content, Payload};
+use crate::program::children::Askable;
 use crate::prompt::Purpose;
 use crate::repeat;
 use crate::retry;
@@ -195,6 +196,11 @@ pub enum Command {
     ProposeCall {
         step: u32,
         proposal: Result<Box<Proposal>, String>,
+    },
+    /// The children of the present phase, filled in; or why they cannot be.
+    AskForPhase {
+        step: u32,
+        asked: Result<Askable, String>,
     },
     /// Whether what was found on changed checks counts is asked.
     AskChecks {
@@ -403,6 +409,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::AskChecks { asks } => acceptance::question(run, asks),
         Command::Transit(transit) => program::transit(run, *transit),
         Command::ProposeCall { step, proposal } => program::propose_call(run, step, proposal),
+        Command::AskForPhase { step, asked } => program::ask_children(run, step, asked, now),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
                 Wants::Yes => unasked(action, reason),

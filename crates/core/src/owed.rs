@@ -63,6 +63,8 @@ pub enum Duty {
     Transit { step: u32 },
     /// Fill in and propose the call of the present phase.
     Propose { step: u32 },
+    /// Ask for the children of the present phase.
+    AskChildren { step: u32 },
     /// Gather what happened in turns that have left the window, and ask for a summary of it. Beside everything else.
     Summarise { generation: u32, attempt: u32 },
     /// A summary was asked for under this claim.
@@ -153,7 +155,8 @@ fn next(run: &Run, attempts: u32) -> Option<Duty> {
             let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
             next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round })
         }
-        At::Calling { .. } | At::Children | At::Failed { .. } | At::Finished => None,
+        At::Children { asked } => asked.is_empty().then_some(Duty::AskChildren { step }),
+        At::Calling { .. } | At::Failed { .. } | At::Finished => None,
     }
 }
 
@@ -478,8 +481,14 @@ fn program_ended(run: &Run) -> Option<End> {
         At::Failed { .. } => Some(End::Failed(Failure::Program)),
         // Acceptance or the answer failed, and nothing of the program can mend it.
         At::Finished if run.failed_rounds > 0 => Some(End::Failed(Failure::Checks)),
-        At::Finished | At::Children => Some(End::Failed(Failure::Program)),
-        At::Start | At::Working { .. } | At::Proposing | At::Calling { .. } | At::Checking { .. } | At::Over(_) => None,
+        At::Finished => Some(End::Failed(Failure::Program)),
+        At::Start
+        | At::Working { .. }
+        | At::Proposing
+        | At::Calling { .. }
+        | At::Checking { .. }
+        | At::Children { .. }
+        | At::Over(_) => None,
     }
 }
 

@@ -230,6 +230,7 @@ impl Drive<'_> {
                 Duty::Call { .. }
                 | Duty::Transit { .. }
                 | Duty::Propose { .. }
+                | Duty::AskChildren { .. }
                 | Duty::AskChecks { .. }
                 | Duty::NoticeLoop
                 | Duty::Suspend

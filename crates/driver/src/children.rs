@@ -411,6 +411,7 @@ impl Drive<'_> {
             | Duty::NoticeLoop
             | Duty::Transit { .. }
             | Duty::Propose { .. }
+            | Duty::AskChildren { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
         });

@@ -374,7 +374,7 @@ impl<'a> Drive<'a> {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
             Duty::NoticeLoop => true,
-            Duty::Transit { .. } | Duty::Propose { .. } => self.stopping.is_none() && !self.hooks_hold_the_model(),
+            Duty::Transit { .. } | Duty::Propose { .. } | Duty::AskChildren { .. } => self.stopping.is_none() && !self.hooks_hold_the_model(),
             Duty::Suspend | Duty::AskChecks { .. } => self.stopping.is_none(),
             Duty::Child { child, ends } => {
                 self.stopping.is_none() && lease_is_good && self.may_begin_child(child, *ends)
@@ -440,6 +440,7 @@ impl<'a> Drive<'a> {
             Duty::Child { child, ends } => self.begin_child(child, *ends).await,
             Duty::Transit { step } => self.transit(*step).await,
             Duty::Propose { step } => self.propose_call(*step).await,
+            Duty::AskChildren { step } => self.ask_children(*step).await,
             Duty::AskChecks { .. } => {
                 let asks = self.asks();
                 Ok(self.command(Command::AskChecks { asks }))

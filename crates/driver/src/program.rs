@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use longrein_core::check::{Finding, Judgement};
-use longrein_core::decide::{Command, Entry, Found, Transit};
+use longrein_core::decide::{Command, Entry, Found, Transit, request_children};
 use longrein_core::ids::{CheckName, PhaseName};
 use longrein_core::outcome::RawCall;
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, place};
 use longrein_core::program::children::{self, WIDTH_MAX, Wanted};
-use longrein_core::program::{At, Call, Form, Kind, Outcome, Phase, Prose, STRUCTURED_ANSWER, To, yes_or_no};
+use longrein_core::program::{At, Call, Course, Form, Kind, Outcome, Phase, Phases, Prose, STRUCTURED_ANSWER, To, yes_or_no};
 use longrein_core::run::Run;
 use longrein_core::task::AnswerSpec;
 use serde::Serialize;
@@ -27,20 +27,32 @@ impl Drive<'_> {
         let Some((course, program)) = self.run.course.clone().zip(self.run.phases().cloned()) else {
             return Ok(false);
         };
-        let left = match &course.at {
+        match &course.at {
             At::Over(outcome) => match program.phase(&course.phase) {
-                Some(phase) => Some((phase, outcome)),
-                None => return Ok(false),
+                Some(phase) => self.lead(step, &course, &program, Some((phase, outcome)), None).await,
+                None => Ok(false),
             },
             At::Start
             | At::Working { .. }
             | At::Proposing
             | At::Calling { .. }
             | At::Checking { .. }
-            | At::Children
+            | At::Children { .. }
             | At::Failed { .. }
-            | At::Finished => None,
-        };
+            | At::Finished => self.lead(step, &course, &program, None, None).await,
+        }
+    }
+
+    /// Finds out where a phase leads that has come to this; none was entered yet: where the program begins. `childless`: it
+    /// came to it now, by asking for no children.
+    async fn lead(
+        &mut self,
+        step: u32,
+        course: &Course,
+        program: &Phases,
+        left: Option<(&Phase, &Outcome)>,
+        childless: Option<bool>,
+    ) -> Result<bool, DriveError> {
         let output = match left {
             Some((phase, outcome)) => self.output(phase, outcome).await?,
             None => Ok(Payload::null()),
@@ -52,6 +64,7 @@ impl Drive<'_> {
                     step,
                     found: Vec::new(),
                     output: Err(reason),
+                    childless: None,
                     judgement: None,
                     entry: Ok(Entry::default()),
                 };
@@ -65,19 +78,21 @@ impl Drive<'_> {
         };
         let entry = self.entry(left.map(|(phase, _)| phase), to.as_ref(), &mut values);
         let judgement = match to {
-            Some(To::Done) => Some(self.judge(left.map(|(phase, _)| (&phase.name, &output))).await?),
+            Some(To::Done) => Some(self.judge(course, left.map(|(phase, _)| (&phase.name, &output))).await?),
             Some(To::Phase(_) | To::Failed(_)) | None => None,
         };
         let kept = match left {
             // What is in the journal already, as it is, need not stand there twice.
-            Some((phase, outcome)) if phase.kind != Kind::Branch && is_news(&outcome.output, &output) => {
+            Some((phase, outcome))
+                if childless.is_some() || phase.kind != Kind::Branch && is_news(&outcome.output, &output) =>
+            {
                 let (content, blob) = place(output);
                 self.keep_blobs(blob.into_iter().collect());
                 Some(content)
             }
             Some(_) | None => None,
         };
-        let transit = Transit { step, found, output: Ok(kept), judgement, entry };
+        let transit = Transit { step, found, output: Ok(kept), childless, judgement, entry };
         Ok(self.command(Command::Transit(Box::new(transit))))
     }
 
@@ -162,10 +177,13 @@ impl Drive<'_> {
     }
 
     /// Judges the answer of a program that is through. `left`: the phase that leads to its end, and what that leaves.
-    async fn judge(&self, left: Option<(&PhaseName, &Payload)>) -> Result<Judgement, DriveError> {
-        let (course, program) = match (&self.run.course, self.run.phases()) {
-            (Some(course), Some(program)) => (course, program),
-            (_, _) => return Ok(Judgement::Refused("there is no program".to_owned())),
+    async fn judge(
+        &self,
+        course: &Course,
+        left: Option<(&PhaseName, &Payload)>,
+    ) -> Result<Judgement, DriveError> {
+        let Some(program) = self.run.phases() else {
+            return Ok(Judgement::Refused("there is no program".to_owned()));
         };
         let answers = course.answers(program);
         let output = match (&answers, left) {
@@ -229,10 +247,36 @@ impl Drive<'_> {
         Ok(self.command(Command::ProposeCall { step, proposal }))
     }
 
-    /// The children that the present phase asks for, with everything filled in. Empty: it asks for none. The seam to child
-    /// runs: whoever starts them calls this.
-    #[expect(dead_code, reason = "children are started once runs can have some")]
-    pub(crate) async fn children(&self) -> Result<Result<Vec<Wanted>, String>, DriveError> {
+    /// Asks for the children of the present phase. Where there are none to be asked for, or they are not given, the phase is
+    /// over.
+    pub(crate) async fn ask_children(&mut self, step: u32) -> Result<bool, DriveError> {
+        let wanted = match self.children().await? {
+            Ok(wanted) => wanted,
+            Err(problem) => return Ok(self.command(Command::AskForPhase { step, asked: Err(problem) })),
+        };
+        let (Some(owed), Some(askable)) = (children::owed(&self.run), children::askable(&self.run, &wanted)) else {
+            return Ok(false);
+        };
+        let now = self.ports.clock.now().max(self.run.at);
+        let (ok, output) = if wanted.is_empty() {
+            (owed.is_ok(0, 0), payload(&[(); 0]))
+        } else {
+            match request_children(&self.run, &askable.specs, askable.at_once, now) {
+                Ok(_) => return Ok(self.command(Command::AskForPhase { step, asked: Ok(askable) })),
+                Err(unfit) => (false, payload(&Refused { error: unfit.to_string() })),
+            }
+        };
+        let (Some(mut course), Some(program)) = (self.run.course.clone(), self.run.phases().cloned()) else {
+            return Ok(false);
+        };
+        let outcome = Outcome { ok, output: Content::Inline(output) };
+        course.at = At::Over(outcome.clone());
+        let Some(phase) = program.phase(&course.phase) else { return Ok(false) };
+        self.lead(step, &course, &program, Some((phase, &outcome)), Some(ok)).await
+    }
+
+    /// The children that the present phase asks for, with everything filled in. Empty: it asks for none.
+    async fn children(&self) -> Result<Result<Vec<Wanted>, String>, DriveError> {
         let values = self.values(None).await?;
         Ok(wanted(self.ports.checks.as_ref(), &self.run, values))
     }
@@ -320,9 +364,6 @@ fn wanted(checks: &dyn longrein_ports::Checks, run: &Run, mut values: Values) ->
             Ok(Wanted {
                 key: owed.key(place),
                 goal,
-                task: owed.child.task.clone(),
-                program: owed.child.program.clone(),
-                turns: owed.child.turns,
                 item,
             })
         })
@@ -384,6 +425,12 @@ struct CheckValue<'a> {
     evidence: &'a Payload,
 }
 
+/// What a phase leaves whose children were not given.
+#[derive(Serialize)]
+struct Refused {
+    error: String,
+}
+
 #[derive(Serialize)]
 struct Question<'a> {
     question: &'a str,
@@ -398,7 +445,7 @@ mod tests {
     use longrein_core::check::Judgement;
     use longrein_core::decide::begin;
     use longrein_core::ids::{EvidenceId, ModelName, RunId};
-    use longrein_core::program::{Child, Course, Each, Join, Next, OnFailure, Phases, Program};
+    use longrein_core::program::{Child, Each, Join, Next, OnFailure, Program};
     use longrein_core::task::{CheckSpec, Guard, ModelSpec, Task};
     use longrein_core::time::Timestamp;
     use longrein_ports::{ActionCheck, BoxFuture, CheckRun, Checked, Checks, Cited, GuardInput};
@@ -477,8 +524,8 @@ mod tests {
         };
         let mut run = Run::new(&begin(RunId::new("r"), task, "test"), Timestamp(0));
         let mut course = Course::new(&phases);
-        course.at = At::Children;
-        course.visits.insert(PhaseName::new("fan"), 2);
+        course.at = At::Children { asked: Vec::new() };
+        course.step = 2;
         run.course = Some(course);
         run
     }

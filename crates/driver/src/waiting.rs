@@ -127,6 +127,7 @@ impl Drive<'_> {
             | Duty::NoticeLoop
             | Duty::Transit { .. }
             | Duty::Propose { .. }
+            | Duty::AskChildren { .. }
             | Duty::Conclude
             | Duty::Suspend => None,
         });

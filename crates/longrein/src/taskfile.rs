@@ -479,12 +479,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     };
     let unpriced = [Some(&model), summary.as_deref()].into_iter().flatten().find(|model| model.price.is_none());
     if let Some(ModelSpec { name, .. }) = unpriced.filter(|_| limits.micros != Limit::Unlimited) {
-        return Err(TaskFileError::Configuration {
-            problem: format!(
-                "the budget is in dollars but the price of {name} is not known; add price = {{ input, cached, \
-                 cache_write, output }} to [models.\"{name}\"] in the configuration, or budget in tokens"
-            ),
-        });
+        return Err(unpriced_model(name));
     }
     let acceptance = checks(draft.acceptance, options, &mut sources)?;
     let answer = final_answer(draft.answer, options, &mut sources)?;
@@ -523,7 +518,14 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     };
     if let Some(program) = program {
         program.fits(&task)?;
-        task.program = Program::Phases(Box::new(program.install(&mut task)));
+        let place = program.place();
+        let mut phases = program.install(&mut task);
+        let priced = task.limits.micros != Limit::Unlimited;
+        program::find_models(&mut phases, &|name| {
+            let spec = spec_of(place.clone(), name, &folder, FILES_FOLDER, options)?;
+            if priced && spec.price.is_none() { Err(unpriced_model(&spec.name)) } else { Ok(spec) }
+        })?;
+        task.program = Program::Phases(Box::new(phases));
     }
     Ok(Loaded { task, blobs })
 }
@@ -741,6 +743,15 @@ fn spec_of(
         }
     };
     Ok(ModelSettings { price, ..settings }.spec(ModelName::new(name), MAX_OUTPUT))
+}
+
+fn unpriced_model(name: &ModelName) -> TaskFileError {
+    TaskFileError::Configuration {
+        problem: format!(
+            "the budget is in dollars but the price of {name} is not known; add price = {{ input, cached, cache_write, \
+             output }} to [models.\"{name}\"] in the configuration, or budget in tokens"
+        ),
+    }
 }
 
 /// A script file named without its provider.

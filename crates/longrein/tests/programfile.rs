@@ -246,10 +246,19 @@ fn a_program_must_fit_its_task() {
         assert!(error.starts_with("sub/p.toml, line "), "{name}: {error}");
     }
     for kind in ["kind = \"each\"\nover = \"{{ goal }}\"", "kind = \"run\""] {
-        let later = loaded("later", &one(kind)).unwrap_err();
+        loaded("later", &one(kind)).unwrap();
+        let later = loaded("later", &one(&format!("{kind}\ntask = \"other.toml\""))).unwrap_err();
         assert!(matches!(later, TaskFileError::NotYet { .. }), "{later}");
-        assert!(later.to_string().contains("not yet: the phase \"a\" starts child runs"), "{later}");
+        assert!(later.to_string().contains("not yet: the phase \"a\" names a task file"), "{later}");
     }
+    // A program of its own is read with the one that names it; none starts itself.
+    let own = loaded("own", &one("kind = \"run\"\nprogram = \"p.toml\"")).unwrap_err();
+    assert!(own.to_string().contains("programs start each other more than 4 deep"), "{own}");
+    let task = loaded("plan", &one("kind = \"run\"\nprogram = \"plan\"")).unwrap();
+    let Program::Phases(phases) = &task.program else { panic!("{:?}", task.program) };
+    let longrein_core::program::Kind::Run(child) = &phases.phases[0].kind else { panic!("{phases:?}") };
+    let found = child.found.as_ref().and_then(|found| found.program.as_ref());
+    assert_eq!(found.map(Program::name), Some("plan"));
 }
 
 #[test]

@@ -82,21 +82,38 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
             breach("law_9", format!("{} was undone, and its fact {fact} is live", evidence.action()));
         }
     }
-    workspace(town, id, shadow, &undone);
+    workspace(town, id, shadow);
 }
 
-/// Byte for byte: the workspace is what the steps have left that were not undone.
-fn workspace(town: &Town, id: &RunId, shadow: &ShadowRun, undone: &BTreeSet<ActionId>) {
-    let by_person = shadow.events.iter().any(|new| match &new.event {
-        Event::ActionRolledBack(back) => matches!(back.why, RollbackWhy::Operator { .. }),
-        _ => false,
-    });
-    if by_person {
+/// Byte for byte: the workspace is what the steps have left that were not undone. Children work in their root's, which is
+/// looked at with the root.
+fn workspace(town: &Town, id: &RunId, shadow: &ShadowRun) {
+    if shadow.fold().is_none_or(|run| run.descent.is_some()) {
         return;
     }
+    let all = town.store.shadow();
+    let is_below = |run: &ShadowRun| run.fold().is_some_and(|run| run.descent.is_some_and(|of| of.root == *id));
+    let mut undone: BTreeSet<(&RunId, ActionId)> = BTreeSet::new();
+    let mut tree: BTreeSet<&RunId> = BTreeSet::new();
+    for (run, shadow) in all.runs.iter().filter(|(run, shadow)| *run == id || is_below(shadow)) {
+        tree.insert(run);
+        for new in &shadow.events {
+            match &new.event {
+                Event::ActionStarted(started) => {
+                    undone.remove(&(run, started.action));
+                }
+                Event::ActionRolledBack(back) if matches!(back.why, RollbackWhy::Operator { .. }) => return,
+                Event::ActionRolledBack(back) => {
+                    undone.insert((run, back.action));
+                }
+                _ => {}
+            }
+        }
+    }
     let mut expected = Tree::new();
-    for left in town.world.files().iter().filter(|left| left.run == *id && !undone.contains(&left.action)) {
-        for place in &left.places {
+    for left in town.world.files() {
+        let is_there = tree.contains(&left.run) && !undone.contains(&(&left.run, left.action));
+        for place in left.places.iter().filter(|_| is_there) {
             expected.insert(place.clone(), format!("{} {} {}", left.run, left.action, left.attempt));
         }
     }

@@ -101,7 +101,6 @@ fn failure_reason(run: &Run, failure: Failure) -> String {
 fn program_reason(run: &Run) -> String {
     match run.course.as_ref().map(|course| &course.at) {
         Some(At::Failed { reason }) => reason.clone(),
-        Some(At::Children) => "its program starts child runs, which this version cannot do".to_owned(),
         Some(
             At::Finished
             | At::Start
@@ -109,6 +108,7 @@ fn program_reason(run: &Run) -> String {
             | At::Proposing
             | At::Calling { .. }
             | At::Checking { .. }
+            | At::Children { .. }
             | At::Over(_),
         )
         | None => "its program is through, and no phase of it can take this up; start a new run".to_owned(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ids::PhaseName;
 use crate::outcome::RawCall;
-use crate::program::{At, Form, Kind, Phase, To};
+use crate::program::{At, Course, Form, Kind, Outcome, Phase, To};
 
 /// Where the present phase leads, as the edge has found out. Everything in it is a value.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct Transit {
     pub found: Vec<Found>,
     /// What the phase left, where that is not what it came to word for word; or why its reply is not what it wants.
     pub output: Result<Option<Content>, String>,
+    /// The phase asks for children and none is started: whether it went well so. What it leaves is in `output`.
+    pub childless: Option<bool>,
     /// How the answer was judged, if it leads to `done`.
     pub judgement: Option<Judgement>,
     pub entry: Result<Entry, String>,
@@ -52,7 +54,15 @@ pub(super) fn transit(run: &Run, transit: Transit) -> Result<Vec<Event>, Refusal
             return Err(Refusal::Stale);
         }
     }
-    let Transit { step: _, found, output, judgement, entry } = transit;
+    let Transit { step: _, found, output, childless, judgement, entry } = transit;
+    let over;
+    let course = match (&course.at, childless, &output) {
+        (At::Children { asked }, Some(ok), Ok(Some(output))) if asked.is_empty() => {
+            over = Course { at: At::Over(Outcome { ok, output: output.clone() }), ..course.clone() };
+            &over
+        }
+        _ => course,
+    };
     let left = match &course.at {
         At::Start => None,
         At::Over(_) => Some(program.phase(&course.phase).ok_or(Refusal::Stale)?),
@@ -60,7 +70,7 @@ pub(super) fn transit(run: &Run, transit: Transit) -> Result<Vec<Event>, Refusal
         | At::Proposing
         | At::Calling { .. }
         | At::Checking { .. }
-        | At::Children
+        | At::Children { .. }
         | At::Failed { .. }
         | At::Finished => return Err(Refusal::Stale),
     };
@@ -107,6 +117,7 @@ pub(super) fn transit(run: &Run, transit: Transit) -> Result<Vec<Event>, Refusal
         why: choice.why,
         values: choice.values,
         output,
+        ok: childless,
         lesson,
         words,
     };
@@ -186,6 +197,7 @@ pub(super) fn propose_call(
                 why: "a template could not be filled in".to_owned(),
                 values: Vec::new(),
                 output: None,
+                ok: None,
                 lesson: None,
                 words: String::new(),
             }))]);
@@ -201,6 +213,43 @@ pub(super) fn propose_call(
     Ok(events)
 }
 
+/// The children of the present phase; or why they cannot be named, which ends the run as a condition without a verdict does.
+pub(super) fn ask_children(
+    run: &Run,
+    step: u32,
+    asked: Result<Askable, String>,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    let Some((course, phase)) = run.course.as_ref().zip(run.phase()) else { return Err(Refusal::Stale) };
+    let is_due = match &course.at {
+        At::Children { asked } => asked.is_empty() && course.step == step && matches!(run.stage, Stage::Ready(_)),
+        At::Start
+        | At::Working { .. }
+        | At::Proposing
+        | At::Calling { .. }
+        | At::Checking { .. }
+        | At::Over(_)
+        | At::Failed { .. }
+        | At::Finished => false,
+    };
+    if !is_due || owed::due_end(run).is_some() || crate::children::are_open(run) {
+        return Err(Refusal::Stale);
+    }
+    match asked {
+        Ok(Askable { specs, at_once }) => request_children(run, &specs, at_once, now).map_err(Refusal::Unfit),
+        Err(problem) => Ok(vec![Event::TransitionTaken(Box::new(TransitionTaken {
+            from: Some(phase.name.clone()),
+            to: To::Failed(format!("the children of the phase {} cannot be asked for: {problem}", phase.name)),
+            why: "a template could not be filled in".to_owned(),
+            values: Vec::new(),
+            output: None,
+            ok: None,
+            lesson: None,
+            words: String::new(),
+        }))]),
+    }
+}
+
 /// Whether the present phase still waits for this verdict.
 pub(super) fn awaits_verdict(run: &Run, check: &CheckName, round: u32) -> bool {
     match run.course.as_ref().map(|course| &course.at) {
@@ -212,7 +261,7 @@ pub(super) fn awaits_verdict(run: &Run, check: &CheckName, round: u32) -> bool {
             | At::Working { .. }
             | At::Proposing
             | At::Calling { .. }
-            | At::Children
+            | At::Children { .. }
             | At::Over(_)
             | At::Failed { .. }
             | At::Finished,

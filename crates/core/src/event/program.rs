@@ -20,6 +20,10 @@ pub struct TransitionTaken {
     /// What the phase left, where that is not what it came to word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Content>,
+    /// The phase asked for children, and there were none to be started: whether it went well. None: what it came to was
+    /// known before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok: Option<bool>,
     /// What later phases are to remember.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lesson: Option<Lesson>,

@@ -1,20 +1,26 @@
-//! The seam between programs and child runs: what entering an `each` or `run` phase asks for. A child is named by its phase,
-//! the visit and its place, so that a restart asks for the same ones.
+//! Phases that start child runs: what entering one asks for, when it is over, and what it comes to. A child is named by its
+//! phase, the transition that led there and its place, so that a restart asks for the same ones.
 
-use super::{Child, Join, Kind, OnFailure};
-use crate::ids::PhaseName;
-use crate::payload::Payload;
+use serde::Serialize;
+
+use super::{At, Child, Join, Kind, OnFailure, Outcome, Program};
+use crate::budget::{Limit, Limits};
+use crate::children::{self, ChildSpec, ChildState};
+use crate::event::End;
+use crate::ids::{PhaseName, RunId};
+use crate::payload::{Content, Payload};
 use crate::run::Run;
+use crate::task::Task;
 
 /// Items one fan-out may have.
-pub const WIDTH_MAX: usize = 64;
+pub const WIDTH_MAX: usize = children::WIDTH_MAX;
 
-/// The children that are owed: the phase that was entered wants them, and no more is known of them.
+/// The children of the present phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owed<'a> {
     pub phase: &'a PhaseName,
-    /// Counted from 1.
-    pub visit: u32,
+    /// The transitions taken before it is left. Unlike the visits it never begins anew.
+    pub step: u32,
     pub child: &'a Child,
     /// A template that gives the list of items. None: one child, without an item.
     pub over: Option<&'a str>,
@@ -27,35 +33,52 @@ pub struct Owed<'a> {
 /// One child as it is to be started, with everything filled in at the edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Derives its id: the same phase, visit and place is the same child.
+    /// Derives its id: the same phase, step and place is the same child.
     pub key: String,
     /// None: the parent's.
     pub goal: Option<String>,
-    pub task: Option<String>,
-    pub program: Option<String>,
-    pub turns: Option<u32>,
     /// What it is about; none of a plain sub-run.
     pub item: Option<Payload>,
+}
+
+/// Children that are asked for; at most `at_once` of them are driven at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Askable {
+    pub specs: Vec<ChildSpec>,
+    pub at_once: u32,
 }
 
 impl Owed<'_> {
     /// What the child at a place is called.
     pub fn key(&self, place: usize) -> String {
-        format!("{}.{}.{place}", self.phase, self.visit)
+        format!("{}.{}.{place}", self.phase, self.step)
+    }
+
+    /// Whether a child is called as those of this visit are.
+    pub fn is_own(&self, key: &str) -> bool {
+        key.rsplit_once('.').is_some_and(|(visit, _)| visit == format!("{}.{}", self.phase, self.step))
+    }
+
+    /// Whether the phase went well, by how its children ended. None of them: nothing failed, and nothing was done.
+    pub fn is_ok(&self, done: usize, all: usize) -> bool {
+        match (self.join, self.on_failure) {
+            (Join::All, OnFailure::Stop) => done == all,
+            (Join::All, OnFailure::GoOn) => done > 0 || all == 0,
+            (Join::Any, OnFailure::Stop | OnFailure::GoOn) => done > 0,
+        }
     }
 }
 
-/// The children that the present phase asks for. None: it asks for none.
+/// The children that the present phase is about. None: it is about none.
 pub fn owed(run: &Run) -> Option<Owed<'_>> {
     let course = run.course.as_ref()?;
-    if course.at != super::At::Children {
+    if !matches!(course.at, At::Children { .. }) {
         return None;
     }
     let phase = run.phase()?;
-    let visit = course.visits.get(&phase.name).copied().unwrap_or(0);
     let of = |child, over, parallel, join, on_failure| Owed {
         phase: &phase.name,
-        visit,
+        step: course.step,
         child,
         over,
         parallel,
@@ -66,5 +89,100 @@ pub fn owed(run: &Run) -> Option<Owed<'_>> {
         Kind::Each(each) => Some(of(&each.child, Some(&each.over), each.parallel, each.join, each.on_failure)),
         Kind::Run(child) => Some(of(child, None, 1, Join::All, OnFailure::Stop)),
         Kind::Agent(_) | Kind::Reply(_) | Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch => None,
+    }
+}
+
+/// What is asked for: each has an equal share of what is left.
+pub fn askable(run: &Run, wanted: &[Wanted]) -> Option<Askable> {
+    let owed = owed(run)?;
+    let share = children::share(run, wanted.len());
+    let turns = match (share.turns, owed.child.turns.map(u64::from)) {
+        (Limit::At(left), Some(most)) => Limit::At(left.min(most)),
+        (Limit::Unlimited, Some(most)) => Limit::At(most),
+        (left, None) => left,
+    };
+    let grant = Limits { turns, ..share };
+    let spec = |wanted: &Wanted| ChildSpec {
+        key: wanted.key.clone(),
+        task: task_of(run, owed.child, wanted),
+        grant: grant.clone(),
+    };
+    Some(Askable { specs: wanted.iter().map(spec).collect(), at_once: owed.parallel })
+}
+
+/// The parent's task, with what the phase says. What proves the whole proves no part of it: acceptance and the form of the
+/// answer stay with the parent.
+fn task_of(run: &Run, child: &Child, wanted: &Wanted) -> Task {
+    let parent = run.task.as_ref();
+    let found = child.found.as_deref().cloned().unwrap_or_default();
+    let goal = match (&wanted.goal, &wanted.item) {
+        (Some(goal), _) => goal.clone(),
+        (None, Some(item)) => format!("{}\n\nThis run is about one part of it:\n{}", parent.goal, item.as_str()),
+        (None, None) => parent.goal.clone(),
+    };
+    let own = parent.program.phases().map(|program| program.own_tools.as_slice()).unwrap_or_default();
+    let mut tools = parent.tools.clone();
+    tools.retain(|tool| !own.contains(&tool.name));
+    tools.extend(found.tools);
+    Task {
+        goal,
+        program: found.program.unwrap_or(Program::React),
+        model: found.model.unwrap_or_else(|| parent.model.clone()),
+        tools,
+        acceptance: Vec::new(),
+        answer: None,
+        ..parent.clone()
+    }
+}
+
+/// Children of the present phase that have nothing to add to what it comes to: they are told to end.
+pub(crate) fn surplus(run: &Run) -> Vec<&RunId> {
+    let (Some(owed), Some(At::Children { asked })) = (owed(run), run.course.as_ref().map(|course| &course.at)) else {
+        return Vec::new();
+    };
+    let is_known = asked.iter().filter_map(|id| ended(run, id)).any(|one| match (owed.join, owed.on_failure) {
+        (Join::Any, OnFailure::Stop | OnFailure::GoOn) => one.ok,
+        (Join::All, OnFailure::Stop) => !one.ok,
+        (Join::All, OnFailure::GoOn) => false,
+    });
+    if is_known { asked.iter().collect() } else { Vec::new() }
+}
+
+/// What the present phase comes to, once the last of its children has ended.
+pub(crate) fn outcome(run: &Run) -> Option<Outcome> {
+    let (Some(owed), Some(At::Children { asked })) = (owed(run), run.course.as_ref().map(|course| &course.at)) else {
+        return None;
+    };
+    if asked.is_empty() {
+        return None;
+    }
+    let all = asked.iter().map(|id| ended(run, id)).collect::<Option<Vec<_>>>()?;
+    let done = all.iter().filter(|one| one.ok).count();
+    let output = match owed.over {
+        Some(_) => Payload::of(&all),
+        None => Payload::of(&all.first()),
+    };
+    let output = Content::Inline(output.expect("its keys are strings"));
+    Some(Outcome { ok: owed.is_ok(done, all.len()), output })
+}
+
+/// How a child ended, as conditions and templates see it.
+#[derive(Serialize)]
+struct Brought<'a> {
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    child: &'a RunId,
+}
+
+fn ended<'a>(run: &'a Run, id: &'a RunId) -> Option<Brought<'a>> {
+    match &run.children.get(id)?.state {
+        ChildState::Ended { report, .. } => {
+            let ok = matches!(report.end, End::Done(_));
+            Some(Brought { ok, answer: report.answer(), reason: (!ok).then_some(report.reason.as_str()), child: id })
+        }
+        ChildState::Owed(_) | ChildState::Inherited => None,
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kind, Phase, Phases};
 use crate::check::Verdict;
-use crate::ids::{ActionId, CheckName, EvidenceId, PhaseName};
+use crate::ids::{ActionId, CheckName, EvidenceId, PhaseName, RunId};
 use crate::payload::{Content, Payload, excerpt};
 
 /// Lessons one list keeps; the oldest leave first.
@@ -57,8 +57,8 @@ pub enum At {
     Calling { action: ActionId },
     /// Checks run. None: not run yet.
     Checking { round: u32, verdicts: BTreeMap<CheckName, Option<Verdict>> },
-    /// Child runs are asked for.
-    Children,
+    /// Child runs work. Empty: they are to be asked for.
+    Children { asked: Vec<RunId> },
     /// It is over; where it leads is to be found out.
     Over(Outcome),
     /// The program led to a failed end.
@@ -127,7 +127,7 @@ impl Course {
                     | At::Proposing
                     | At::Calling { .. }
                     | At::Checking { .. }
-                    | At::Children
+                    | At::Children { .. }
                     | At::Failed { .. }
                     | At::Finished,
                     _,
@@ -144,7 +144,7 @@ impl Course {
             | At::Proposing
             | At::Calling { .. }
             | At::Checking { .. }
-            | At::Children
+            | At::Children { .. }
             | At::Failed { .. }
             | At::Finished => self.last.as_ref().map(|(phase, _)| phase.clone()),
         };
@@ -173,7 +173,7 @@ impl Course {
             Kind::Checks(_) if checks.is_empty() => At::Over(Outcome::nothing(true)),
             Kind::Checks(_) => At::Checking { round, verdicts: checks },
             Kind::Branch => At::Over(Outcome::nothing(true)),
-            Kind::Each(_) | Kind::Run(_) => At::Children,
+            Kind::Each(_) | Kind::Run(_) => At::Children { asked: Vec::new() },
         };
     }
 

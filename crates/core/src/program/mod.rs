@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::course::{At, Course, LESSON_BYTES_MAX, LESSONS_MAX, Outcome};
 use crate::ids::{CheckName, PhaseName, ToolName};
 use crate::payload::Payload;
-use crate::task::CheckSpec;
+use crate::task::{CheckSpec, ModelSpec, ToolSpec};
 
 /// Which loop a run follows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,7 +239,7 @@ pub enum Join {
     /// When every child has ended.
     #[default]
     All,
-    /// When the first is done; the others are cancelled.
+    /// When one is done; the others are told to end, and have ended.
     Any,
 }
 
@@ -247,7 +247,7 @@ pub enum Join {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The others are cancelled, and the phase is not ok.
+    /// The others are told to end, and the phase is not ok.
     #[default]
     Stop,
     /// The others go on; the output says which failed.
@@ -263,12 +263,30 @@ pub struct Child {
     /// A task file, relative to the program's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// A program, by name or file.
+    /// A program, by name or file. None: the plain loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The model it calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The most model turns it is granted. None: what the parent has left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
+    /// What the names stand for. None: nothing is named, or it was read without a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Box<ChildParts>>,
+}
+
+/// What a child has that its parent has not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildParts {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Tools that its program needs beside the task's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelSpec>,
 }
 
 /// A lesson for later phases (`design.md` §5: what is pinned is shown in every request).

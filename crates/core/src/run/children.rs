@@ -1,7 +1,7 @@
 //! What children make of their parent: what is set aside, what they spent, what they brought.
 
 use super::*;
-use crate::children::{self, Child, ChildState, Owed, Report, TOLD_MAX_BYTES};
+use crate::children::{self, Child, ChildState, Owed, Report, TOLD_ALL_MAX_BYTES, TOLD_MAX_BYTES};
 use crate::event::{ChildEnded, ChildStarted, Wait};
 
 impl Run {
@@ -10,6 +10,7 @@ impl Run {
         let number = u32::try_from(self.children.len()).unwrap_or(u32::MAX).saturating_add(1);
         let ChildStarted { key, goal, changes, grant, at_once, writes, child } = started.clone();
         let state = ChildState::Owed(Owed { changes, at_once, writes, waits: Vec::new() });
+        self.phase_asked(&child, &key);
         self.children.insert(child, Child { number, key, goal, grant, state });
     }
 
@@ -33,6 +34,7 @@ impl Run {
         if !children::are_open(self) {
             self.tell_of_children();
         }
+        self.phase_child_ended();
     }
 
     pub(super) fn child_settled(&mut self, child: &RunId, unknown: &BTreeMap<RunId, Vec<ActionId>>) {
@@ -67,15 +69,19 @@ impl Run {
                 child.state = ChildState::Inherited;
             }
         }
+        self.phase_asks_anew();
     }
 
     /// Tells the model of all that ended since it was told last, in the order in which they were asked for.
     fn tell_of_children(&mut self) {
         let mut lines = Vec::new();
-        for (child, report) in children::ended(self) {
-            if let ChildState::Ended { told: false, .. } = child.state {
-                lines.push(line(child, report));
-            }
+        let untold: Vec<_> = children::ended(self)
+            .into_iter()
+            .filter(|(child, _)| matches!(child.state, ChildState::Ended { told: false, .. }))
+            .collect();
+        let most = TOLD_MAX_BYTES.min(TOLD_ALL_MAX_BYTES / untold.len().max(1));
+        for (child, report) in untold {
+            lines.push(line(child, report, most));
         }
         for child in self.children.values_mut() {
             if let ChildState::Ended { told, .. } = &mut child.state {
@@ -87,9 +93,9 @@ impl Run {
     }
 }
 
-fn line(child: &Child, report: &Report) -> String {
+fn line(child: &Child, report: &Report, most: usize) -> String {
     let what = report.answer().unwrap_or(&report.reason);
-    let end = (0..=TOLD_MAX_BYTES.min(what.len())).rev().find(|at| what.is_char_boundary(*at)).unwrap_or_default();
+    let end = (0..=most.min(what.len())).rev().find(|at| what.is_char_boundary(*at)).unwrap_or_default();
     let cut = if end < what.len() { format!(" […, {} bytes in all]", what.len()) } else { String::new() };
     let unknown = match report.unknown_count() {
         0 => String::new(),

@@ -4,7 +4,7 @@ use super::*;
 use crate::event::{AnswerRefused, TransitionTaken};
 use crate::ids::PhaseName;
 use crate::payload::Payload;
-use crate::program::{At, Kind, Outcome, Phase, Phases, Prose, To};
+use crate::program::{self, At, Kind, Outcome, Phase, Phases, Prose, To};
 use crate::task::CheckSpec;
 
 impl Run {
@@ -28,7 +28,7 @@ impl Run {
                 | At::Proposing
                 | At::Calling { .. }
                 | At::Checking { .. }
-                | At::Children
+                | At::Children { .. }
                 | At::Over(_)
                 | At::Failed { .. }
                 | At::Finished,
@@ -76,6 +76,10 @@ impl Run {
         let task = Arc::clone(&self.task);
         let (Some(program), Some(course)) = (task.program.phases(), &mut self.course) else { return };
         course.step += 1;
+        if let (Some(ok), At::Children { .. }) = (taken.ok, &course.at) {
+            let output = taken.output.clone().unwrap_or(Content::Inline(Payload::null()));
+            course.at = At::Over(Outcome { ok, output });
+        }
         if let Some(left) = taken.from.as_ref().and_then(|from| program.phase(from)) {
             course.leave(&left.kind, taken.output.as_ref());
         }
@@ -170,7 +174,7 @@ impl Run {
             | At::Start
             | At::Proposing
             | At::Checking { .. }
-            | At::Children
+            | At::Children { .. }
             | At::Over(_)
             | At::Failed { .. }
             | At::Finished => {}
@@ -257,7 +261,7 @@ impl Run {
             | At::Proposing
             | At::Calling { .. }
             | At::Checking { .. }
-            | At::Children
+            | At::Children { .. }
             | At::Finished => {}
         }
         course.refusals = 0;
@@ -269,6 +273,33 @@ impl Run {
             && let At::Checking { verdicts, .. } = &mut course.at
         {
             verdicts.values_mut().for_each(|verdict| *verdict = None);
+        }
+    }
+}
+
+impl Run {
+    /// A child was asked for: one of the present phase's, or one that somebody else wants.
+    pub(super) fn phase_asked(&mut self, child: &RunId, key: &str) {
+        let is_own = program::children::owed(self).is_some_and(|owed| owed.is_own(key));
+        if let Some(Course { at: At::Children { asked }, .. }) = &mut self.course
+            && is_own
+        {
+            asked.push(child.clone());
+        }
+    }
+
+    /// A child has ended; with the last of its own the phase is over.
+    pub(super) fn phase_child_ended(&mut self) {
+        let Some(outcome) = program::children::outcome(self) else { return };
+        if let Some(course) = &mut self.course {
+            course.at = At::Over(outcome);
+        }
+    }
+
+    /// Children of the run that this one was forked from are that one's: the phase asks for its own.
+    pub(super) fn phase_asks_anew(&mut self) {
+        if let Some(Course { at: At::Children { asked }, .. }) = &mut self.course {
+            asked.clear();
         }
     }
 }

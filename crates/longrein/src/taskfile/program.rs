@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use longrein_core::children::DEPTH_MAX;
 use longrein_core::ids::{CheckName, PhaseName, ToolName};
 use longrein_core::payload::Payload;
 use longrein_core::program::{
-    Agent, Ask, Call, Checks, Child, Each, Form, Join, Kind, Memory, Next, OnFailure, Phase, Phases, Prose, Reply, To,
-    check,
+    Agent, Ask, Call, Checks, Child, ChildParts, Each, Form, Join, Kind, Memory, Next, OnFailure, Phase, Phases, Prose,
+    Reply, To, check,
 };
-use longrein_core::task::{Builtin, CheckSpec, Task, ToolBody};
+use longrein_core::program::Program as Loop;
+use longrein_core::task::{Builtin, CheckSpec, ModelSpec, Task, ToolBody};
 use longrein_rules::program::{Known, mistakes};
 
 use super::error::{Place, TaskFileError};
@@ -36,6 +38,8 @@ pub struct Program {
     /// Sound as far as it can be told without a task.
     pub phases: Phases,
     places: Places,
+    /// What child runs are to follow, by phase; none of the plain loop.
+    below: BTreeMap<String, Program>,
 }
 
 /// Where the parts of a program stand.
@@ -59,8 +63,16 @@ impl Places {
 
 /// The program that is named so: one of the shipped ones, or a file relative to `base`.
 pub fn find(name: &str, base: &Path, place: &Place) -> Result<Program> {
+    find_below(name, base, place, 0)
+}
+
+fn find_below(name: &str, base: &Path, place: &Place, depth: u32) -> Result<Program> {
+    if depth > DEPTH_MAX {
+        let problem = format!("programs start each other more than {DEPTH_MAX} deep; a tree of runs is no deeper");
+        return Err(TaskFileError::Task { place: place.clone(), problem });
+    }
     if let Some((name, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-        return read(&PathBuf::from(format!("programs/{name}.toml")), text, base);
+        return read_below(&PathBuf::from(format!("programs/{name}.toml")), text, base, depth);
     }
     let looks_like_a_file = name.contains('/') || Path::new(name).extension().is_some();
     if !looks_like_a_file {
@@ -77,11 +89,15 @@ pub fn find(name: &str, base: &Path, place: &Place) -> Result<Program> {
     let file = base.join(name);
     let text = schema::read_text(place, &file, FILE_MAX_BYTES)?;
     let folder = file.parent().map_or_else(|| base.to_owned(), Path::to_owned);
-    read(Path::new(name), &text, &folder)
+    read_below(Path::new(name), &text, &folder, depth)
 }
 
 /// Reads a program's text. `folder`: what paths in it are relative to.
 pub fn read(file: &Path, text: &str, folder: &Path) -> Result<Program> {
+    read_below(file, text, folder, 0)
+}
+
+fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Program> {
     let (mut top, _) = Section::parse(file, text, &BTreeMap::new())?;
     let schemas = Schemas { folder };
     let keys = ["name", "start", "answer", "phase"];
@@ -102,7 +118,16 @@ pub fn read(file: &Path, text: &str, folder: &Path) -> Result<Program> {
     }
     top.finish()?;
     let phases = Phases { name, description, start: PhaseName::new(start), answer, phases, own_tools: Vec::new() };
-    let program = Program { phases, places: Places { top: places, phases: of_phases } };
+    let places = Places { top: places, phases: of_phases };
+    let mut below = BTreeMap::new();
+    for phase in &phases.phases {
+        let named = child_of(&phase.kind).and_then(|child| child.program.as_deref());
+        if let Some(name) = named.filter(|name| *name != Loop::React.name()) {
+            let place = places.of(phase.name.as_str(), "program");
+            below.insert(phase.name.to_string(), find_below(name, folder, &place, depth + 1)?);
+        }
+    }
+    let program = Program { phases, places, below };
     program.is_sound()?;
     Ok(program)
 }
@@ -172,14 +197,20 @@ impl Program {
                         return Err(TaskFileError::Task { place, problem });
                     }
                 }
-                Kind::Each(_) | Kind::Run(_) => {
-                    return Err(TaskFileError::NotYet {
-                        place: self.places.of(phase.name.as_str(), "kind"),
-                        what: format!(
-                            "the phase \"{}\" starts child runs, which come with a later part; `program show` draws it",
-                            phase.name
-                        ),
-                    });
+                Kind::Each(Each { child, .. }) | Kind::Run(child) => {
+                    if child.task.is_some() {
+                        return Err(TaskFileError::NotYet {
+                            place: self.places.of(phase.name.as_str(), "task"),
+                            what: format!(
+                                "the phase \"{}\" names a task file for its child runs; they have this task, with the \
+                                 `goal`, `program` and `model` that the phase names",
+                                phase.name
+                            ),
+                        });
+                    }
+                    if let Some(program) = self.below.get(phase.name.as_str()) {
+                        program.fits(&of_a_child(task))?;
+                    }
                 }
                 Kind::Call(_) | Kind::Reply(_) | Kind::Ask(_) | Kind::Branch => {}
             }
@@ -187,9 +218,24 @@ impl Program {
         Ok(())
     }
 
+    /// The file it stands in.
+    pub fn place(&self) -> Place {
+        self.places.of_top("")
+    }
+
     /// The phases as a task has them: with the tools that only the program needs put beside the task's.
     pub fn install(self, task: &mut Task) -> Phases {
-        let mut phases = self.phases;
+        let (mut phases, mut below) = (self.phases, self.below);
+        for phase in &mut phases.phases {
+            let program = below.remove(phase.name.as_str());
+            if let (Some(child), Some(program)) = (child_of_mut(&mut phase.kind), program) {
+                let mut of_child = of_a_child(task);
+                let installed = program.install(&mut of_child);
+                let tools = of_child.tools.split_off(task.tools.len());
+                let program = Some(Loop::Phases(Box::new(installed)));
+                child.found = Some(Box::new(ChildParts { program, tools, model: None }));
+            }
+        }
         let asks = phases.phases.iter().any(|phase| matches!(phase.kind, Kind::Ask(_)));
         let has_ask = task.tools.iter().any(|tool| tool.body == ToolBody::Builtin(Builtin::Ask));
         if asks && !has_ask {
@@ -198,6 +244,41 @@ impl Program {
             task.tools.push(spec);
         }
         phases
+    }
+}
+
+/// Gives every child that names a model what that name stands for.
+pub fn find_models(phases: &mut Phases, find: &impl Fn(&str) -> Result<ModelSpec>) -> Result<()> {
+    for child in phases.phases.iter_mut().filter_map(|phase| child_of_mut(&mut phase.kind)) {
+        let model = child.model.as_deref().map(find).transpose()?;
+        if model.is_some() {
+            child.found.get_or_insert_default().model = model;
+        }
+        if let Some(Loop::Phases(below)) = child.found.as_mut().and_then(|found| found.program.as_mut()) {
+            find_models(below, find)?;
+        }
+    }
+    Ok(())
+}
+
+/// The task as a child has it, as far as its program can tell.
+fn of_a_child(task: &Task) -> Task {
+    Task { acceptance: Vec::new(), ..task.clone() }
+}
+
+fn child_of(kind: &Kind) -> Option<&Child> {
+    match kind {
+        Kind::Each(each) => Some(&each.child),
+        Kind::Run(child) => Some(child),
+        Kind::Agent(_) | Kind::Reply(_) | Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch => None,
+    }
+}
+
+fn child_of_mut(kind: &mut Kind) -> Option<&mut Child> {
+    match kind {
+        Kind::Each(each) => Some(&mut each.child),
+        Kind::Run(child) => Some(child),
+        Kind::Agent(_) | Kind::Reply(_) | Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch => None,
     }
 }
 
@@ -365,7 +446,9 @@ fn child(table: &mut Section) -> Result<Child> {
         goal: table.text("goal")?,
         task: table.text("task")?,
         program: table.text("program")?,
+        model: table.text("model")?,
         turns: count(table, "turns")?,
+        found: None,
     })
 }
 
@@ -389,7 +472,7 @@ fn is_phase_name(name: &str) -> bool {
 
 const KINDS: [&str; 8] = ["agent", "reply", "call", "checks", "ask", "branch", "each", "run"];
 /// Keys whose places are needed after they are read.
-const PHASE_KEYS: [&str; 14] = [
+const PHASE_KEYS: [&str; 17] = [
     "name",
     "kind",
     "visits",
@@ -404,6 +487,9 @@ const PHASE_KEYS: [&str; 14] = [
     "commands",
     "question",
     "over",
+    "task",
+    "program",
+    "model",
 ];
 /// Children driven at the same time where nothing is said.
 const PARALLEL: u32 = 4;
