@@ -274,6 +274,7 @@ impl World {
             | Duty::AskChecks { .. }
             | Duty::Transit { .. }
             | Duty::Propose { .. }
+            | Duty::AskChildren { .. }
             | Duty::Suspend
             | Duty::Summarise { .. }
             | Duty::Child { .. }
@@ -318,6 +319,7 @@ impl World {
                 | Duty::AskChecks { .. }
                 | Duty::Transit { .. }
                 | Duty::Propose { .. }
+                | Duty::AskChildren { .. }
                 | Duty::Conclude
                 | Duty::Suspend
                 | Duty::NoticeLoop
