@@ -76,12 +76,12 @@ next = [{ when = "last.ok", to = "done" }, { to = "work" }]
 
 /// Children in every way: none, one with a program of its own, all of which one fails, and the first of many.
 const CHILDREN: &str = r#"
-start = "none"
+start = "empty"
 [[phase]]
-name = "none"
+name = "empty"
 kind = "each"
 over = "{{ [] }}"
-next = [{ when = "last.ok && size(last.output) == 0", to = "one" }, { to = "failed", reason = "none was too much" }]
+next = [{ when = "last.ok && size(last.output) == 0", to = "one" }, { to = "failed", reason = "something was asked for" }]
 [[phase]]
 name = "one"
 kind = "run"
@@ -230,7 +230,7 @@ const PLAYS: &[Play] = &[
             town.brain.script_of("part goes", [Answer::say("gone")]);
             town.brain.script([Answer::say("all of it")]);
         },
-        way: "none one some any tell done",
+        way: "empty one some any tell done",
     },
     Play {
         program: EVERY_KIND,

@@ -40,8 +40,7 @@ fn a_death_at_every_point_of_everything() {
         }
     });
     let fired = fired.into_inner().unwrap();
-    // A run asks for children by its program, and no program does so yet: these are tried in the simulator, and the others of
-    // children in `children.rs`.
+    // No story here has children: these are tried in `programs.rs` and `children.rs`, and all of them in the simulator.
     let elsewhere = |point: &&str| point.contains(".child.");
     let never: Vec<_> = points
         .lines()
