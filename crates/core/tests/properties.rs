@@ -263,6 +263,7 @@ impl Table {
             | Duty::NoticeLoop
             | Duty::Transit { .. }
             | Duty::Propose { .. }
+            | Duty::AskChildren { .. }
             | Duty::Conclude
             | Duty::Suspend => true,
             Duty::Hooks { .. } | Duty::Child { .. } => true,
@@ -381,6 +382,11 @@ impl Table {
                 assert!(self.ask(Command::Transit(Box::new(transit.clone()))), "what is owed is accepted");
                 assert!(!self.ask(Command::Transit(Box::new(transit))), "a phase is left once");
             }
+            Duty::AskChildren { step } => {
+                let childless = Some(self.roll(2) == 0);
+                let transit = Transit { childless, output: Ok(Some(result())), ..self.transit(step) };
+                assert!(self.ask(Command::Transit(Box::new(transit))), "what is owed is accepted");
+            }
             Duty::Propose { step } => {
                 let raw = RawCall { id: String::new(), name: "look".to_owned(), arguments: String::new() };
                 let proposal = match self.roll(6) {
@@ -495,7 +501,7 @@ impl Table {
             }),
         };
         let judgement = Some(self.judgement());
-        Transit { step, found, output, judgement, entry }
+        Transit { step, found, output, childless: None, judgement, entry }
     }
 
     fn judgement(&mut self) -> Judgement {
