@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::support::{World, of_type};
 use crate::support::task::{booked, books, calls, says, task, tool};
+use crate::support::{World, of_type};
 
 const GATE: &str = r#"
 start = "look"
@@ -82,7 +82,10 @@ fn a_wrong_program_names_file_line_and_phase() {
         .says("it has: look, act");
     world.write("fan.toml", "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\nnext = [{ to = \"done\" }]\n");
     world.run("program show fan.toml").is(0);
-    world.write("fan.toml", "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\ntask = \"b.toml\"\nnext = [{ to = \"done\" }]\n");
+    world.write(
+        "fan.toml",
+        "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\ntask = \"b.toml\"\nnext = [{ to = \"done\" }]\n",
+    );
     world.run("run --task task.toml --program fan.toml").is(64).says("not yet").says("\"a\"");
 }
 

@@ -374,7 +374,9 @@ impl<'a> Drive<'a> {
                 self.stopping.is_none() && lease_is_good && !self.hangar.is_flying(&Flight::Hooks(moment.clone()))
             }
             Duty::NoticeLoop => true,
-            Duty::Transit { .. } | Duty::Propose { .. } | Duty::AskChildren { .. } => self.stopping.is_none() && !self.hooks_hold_the_model(),
+            Duty::Transit { .. } | Duty::Propose { .. } | Duty::AskChildren { .. } => {
+                self.stopping.is_none() && !self.hooks_hold_the_model()
+            }
             Duty::Suspend | Duty::AskChecks { .. } => self.stopping.is_none(),
             Duty::Child { child, ends } => {
                 self.stopping.is_none() && lease_is_good && self.may_begin_child(child, *ends)

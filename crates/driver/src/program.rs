@@ -9,7 +9,9 @@ use longrein_core::ids::{CheckName, PhaseName};
 use longrein_core::outcome::RawCall;
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, place};
 use longrein_core::program::children::{self, WIDTH_MAX, Wanted};
-use longrein_core::program::{At, Call, Course, Form, Kind, Outcome, Phase, Phases, Prose, STRUCTURED_ANSWER, To, yes_or_no};
+use longrein_core::program::{
+    At, Call, Course, Form, Kind, Outcome, Phase, Phases, Prose, STRUCTURED_ANSWER, To, yes_or_no,
+};
 use longrein_core::run::Run;
 use longrein_core::task::AnswerSpec;
 use serde::Serialize;
@@ -177,11 +179,7 @@ impl Drive<'_> {
     }
 
     /// Judges the answer of a program that is through. `left`: the phase that leads to its end, and what that leaves.
-    async fn judge(
-        &self,
-        course: &Course,
-        left: Option<(&PhaseName, &Payload)>,
-    ) -> Result<Judgement, DriveError> {
+    async fn judge(&self, course: &Course, left: Option<(&PhaseName, &Payload)>) -> Result<Judgement, DriveError> {
         let Some(program) = self.run.phases() else {
             return Ok(Judgement::Refused("there is no program".to_owned()));
         };
@@ -361,11 +359,7 @@ fn wanted(checks: &dyn longrein_ports::Checks, run: &Run, mut values: Values) ->
                 Some(goal) => Some(text_of(&checks.fill(&Payload::string(goal), &values)?)),
                 None => None,
             };
-            Ok(Wanted {
-                key: owed.key(place),
-                goal,
-                item,
-            })
+            Ok(Wanted { key: owed.key(place), goal, item })
         })
         .collect()
 }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use longrein_core::children::DEPTH_MAX;
 use longrein_core::ids::{CheckName, PhaseName, ToolName};
 use longrein_core::payload::Payload;
+use longrein_core::program::Program as Loop;
 use longrein_core::program::{
     Agent, Ask, Call, Checks, Child, ChildParts, Each, Form, Join, Kind, Memory, Next, OnFailure, Phase, Phases, Prose,
     Reply, To, check,
 };
-use longrein_core::program::Program as Loop;
 use longrein_core::task::{Builtin, CheckSpec, ModelSpec, Task, ToolBody};
 use longrein_rules::program::{Known, mistakes};
 
