@@ -16,6 +16,7 @@ use crate::action::{Action, Ended, Life};
 use crate::event::{How, Level, LoopNoticed, Repetition};
 use crate::ids::{ActionId, Digest, ToolName, TurnId};
 use crate::outcome::{ToolError, class};
+use crate::payload::Content;
 use crate::run::{Run, Stage};
 use crate::task::{Builtin, EffectClass, Task, ToolBody};
 
@@ -202,7 +203,7 @@ impl<'a> Seen<'a> {
             // Kept: what comes back is an id, another one each time.
             Life::Ended(Ended::Done { how: How::Kept, .. }) => (Digest::of(b"kept"), Kind::Looked),
             Life::Ended(Ended::Done { result, .. }) => (
-                result.digest(),
+                came(result),
                 match action.effect {
                     EffectClass::Read => Kind::Looked,
                     EffectClass::Workspace | EffectClass::External => Kind::Acted,
@@ -235,6 +236,15 @@ impl<'a> Seen<'a> {
             short(&Digest::of_parts(parts))
         };
         Self { action, key: hash(&compared), exact: hash(action.digest.as_str()), kind }
+    }
+}
+
+/// What came of a call. How long a command took is no news of it.
+fn came(result: &Content) -> Digest {
+    let text = result.shown().as_str();
+    match (shape::without_duration(text), result) {
+        (Some(rest), _) => Digest::of(rest.as_bytes()),
+        (None, result) => result.digest(),
     }
 }
 

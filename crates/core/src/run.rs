@@ -149,9 +149,6 @@ pub struct Run {
     /// The workspace when the run first was about to change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_tree: Option<TreeId>,
-    /// The workspace as it is, as far as this turn has seen to it. None: it may have changed since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tree: Option<TreeId>,
     /// Calls of a tool in a row that its check did not let pass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_checks: BTreeMap<ToolName, u32>,
@@ -214,7 +211,6 @@ impl Run {
             course: task.program.phases().map(Course::new),
             anchor: None,
             first_tree: None,
-            tree: None,
             failed_checks: BTreeMap::new(),
             waived: None,
             next_action: 1,

@@ -222,8 +222,7 @@ impl Drive<'_> {
                     }
                     if !restored.kept.is_empty() {
                         let kept = format!("what no snapshot holds stays as it is: {}", restored.kept.join(", "));
-                        stopped = step.actions.last().map(|(action, _)| (*action, kept));
-                        break;
+                        stopped = stopped.or(step.actions.last().map(|(action, _)| (*action, kept)));
                     }
                 }
                 Err(error) => {

@@ -330,6 +330,10 @@ pub(crate) async fn accept(ports: &Ports, task: &Task, acceptance: Acceptance) -
         (_, Err(why), _) | (_, _, Err(why)) => proof.unhashed = Some(why),
         (Err(why), Ok(_), Ok(_)) => proof.unhashed = Some(why.clone()),
     }
+    // What cannot be looked at may have been changed.
+    if let Some(why) = proof.unhashed.as_ref().filter(|_| !spec.protect.is_empty()) {
+        proof.protected = vec![format!("{} (cannot be compared: {why})", spec.protect.join(", "))];
+    }
     checked
 }
 

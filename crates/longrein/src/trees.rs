@@ -52,10 +52,13 @@ pub fn folder_of(store: &str) -> Option<PathBuf> {
 }
 
 /// The snapshots of any workspace, in one folder. A workspace that holds the folder itself has none. What a tool says it
-/// writes is kept though git ignores it: a step that cannot be undone is no step.
+/// writes is kept though git ignores it: a step that cannot be undone is no step. So is what a check protects: an ignore rule
+/// must not hide that it was changed.
 pub(crate) fn grove(folder: PathBuf) -> Grove {
     Arc::new(move |task| {
-        let include = task.tools.iter().flat_map(|tool| tool.writes.iter().flatten()).cloned().collect();
+        let written = task.tools.iter().flat_map(|tool| tool.writes.iter().flatten());
+        let protected = task.acceptance.iter().flat_map(|check| &check.protect);
+        let include = written.chain(protected).cloned().collect();
         let settings = TreeSettings { include, ..TreeSettings::default() };
         let trees = WorkspaceTrees::open(Path::new(&task.workspace), &folder, settings).ok()?;
         Some(Arc::new(trees) as Arc<dyn Trees>)

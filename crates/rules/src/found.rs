@@ -41,7 +41,7 @@ pub(crate) fn find(text: &str, fits: impl Fn(&Json) -> bool) -> Found {
 /// prose are passed over.
 fn values(text: &str) -> Vec<Json> {
     let mut found = Vec::new();
-    let mut from = 0;
+    let (mut from, mut tries) = (0, 0);
     while let Some(start) = text[from..].find(['{', '[']).map(|at| from + at) {
         let mut stream = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>();
         match stream.next() {
@@ -52,11 +52,19 @@ fn values(text: &str) -> Vec<Json> {
             // A list that is none is prose ("[1]" of a citation is one); an object that is none ends the search where it
             // looks like one, for what it holds is a part of it.
             Some(Err(_)) | None if looks_like_an_object(&text[start..]) => return found,
-            Some(Err(_)) | None => from = start + 1,
+            // Each try may read to the end: prose has a few brackets, and who writes thousands means no answer.
+            Some(Err(_)) | None if tries >= BRACKETS_MAX => return found,
+            Some(Err(_)) | None => {
+                tries += 1;
+                from = start + 1;
+            }
         }
     }
     found
 }
+
+/// Brackets of prose that are passed over.
+const BRACKETS_MAX: usize = 1_000;
 
 /// A brace, and a key behind it.
 fn looks_like_an_object(text: &str) -> bool {
@@ -69,5 +77,19 @@ fn without_thoughts(text: &str) -> &str {
     match start.strip_prefix("<think>").and_then(|rest| rest.split_once("</think>")) {
         Some((_, said)) => said,
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_without_an_end_are_given_up() {
+        for bracket in ["[", "{", "[[{"] {
+            assert!(matches!(find(&bracket.repeat(100_000), |_| true), Found::None(_)), "{bracket}");
+        }
+        let many = format!("{} {{\"a\":1}}", "[1] ".repeat(900));
+        assert!(matches!(find(&many, Json::is_object), Found::One(_)));
     }
 }

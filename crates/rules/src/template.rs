@@ -16,6 +16,8 @@ pub struct Template(Environment<'static>);
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateMistake {
+    #[error("it is {bytes} bytes long; at most {SOURCE_MAX_BYTES} are read")]
+    TooLong { bytes: usize },
     #[error("{0}")]
     Syntax(String),
     #[error("\"{name}\" is not defined here; there are: {defined}")]
@@ -25,6 +27,9 @@ pub enum TemplateMistake {
 impl Template {
     /// Compiles `source`, which may use the names in `defined`.
     pub fn compile<'a>(source: &str, defined: impl IntoIterator<Item = &'a str>) -> Result<Self, TemplateMistake> {
+        if source.len() > SOURCE_MAX_BYTES {
+            return Err(TemplateMistake::TooLong { bytes: source.len() });
+        }
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(FUEL));
@@ -69,6 +74,9 @@ pub(crate) fn expression(text: &str) -> Option<&str> {
 
 /// The value of an expression, as JSON.
 pub(crate) fn evaluate(expression: &str, values: &BTreeMap<&str, &Json>) -> Result<Json, String> {
+    if expression.len() > SOURCE_MAX_BYTES {
+        return Err(TemplateMistake::TooLong { bytes: expression.len() }.to_string());
+    }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
@@ -123,11 +131,24 @@ const NAME: &str = "template";
 /// Instructions and bytes of one rendering: some hundred pages.
 const FUEL: u64 = 500_000;
 
+/// The longest template. The parser goes down a level per operator, and a longer one could use up the stack.
+const SOURCE_MAX_BYTES: usize = 8 * 1024;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The parser would go down a level per term.
+    #[test]
+    fn a_template_of_any_length_is_read_or_refused() {
+        let long = format!("{{{{ {} }}}}", ["1"; 100_000].join("+"));
+        assert!(check(&long).contains("at most 8192"), "{}", check(&long));
+        let values = BTreeMap::new();
+        assert!(evaluate(&["1"; 100_000].join("+"), &values).is_err_and(|why| why.contains("at most 8192")));
+        assert_eq!(evaluate(&["1"; 2_000].join("+"), &values), Ok(json!(2_000)));
+    }
 
     fn check(template: &str) -> String {
         let template = match Template::compile(template, ["rate", "answer"]) {

@@ -47,10 +47,6 @@ pub(super) fn tree_before(
     if !may_write {
         return Ok(Ok(None));
     }
-    // Nothing of ours has changed it since: calls of one reply follow each other at once.
-    if let Some(tree) = &run.tree {
-        return Ok(Ok(Some(tree.clone())));
-    }
     match view {
         TreeView::NotTaken => Err(Refusal::TreeFirst),
         TreeView::None(_) => Ok(Ok(None)),

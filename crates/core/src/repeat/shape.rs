@@ -73,6 +73,12 @@ fn is_volatile(word: &str) -> bool {
     is_moment || is_epoch || is_uuid || (word.len() >= 16 && hex(word))
 }
 
+/// The result of a command without the time it took. None: it is no such result.
+pub(super) fn without_duration(result: &str) -> Option<String> {
+    let (before, after) = result.split_once("\"duration_ms\":")?;
+    Some(format!("{before}{}", after.trim_start_matches(|c: char| c.is_ascii_digit())))
+}
+
 /// A message of an error, with all words alike that have a digit in them.
 pub(super) fn without_numbers(text: &str) -> String {
     let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, ':' | '.' | '+' | '_' | '-');
@@ -101,6 +107,14 @@ mod tests {
 
     fn alike(one: &str, other: &str) -> bool {
         without_details(one) == without_details(other)
+    }
+
+    #[test]
+    fn how_long_a_command_took_is_no_news() {
+        let ran = |took: &str| format!(r#"{{"status":0,"duration_ms":{took},"output":"42"}}"#);
+        assert_eq!(without_duration(&ran("7")), without_duration(&ran("1234")));
+        assert_ne!(without_duration(&ran("7")), without_duration(&ran("7").replace("42", "43")));
+        assert_eq!(without_duration(r#"{"rows":7}"#), None);
     }
 
     #[test]

@@ -136,7 +136,6 @@ impl Run {
         self.spent.micros = self.spent.micros.saturating_add(finished.cost_micros);
         if finished.effect != EffectClass::Read && finished.attempt > 0 {
             self.begin_epoch();
-            self.tree.clone_from(&finished.left);
         }
         match finished.how {
             // A replayed result counts as a call (`semantics.md` G2).

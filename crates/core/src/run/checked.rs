@@ -29,7 +29,6 @@ impl Run {
     /// What the workspace looked like when a start was written.
     pub(super) fn see_tree_before(&mut self, started: &ActionStarted) {
         let Some(tree) = &started.tree else { return };
-        self.tree = Some(tree.clone());
         self.first_tree.get_or_insert_with(|| tree.clone());
         let Stage::Acting { actions, .. } = &mut self.stage else { return };
         let mut beside = false;
@@ -189,7 +188,6 @@ impl Run {
         let id = rolled_back.action;
         self.barren_claims = 0;
         self.begin_epoch();
-        self.tree = None;
         self.happened.retain(|happened| *happened != id);
         Arc::make_mut(&mut self.evidence).remove(&id.evidence());
         self.facts.retain(|_, evidence| *evidence != id.evidence());

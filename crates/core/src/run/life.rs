@@ -27,7 +27,6 @@ impl Run {
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
         self.memory.inherited();
-        self.tree = None;
         self.first_tree = None;
         self.summaries.drop_duties();
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
@@ -83,7 +82,6 @@ impl Run {
         }
         if wrote {
             self.begin_epoch();
-            self.tree = None;
         }
     }
 

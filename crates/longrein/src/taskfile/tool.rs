@@ -135,6 +135,10 @@ pub(super) fn together(tools: &[Read]) -> Result<(), TaskFileError> {
         if let Some(undo) = tool.spec.compensate.as_ref().filter(|undo| !known.contains(&undo.as_str())) {
             return Err(unknown("compensate", undo.as_str()));
         }
+        if tool.spec.compensate.as_ref() == Some(&tool.spec.name) {
+            let problem = "a tool cannot undo itself: it would do the same once more; name the tool that undoes it";
+            return Err(fault(&tool.places, "compensate", problem.to_owned()));
+        }
     }
     match cycle(tools) {
         None => Ok(()),
