@@ -330,7 +330,7 @@ fn models_that_are_configured_and_answer() {
     assert!(row("openai/keyless")["detail"].as_str().unwrap().contains("UNSET_KEY"));
     assert!(row("openai/far")["detail"].as_str().unwrap().contains("could not be reached"));
     assert!(row("openai/odd")["detail"].as_str().unwrap().contains("must begin with http"));
-    assert!(row("gemini/x")["detail"].as_str().unwrap().contains("not supported yet"));
+    assert!(row("gemini/x")["detail"].as_str().unwrap().contains("GEMINI_API_KEY"));
     assert_eq!(row("openai/*")["source"], "OPENAI_BASE_URL");
     assert_eq!(row("ollama/*")["source"], "OLLAMA_HOST");
     assert_eq!(row(&format!("script/{}", world.path("s.toml").display()))["answers"], true);
@@ -368,7 +368,7 @@ fn a_server_that_says_nothing_keeps_nobody_waiting() {
 fn no_model_at_all() {
     let world = World::new();
     let done = world.run("models --no-probe").is(0);
-    assert_eq!((done.stdout.as_str(), done.stderr.lines().count()), ("", 3), "{}", done.stderr);
-    done.says("OPENAI_API_KEY").says("ollama pull").says("LONGREIN_MODEL");
+    assert_eq!((done.stdout.as_str(), done.stderr.lines().count()), ("", 4), "{}", done.stderr);
+    done.says("OPENAI_API_KEY").says("ANTHROPIC_API_KEY").says("ollama pull").says("LONGREIN_MODEL");
     assert_eq!(world.run("models --no-probe --json").is(0).last_json(), json!([]));
 }

@@ -23,6 +23,13 @@ pub(crate) fn hold(name: &str, found: &str) {
 pub(crate) fn settled(world: &World, text: &str) -> String {
     let text = text.replace(&*world.work().canonicalize().unwrap().to_string_lossy(), "WORK");
     let text = text.replace(&*world.home().to_string_lossy(), "HOME");
+    // What is around commands differs from machine to machine.
+    let text = match text.split_once("; sandbox: ") {
+        Some((before, after)) => {
+            format!("{before}{}", after.trim_start_matches(|c: char| c.is_alphanumeric() || c == ' '))
+        }
+        None => text,
+    };
     let mut settled = String::new();
     let mut rest = text.as_str();
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {

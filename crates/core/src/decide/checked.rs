@@ -31,7 +31,8 @@ pub fn undo_of(run: &Run, action: &Action) -> Option<Undo> {
             spec.and_then(|spec| spec.writes.clone())
         }
     };
-    let within = if action.beside { declared() } else { None };
+    // Nor is it known what somebody else did while nobody looked after a lost one.
+    let within = if action.beside || action.left.is_none() { declared() } else { None };
     Some(Undo { to, left: action.left.clone(), within })
 }
 
