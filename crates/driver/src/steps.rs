@@ -157,13 +157,13 @@ impl Drive<'_> {
         let Some(action) = self.run.action(id) else { return false };
         let trees = self.trees().map(Arc::clone);
         let (trees, undo) = match (trees, undo_of(&self.run, action)) {
-            (Ok(trees), Some(undo)) => (trees, undo),
+            (Ok(trees), Ok(undo)) => (trees, undo),
             (Err(reason), _) => {
                 return self.command(Command::TakeUndone { action: id, attempt, undone: Err(reason) });
             }
-            (Ok(_), None) => {
-                let reason = "no snapshot of the workspace was taken before it".to_owned();
-                return self.command(Command::TakeUndone { action: id, attempt, undone: Err(reason) });
+            (Ok(_), Err(reason)) => {
+                let undone = Err(reason.to_owned());
+                return self.command(Command::TakeUndone { action: id, attempt, undone });
             }
         };
         self.hangar

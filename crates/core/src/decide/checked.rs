@@ -20,9 +20,9 @@ pub struct Undo {
     pub within: Option<Vec<String>>,
 }
 
-/// How an action's changes are undone. None: there is no snapshot to go back to.
-pub fn undo_of(run: &Run, action: &Action) -> Option<Undo> {
-    let to = action.tree.clone()?;
+/// How an action's changes are undone; or why they cannot be.
+pub fn undo_of(run: &Run, action: &Action) -> Result<Undo, &'static str> {
+    let Some(to) = action.tree.clone() else { return Err("no snapshot of the workspace was taken before it") };
     let spec = run.task.tool(&action.tool);
     // Where others wrote at the same time, holds kept them apart: to what each declares, or the one file it names.
     let declared = || match spec.map(|spec| &spec.body) {
@@ -32,8 +32,12 @@ pub fn undo_of(run: &Run, action: &Action) -> Option<Undo> {
         }
     };
     // Nor is it known what somebody else did while nobody looked after a lost one.
-    let within = if action.beside || action.left.is_none() { declared() } else { None };
-    Some(Undo { to, left: action.left.clone(), within })
+    let is_alone = !action.beside && action.left.is_some();
+    let within = if is_alone { None } else { declared() };
+    if !is_alone && within.is_none() {
+        return Err("something else may have written at the same time, and its tool does not say what it `writes`");
+    }
+    Ok(Undo { to, left: action.left.clone(), within })
 }
 
 /// The tree that a start is journaled with. The outer error: it has to be taken first; the inner: the action must not run

@@ -28,12 +28,17 @@ impl Run {
 
     /// What the workspace looked like when a start was written.
     pub(super) fn see_tree_before(&mut self, started: &ActionStarted) {
-        let Some(tree) = &started.tree else { return };
-        self.first_tree.get_or_insert_with(|| tree.clone());
+        if let Some(tree) = &started.tree {
+            self.first_tree.get_or_insert_with(|| tree.clone());
+        }
+        if started.effect == EffectClass::Read {
+            return;
+        }
         let Stage::Acting { actions, .. } = &mut self.stage else { return };
         let mut beside = false;
+        // What changes the world may keep its books in the workspace.
         for (id, other) in actions.iter_mut() {
-            let writes = other.effect == EffectClass::Workspace && *id != started.action;
+            let writes = other.effect != EffectClass::Read && *id != started.action;
             if writes && matches!(other.life, Life::Started { .. } | Life::Lost(_)) {
                 other.beside = true;
                 beside = true;
