@@ -32,7 +32,8 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) {
+                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) || steps(death)
+                    {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -41,7 +42,8 @@ fn a_death_at_every_point_of_everything() {
     });
     let fired = fired.into_inner().unwrap();
     // No story here has children: these are tried in `programs.rs` and `children.rs`, and all of them in the simulator.
-    let elsewhere = |point: &&str| point.contains(".child.");
+    // Nor does anybody change the workspace under a verdict, which takes a hand at the right moment.
+    let elsewhere = |point: &&str| point.contains(".child.") || point.contains(".checks.voided");
     let never: Vec<_> = points
         .lines()
         .filter(|point| !elsewhere(point))
@@ -325,6 +327,35 @@ fn program(death: &str) -> bool {
         "{death}"
     );
     assert_eq!(world.read("bank"), "paid\n", "{death}");
+    world.verify("r");
+    fired
+}
+
+// ---- steps that must be proven: one is undone and made better, of one nobody knows how to undo it ----
+
+fn steps(death: &str) -> bool {
+    let world = World::new();
+    world.write("kept", "mine\n");
+    let craft = tool(
+        "craft",
+        "workspace",
+        "if [ -e made ]; then echo better > made; else echo bad > made; echo x >> kept; fi",
+        "settle_after = \"50ms\"\ncheck = [\"grep\", \"-q\", \"good\", \"made\"]\n",
+    );
+    let post = tool(
+        "post",
+        "external",
+        "[ -s posted ] || echo posted >> posted",
+        "settle_after = \"50ms\"\nidempotent = \"24h\"\ncheck = [\"false\"]\n",
+    );
+    wire_task(&world, &format!("[policy]\nallow = [\"craft\", \"post\"]\n{craft}{post}"));
+    let replies = [calls(&[("", "craft", "{}")]), calls(&[("", "post", "{}")]), text("a1 and a2 failed")];
+    let server = Server::by_position(status(500, "once").header("retry-after", "0"), replies);
+    let fired = drive(&world, &server, death, "", |status| (status == 3).then(|| "settle r a2 --as done".to_owned()));
+    assert_eq!(world.show("r")["state"], "done", "{death}");
+    assert!(!world.path("made").exists(), "{death}: what was not proven is undone");
+    assert_eq!(world.read("kept"), "mine\n", "{death}");
+    assert_eq!(world.read("posted"), "posted\n", "{death}");
     world.verify("r");
     fired
 }

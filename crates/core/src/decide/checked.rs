@@ -31,12 +31,19 @@ pub fn undo_of(run: &Run, action: &Action) -> Result<Undo, &'static str> {
             spec.and_then(|spec| spec.writes.clone())
         }
     };
-    // Nor is it known what somebody else did while nobody looked after a lost one.
-    let is_alone = !action.beside && action.left.is_some();
-    let within = if is_alone { None } else { declared() };
-    if !is_alone && within.is_none() {
-        return Err("something else may have written at the same time, and its tool does not say what it `writes`");
-    }
+    let within = match (action.beside, &action.left) {
+        (false, Some(_)) => None,
+        // Nobody knows how a lost one left the workspace: nothing but what it says it writes is touched, if it says so.
+        (false, None) => declared(),
+        (true, _) => match declared() {
+            Some(paths) => Some(paths),
+            None => {
+                return Err(
+                    "something else may have written at the same time, and its tool does not say what it `writes`",
+                );
+            }
+        },
+    };
     Ok(Undo { to, left: action.left.clone(), within })
 }
 

@@ -70,12 +70,9 @@ impl Run {
         let names_its_file = action.target.as_ref().is_some_and(|target| target.after.is_some());
         match finished.how {
             // What a change of one file came to is told by the file (`semantics.md` D7).
-            // What a person changed since it was lost cannot be told from what it did: only where it says what it writes, or
-            // must not stand unproven, is it set back.
-            How::Recovered if !names_its_file => {
-                let says = self.task.tool(&action.tool).is_some_and(|tool| tool.writes.is_some());
-                (says || self.has_check(finished.action)).then_some(RollbackWhy::Lost)
-            }
+            // What a person changed since it was lost cannot be told from what it did: only what must not stand unproven is
+            // set back.
+            How::Recovered if !names_its_file => self.has_check(finished.action).then_some(RollbackWhy::Lost),
             How::Observed | How::Recovered | How::Reconciled | How::Replayed { .. } | How::Answered | How::Kept => {
                 self.has_check(finished.action).then_some(RollbackWhy::Check)
             }
