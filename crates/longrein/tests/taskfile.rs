@@ -125,9 +125,14 @@ idempotent = "24h"
 reconcile = ["probe"]
 settle_after = "3s"
 on_unknown = "tell"
-compensate = "pay"
+compensate = "refund"
 check = ["true"]
 parameters = { type = "object", properties = { invoice = { type = "string" } } }
+
+[[tools]]
+name = "refund"
+command = ["refund"]
+effect = "external"
 
 [[acceptance]]
 command = ["cargo", "test"]
@@ -207,7 +212,7 @@ trigger = "economic"
     assert_eq!(pay.reconcile, ["probe"]);
     assert_eq!(
         (pay.check.as_slice(), pay.compensate.as_ref()),
-        (&["true".to_owned()][..], Some(&ToolName::new("pay")))
+        (&["true".to_owned()][..], Some(&ToolName::new("refund")))
     );
 
     assert_eq!(task.acceptance[0].name.as_str(), "cargo test");
@@ -352,6 +357,7 @@ fn mistakes_in_tools_are_found_at_once() {
         (tool("a", "read", "key = []\nidempotent = \"\"\nreconcile = []\ncompensate = \"\""), "fine"),
         (tool("a", "external", "cache = true"), "tools[0] (a).cache: this is for read tools"),
         (tool("a", "external", "compensate = \"undo\""), "compensate: there is no tool \"undo\""),
+        (tool("a", "external", "compensate = \"a\""), "compensate: a tool cannot undo itself"),
         (tool("a", "external", "idempotent = \"soon\""), "tools[0] (a).idempotent: \"soon\" is no span of time"),
         (
             tool("a", "read", "guard = \"arg.x > 1.0\""),
