@@ -73,7 +73,11 @@ impl Drive<'_> {
         let about = About::Call { tool: action.tool.clone(), args: action.args.clone() };
         let ran = self.heard.remove(&moment);
         match self.try_command(start(ran.clone().map_or(Heard::NotAsked, Heard::Asked))) {
-            Ok(()) => true,
+            Ok(()) => {
+                // Whatever came of it: the next one looks at the workspace as it is then.
+                self.tree = None;
+                true
+            }
             Err(Refusal::HooksFirst) => self.tell_hooks(moment, about),
             Err(Refusal::TreeFirst) => {
                 // They need not say it again.

@@ -62,8 +62,9 @@ pub(crate) struct Client {
     url: Url,
     /// The header with the key, marked as sensitive, and what the wire and the configuration add to every request.
     headers: HeaderMap,
-    /// What must not stand in any message.
-    key: Option<Secret>,
+    has_key: bool,
+    /// What must not stand in any message: the key, and the headers of the configuration.
+    secrets: Vec<Secret>,
     timeouts: Timeouts,
     /// What to look at where the server cannot be reached.
     advice: &'static str,
@@ -115,11 +116,15 @@ impl Client {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Self { url, headers, key: key.map(Secret::new), timeouts, advice, http: OnceLock::new() })
+        let named = config.headers.iter().map(|(_, value)| value.clone());
+        let secrets =
+            key.map(Secret::new).into_iter().chain(named).filter(|one| one.reveal().len() >= SECRET_MIN_BYTES);
+        let (has_key, secrets) = (key.is_some(), secrets.collect());
+        Ok(Self { url, headers, has_key, secrets, timeouts, advice, http: OnceLock::new() })
     }
 
     pub(crate) fn has_key(&self) -> bool {
-        self.key.is_some()
+        self.has_key
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -276,12 +281,15 @@ impl Client {
 
     /// Servers quote the key they refuse, some of them whole.
     fn without_key(&self, mut failure: ModelFailure) -> ModelFailure {
-        if let Some(key) = self.key.as_ref().map(Secret::reveal).filter(|key| failure.message.contains(key)) {
-            failure.message = failure.message.replace(key, "[key]");
+        for secret in self.secrets.iter().map(Secret::reveal).filter(|secret| !secret.is_empty()) {
+            failure.message = failure.message.replace(secret, "[key]");
         }
         failure
     }
 }
+
+/// Anything shorter would be found in every word.
+const SECRET_MIN_BYTES: usize = 3;
 
 /// How long the end of the HTTP body is waited for after the reply is complete; it is nearly always there already.
 const DRAIN: Duration = Duration::from_millis(50);

@@ -300,7 +300,7 @@ async fn every_provider_is_asked_its_own_way() {
         ("gemini/m", "", "/v1beta/models/m:streamGenerateContent?alt=sse", "x-goog-api-key: k-1"),
         ("gemini/models/m", "/v1", "/v1/models/m:streamGenerateContent?alt=sse", "x-goog-api-key: k-1"),
     ] {
-        let server = server(response("401 X", r#"{"error":{"message":"k-1 is no key"}}"#)).await;
+        let server = server(response("401 X", r#"{"error":{"message":"k-1 is no key of blue"}}"#)).await;
         let root = server.url.trim_end_matches("/v1/");
         let config = ModelConfig {
             base_url: Some(format!("{root}{base}")),
@@ -312,6 +312,7 @@ async fn every_provider_is_asked_its_own_way() {
         let failure = ask(&*model).await.unwrap_err();
         assert_eq!(failure.class, ModelErrorClass::Authentication, "{name}: {failure:?}");
         assert!(!failure.message.contains("k-1"), "{name}: {}", failure.message);
+        assert!(!failure.message.contains("blue"), "a header may be a key too: {}", failure.message);
         let request = server.requests.lock().unwrap()[0].to_lowercase();
         assert!(request.starts_with(&format!("post {} http/1.1", path.to_lowercase())), "{name}: {request}");
         for header in [key.to_lowercase(), "x-team: blue".to_owned()] {
