@@ -28,6 +28,8 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
     ("longrein-rules", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-policy", Layer::Sibling, &["longrein-core", "longrein-ports"]),
     ("longrein-driver", Layer::Sibling, &["longrein-core", "longrein-ports"]),
+    // a tool server is a program: it is started in the sandbox like a command
+    ("longrein-protocols", Layer::Sibling, &["longrein-core", "longrein-ports", "longrein-sandbox"]),
     (
         "longrein",
         Layer::Facade,
@@ -42,6 +44,7 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
             "longrein-rules",
             "longrein-policy",
             "longrein-driver",
+            "longrein-protocols",
         ],
     ),
     ("longrein-cli", Layer::Binary, &["longrein"]),

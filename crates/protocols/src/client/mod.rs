@@ -1,0 +1,1 @@
+//! Tool servers of other people.
