@@ -1,4 +1,7 @@
-//! What is left out by declared rule: git's ignore files, and what the operator adds back.
+//! What is left out by declared rule: caches of well-known tools, git's ignore files, and what the operator adds back.
+//!
+//! The caches are weaker than any ignore file, which may say `!__pycache__/`. Without them a test that writes its own cache
+//! would have changed what it judges wherever nobody wrote an ignore file.
 //!
 //! Rules come from `.gitignore` files in the workspace, those above it up to the repository it lies in, and that
 //! repository's `info/exclude`; not from a person's own configuration, which would make a snapshot depend on whose machine
@@ -22,6 +25,23 @@ pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
 /// A larger one is a file like any other.
 pub(super) const IGNORE_FILE_MAX_BYTES: u64 = 1 << 20;
 
+/// What tools leave beside the work, and make again. Nobody's work lies there.
+const CACHES: &[u8] = b"__pycache__/
+*.py[co]
+.pytest_cache/
+.mypy_cache/
+.ruff_cache/
+.hypothesis/
+.tox/
+.nox/
+.coverage
+.eslintcache
+.stylelintcache
+.phpunit.result.cache
+.nyc_output/
+.gradle/
+";
+
 /// The rules that hold in a folder: those of its own file, then those of the folder above.
 #[derive(Debug)]
 pub(super) struct Rules {
@@ -42,7 +62,7 @@ enum At {
 impl Rules {
     /// Those that come from outside the workspace.
     pub(super) fn outer(root: &Path) -> Arc<Self> {
-        let mut rules = Arc::new(Self { above: None, globs: Gitignore::empty(), at: At::Below(0) });
+        let mut rules = Arc::new(Self { above: None, globs: parse(CACHES), at: At::Below(0) });
         let Some(repository) = root.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok()) else {
             return rules;
         };
@@ -213,6 +233,19 @@ mod tests {
         check(&rules, "a/top", Kind::Other, false);
         check(&rules, "a/build", Kind::Folder, true);
         check(&rules, "a/build", Kind::Other, false);
+    }
+
+    #[test]
+    fn caches_are_left_out_unless_an_ignore_file_wants_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let outer = Rules::outer(dir.path());
+        check(&outer, "__pycache__", Kind::Folder, true);
+        check(&outer, "a/b/__pycache__", Kind::Folder, true);
+        check(&outer, "a/x.pyc", Kind::Other, true);
+        check(&outer, "__pycache__", Kind::Other, false);
+        check(&outer, "cache", Kind::Folder, false);
+        let wanting = outer.with(b"a", b"!__pycache__/\n");
+        check(&wanting, "a/__pycache__", Kind::Folder, false);
     }
 
     #[test]

@@ -66,6 +66,25 @@ struct Seen {
     object: Option<(ObjectId, Stored)>,
     /// Whether the cache knew all its entries, and no others.
     is_cached: bool,
+    kept: Kept,
+}
+
+/// Why a folder is part of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    ForItself,
+    /// It is ignored, and something that is included may lie in it: without that, it is no part.
+    ForWhatItHolds,
+}
+
+impl Seen {
+    /// Once all that is below is known.
+    fn is_no_part(&self) -> bool {
+        match self.kept {
+            Kept::ForItself => false,
+            Kept::ForWhatItHolds => self.entries.is_empty(),
+        }
+    }
 }
 
 struct SeenEntry {
@@ -87,6 +106,15 @@ enum Outcome {
     Gone,
 }
 
+impl Outcome {
+    fn is_no_part(&self) -> bool {
+        match self {
+            Self::Seen(seen) => seen.is_no_part(),
+            Self::Closed(_) | Self::Gone => false,
+        }
+    }
+}
+
 struct Task {
     number: usize,
     parent: Arc<OwnedFd>,
@@ -95,6 +123,7 @@ struct Task {
     depth: usize,
     rules: Arc<Rules>,
     reach: Reach,
+    kept: Kept,
 }
 
 /// What counts in a folder.
@@ -164,6 +193,7 @@ impl Scan<'_, '_> {
             depth: 0,
             rules: self.rules.clone(),
             reach: Reach::Ruled,
+            kept: Kept::ForItself,
         };
         let state = State { tasks: vec![first], busy: 0, numbers: 1, failed: None };
         let queue = Queue { state: Mutex::new(state), changed: Condvar::new() };
@@ -246,6 +276,13 @@ impl Scan<'_, '_> {
             let (head, done) = outcomes.split_at_mut(number + 1);
             let Outcome::Seen(seen) = &mut head[number] else { continue };
             let mut folder = Folder { mode: seen.mode, entries: Vec::with_capacity(seen.entries.len()) };
+            seen.entries.retain(|entry| match entry.what {
+                What::Folder { number: below } => !done[below - number - 1].is_no_part(),
+                What::File { .. } | What::Link { .. } | What::Beyond(_) => true,
+            });
+            if seen.is_no_part() {
+                continue;
+            }
             for SeenEntry { name, what } in &seen.entries {
                 let node = match what {
                     What::File { mode, size, object, .. } => {
@@ -286,6 +323,7 @@ impl Scan<'_, '_> {
         let folders: Vec<Seen> = outcomes
             .into_iter()
             .filter_map(|outcome| match outcome {
+                Outcome::Seen(seen) if seen.is_no_part() => None,
                 Outcome::Seen(seen) => Some(seen),
                 Outcome::Closed(_) | Outcome::Gone => None,
             })
@@ -360,8 +398,14 @@ impl Worker<'_, '_, '_> {
             Err(errno) => return Err(failed(errno)),
         };
         let rules = self.rules(task, &folder, &names);
-        let mut seen =
-            Seen { path: task.path.clone(), mode: mode(&stat), entries: Vec::new(), object: None, is_cached: true };
+        let mut seen = Seen {
+            path: task.path.clone(),
+            mode: mode(&stat),
+            entries: Vec::new(),
+            object: None,
+            is_cached: true,
+            kept: task.kept,
+        };
         let cached = self.scan.cache.folder(&task.path);
         seen.is_cached = cached.is_some();
         let mut cached = cached.into_iter().flatten().peekable();
@@ -378,6 +422,8 @@ impl Worker<'_, '_, '_> {
             if is_out {
                 continue;
             }
+            let is_led_into =
+                known.is_none() && reach == Reach::Known && !self.scan.include.take(&below(&task.path, &name));
             let what = if kind == FileType::Directory {
                 tasks.push(Task {
                     number: 0,
@@ -387,6 +433,7 @@ impl Worker<'_, '_, '_> {
                     depth: task.depth + 1,
                     rules: rules.clone(),
                     reach: self.reach(task, &rules, &name, kind),
+                    kept: if is_led_into { Kept::ForWhatItHolds } else { Kept::ForItself },
                 });
                 // counted from the first of this folder until they are numbered
                 Some(What::Folder { number: tasks.len() - 1 })
@@ -402,6 +449,8 @@ impl Worker<'_, '_, '_> {
                 (What::File { known: new, .. }, Some(old)) => new == old,
                 (What::Folder { .. }, Some(Known::Folder)) | (What::Link { .. }, Some(Known::Link)) => true,
                 (What::Beyond(_), None) => true,
+                // if it holds something, this folder's object says so
+                (What::Folder { .. }, None) if is_led_into => true,
                 (What::File { .. } | What::Folder { .. } | What::Link { .. } | What::Beyond(_), _) => false,
             };
             seen.entries.push(SeenEntry { name, what });

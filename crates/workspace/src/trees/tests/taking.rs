@@ -141,6 +141,27 @@ fn what_the_operator_includes_is_a_part_though_ignored() {
     assert_eq!(world.take(), last);
 }
 
+/// What protects tests wherever they lie looks into ignored folders, and that alone makes no folder a part.
+#[test]
+fn an_ignored_folder_is_a_part_only_with_something_included_in_it() {
+    let include = vec!["**/check_*".to_owned(), "test_*".to_owned()];
+    let world = World::with(TreeSettings { include, ..TreeSettings::default() });
+    world.write(".gitignore", "out\n");
+    world.write("src/a", "1");
+    let before = world.take();
+    for path in ["out/a/b", "out/test_a", "__pycache__/a.pyc", "src/__pycache__/b.pyc", "src/out/c"] {
+        world.write(path, "1");
+        assert_eq!(world.take(), before, "{path}");
+        assert_eq!(world.take(), before, "{path}, once more");
+    }
+    world.write("out/a/check_1", "1");
+    let with = world.take();
+    assert_ne!(with, before);
+    assert_eq!(world.take(), with);
+    world.write("out/a/check_1", "2");
+    assert_ne!(world.take(), with);
+}
+
 #[test]
 fn what_has_no_content_to_keep_is_named() {
     let world = World::with(TreeSettings { file_max_bytes: 2 << 20, ..TreeSettings::default() });
