@@ -6,6 +6,7 @@
 
 mod capabilities;
 mod checkout;
+mod checks;
 mod children;
 mod command_line;
 mod crash_matrix;

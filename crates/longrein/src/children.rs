@@ -16,7 +16,8 @@ use longrein_ports::{
 };
 use longrein_tools::{Host, Secrets};
 
-use crate::runs::{Own, Place, Reach, Runs, RunsError, Strictest, changed_pins, nobody, summariser_of};
+use crate::pins;
+use crate::runs::{Own, Place, Reach, Runs, RunsError, Strictest, nobody, summariser_of};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.
@@ -64,7 +65,7 @@ impl Outfit {
         let (mut changed, mut now, mut works_in) = (Vec::new(), None, child.task.permission_mode);
         let mut task = child.task.clone();
         if let Some(run) = child.run {
-            changed = changed_pins(&run.task);
+            changed = pins::changed(&run.task);
             if policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                 changed.push("policy".to_owned());
             }

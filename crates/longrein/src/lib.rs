@@ -54,6 +54,7 @@ mod drawing;
 mod embed;
 mod gate;
 mod ledger;
+mod pins;
 pub mod policycheck;
 pub mod projection;
 mod request;
@@ -88,10 +89,11 @@ pub use longrein_sandbox::{Probed as ProbedSandbox, Tier as SandboxTier, probe a
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;
 pub use longrein_workspace::trees::{Collected as CollectedTrees, LeftOut, Sizes as TreeSizes, Snapshot, TreeSettings};
+pub use pins::pin;
 pub use request::{Before, Piece, Request};
 pub use rulefiles::capture as rule_files;
 pub use runs::{
-    Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin,
+    Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now,
 };
 pub use settings::{SandboxMode, SandboxSettings};
 pub use trees::{WorkspaceTrees, collect_trees, folder_of as trees_folder_of, sizes_of_trees};

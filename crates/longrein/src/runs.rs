@@ -3,7 +3,6 @@
 //! It takes values and installs nothing: no provider, no subscriber, no signal handler, no environment.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ use crate::checks::Judges;
 use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::gate;
 use crate::ledger::Ledger;
-use crate::rulefiles;
+use crate::pins::{self, Commands};
 use crate::settings::{SandboxMode, SandboxSettings};
 use crate::trees;
 
@@ -579,7 +578,7 @@ impl Runs {
             }
             Target::Existing(id) => {
                 let run = self.fold(&id, |_| {}).await?;
-                let mut changed = changed_pins(&run.task);
+                let mut changed = pins::changed(&run.task);
                 if around.policy.as_ref().is_some_and(|policy| *policy != run.task.policy) {
                     changed.push("policy".to_owned());
                 }
@@ -757,6 +756,8 @@ impl Runs {
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
+        let commands = Commands::of(task);
+        let toolbox = toolbox.minding(task, &|command, folder| commands.run_by(command, folder));
         let toolbox = toolbox.with_sandbox(self.walls(task, place));
         let toolbox = match host {
             Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
@@ -924,37 +925,4 @@ pub fn exit_now(status: i32) -> ! {
 pub async fn commands_are_gone() {
     // What does not go within seconds is stuck in the kernel: waiting longer would not help.
     longrein_sandbox::all_gone().await;
-}
-
-/// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
-/// scripted model by digest.
-pub fn pin(task: &mut Task) {
-    task.rules = rulefiles::capture(&task.workspace);
-    task.pins = pins(task);
-}
-
-fn pins(task: &Task) -> BTreeMap<String, Digest> {
-    let mut pins = longrein_tools::pins(task);
-    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()) {
-        if let Some(script) = script_path(&model.name, &task.folder)
-            && let Ok(bytes) = std::fs::read(&script)
-        {
-            pins.insert(script.to_string_lossy().into_owned(), Digest::of(&bytes));
-        }
-    }
-    for file in &task.rules {
-        pins.extend(rulefiles::now(&task.workspace, &file.path).map(|digest| (file.path.clone(), digest)));
-    }
-    pins
-}
-
-fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
-    let file = model.as_str().strip_prefix("script/")?;
-    Some(PathBuf::from(folder).join(file))
-}
-
-/// Pinned files whose content differs now.
-pub(crate) fn changed_pins(task: &Task) -> Vec<String> {
-    let now = pins(task);
-    task.pins.iter().filter(|(name, digest)| now.get(*name) != Some(digest)).map(|(name, _)| name.clone()).collect()
 }

@@ -115,6 +115,15 @@ impl Policy {
         once(ruled, executed)
     }
 
+    /// The files whose content this command runs in `folder`, absolute, as far as that can be told by its words. What they
+    /// run in turn is not among them.
+    pub fn run_by(&self, command: &[String], folder: &str, workspace: &str) -> BTreeSet<String> {
+        let mut executed = Executed::default();
+        // only what it runs is of interest here: nothing is ruled
+        let _ = self.command(&quoted(command), folder.to_owned(), workspace, &mut Vec::new(), &mut executed);
+        executed.files
+    }
+
     /// What running a file deserves that strangers may have written: no rule about a program is one about its content.
     fn runs_marked(&self, executed: &Executed) -> Verdict {
         let ledger = self.surroundings.ledger.as_ref();
@@ -301,7 +310,7 @@ impl Policy {
             return match words.is_empty() {
                 true => verdict,
                 false => {
-                    let text = quoted(args.get("command"));
+                    let text = listed(args.get("command"));
                     verdict.and(self.command(&text, workspace.to_owned(), workspace, effects, executed))
                 }
             };
@@ -381,9 +390,13 @@ fn missing(builtin: Builtin, args: &Map<String, Value>) -> Option<&'static str> 
 }
 
 /// Words of a list, as a shell would be given them.
-fn quoted(words: Option<&Value>) -> String {
+fn listed(words: Option<&Value>) -> String {
     let Some(Value::Array(words)) = words else { return String::new() };
-    let words = words.iter().filter_map(Value::as_str);
+    quoted(&words.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+}
+
+fn quoted(words: &[impl AsRef<str>]) -> String {
+    let words = words.iter().map(AsRef::as_ref);
     words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect::<Vec<_>>().join(" ")
 }
 

@@ -13,7 +13,7 @@ const PASSED_ON: [(&str, &str); 3] = [("PATH", "/usr/local/bin:/usr/bin:/bin"), 
 
 /// Nobody sits at a tool: programs that would ask, page or edit must fail or go on. An editor that *succeeds* would let
 /// git go on with a text nobody wrote, so it fails.
-const HYGIENE: [(&str, &str); 14] = [
+const HYGIENE: [(&str, &str); 15] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_EDITOR", "false"),
     ("GIT_SEQUENCE_EDITOR", "false"),
@@ -29,6 +29,8 @@ const HYGIENE: [(&str, &str); 14] = [
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("DEBIAN_FRONTEND", "noninteractive"),
+    // Python takes bytecode for its source's by second and size: an edit right after a test run would go unnoticed.
+    ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 
 /// What every command gets.

@@ -47,7 +47,7 @@ pub use check::Checked;
 pub use confine::{Sandbox, Walls, Workspace};
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
-pub use pins::pins;
+pub use pins::{RunBy, pins};
 pub use preview::{cleaned, preview};
 pub use secrets::{Secrets, redactions};
 pub use toolbox::{Toolbox, definitions};

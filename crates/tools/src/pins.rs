@@ -11,13 +11,17 @@ use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 
+/// What else a command runs than what its words name: the scripts of its shell text, and what those run. Takes the words and
+/// the folder it is run in, gives absolute paths.
+pub type RunBy<'a> = &'a dyn Fn(&[String], &str) -> Vec<PathBuf>;
+
 /// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands,
 /// hooks. A word counts if it names a file under the task's folder, the workspace or the folder of the file that declares
-/// a hook; keys are absolute paths.
-pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
-    let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool));
-    let of_checks = task.every_check().flat_map(|check| of_check(task, check));
-    let of_hooks = task.hooks.iter().flat_map(|hook| of_hook(task, hook));
+/// a hook, and so does what [`RunBy`] tells; keys are absolute paths.
+pub fn pins(task: &Task, run_by: RunBy<'_>) -> BTreeMap<String, Digest> {
+    let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool, run_by));
+    let of_checks = task.every_check().flat_map(|check| of_check(task, check, run_by));
+    let of_hooks = task.hooks.iter().flat_map(|hook| of_hook(task, hook, run_by));
     of_tools
         .chain(of_checks)
         .chain(of_hooks)
@@ -26,31 +30,35 @@ pub fn pins(task: &Task) -> BTreeMap<String, Digest> {
 }
 
 /// Files that a tool's commands may name, whether they exist or not.
-pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
+pub(crate) fn of_tool(task: &Task, tool: &ToolSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
     let reconcile = match &tool.body {
         ToolBody::Command(_) | ToolBody::Builtin(_) => tool.reconcile.as_slice(),
         // The version of a function.
         ToolBody::Host(_) => &[],
     };
-    let words = tool.body.command().iter().chain(reconcile).chain(&tool.check);
-    named(task, &task.folder, words)
+    let commands = [tool.body.command(), reconcile, &tool.check];
+    commands.into_iter().flat_map(|command| named(task, &task.folder, command, run_by)).collect()
 }
 
-pub(crate) fn of_check(task: &Task, check: &CheckSpec) -> Vec<PathBuf> {
-    named(task, &task.workspace, &check.command)
+pub(crate) fn of_check(task: &Task, check: &CheckSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
+    named(task, &task.workspace, &check.command, run_by)
 }
 
-pub(crate) fn of_hook(task: &Task, hook: &HookSpec) -> Vec<PathBuf> {
-    named(task, &hook.folder, &hook.command)
+pub(crate) fn of_hook(task: &Task, hook: &HookSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
+    named(task, &hook.folder, &hook.command, run_by)
 }
 
 /// `base`: what a word is relative to.
-fn named<'a>(task: &Task, base: &str, words: impl IntoIterator<Item = &'a String>) -> Vec<PathBuf> {
+fn named(task: &Task, base: &str, command: &[String], run_by: RunBy<'_>) -> Vec<PathBuf> {
+    if command.is_empty() {
+        return Vec::new();
+    }
     let roots = [base, &task.folder, &task.workspace].map(|root| normal(Path::new(root)));
-    words
-        .into_iter()
+    command
+        .iter()
         .filter(|word| !word.is_empty() && !word.contains('\0'))
         .map(|word| normal(&Path::new(base).join(word)))
+        .chain(run_by(command, base))
         .filter(|path| roots.iter().any(|root| path != root && path.starts_with(root)))
         .filter(|path| !path.is_dir())
         .collect()

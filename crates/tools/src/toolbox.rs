@@ -26,7 +26,7 @@ use crate::confine::Sandbox;
 use crate::error::ToolsError;
 use crate::host::Host;
 use crate::near::nearest;
-use crate::pins::Hashes;
+use crate::pins::{Hashes, RunBy};
 use crate::schema::{Schema, Unusable};
 use crate::secrets::{Held, Secrets};
 use crate::validated::Validated;
@@ -105,12 +105,14 @@ impl Toolbox {
             }
             order.push(spec.name.clone());
         }
-        let checks =
-            task.every_check().map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check)))).collect();
+        let checks = task
+            .every_check()
+            .map(|check| (check.name.clone(), pinned(task, pins::of_check(task, check, &NOTHING_ELSE))))
+            .collect();
         let mut hooks = Vec::new();
         for hook in &task.hooks {
             let env = environment::of_hook(hook, operator, &mut secrets)?;
-            hooks.push(Prepared { env, pinned: pinned(task, pins::of_hook(task, hook)) });
+            hooks.push(Prepared { env, pinned: pinned(task, pins::of_hook(task, hook, &NOTHING_ELSE)) });
         }
         let base_env = environment::base(operator);
         let toolbox = Self {
@@ -251,6 +253,20 @@ impl Toolbox {
 
     fn near(&self, name: &ToolName) -> Vec<String> {
         nearest(name.as_str(), self.order.iter().map(ToolName::as_str)).into_iter().map(str::to_owned).collect()
+    }
+
+    /// Minds what the commands run beside the files that their words name.
+    pub fn minding(mut self, task: &Task, run_by: RunBy<'_>) -> Self {
+        for tool in self.tools.values_mut() {
+            tool.pinned = pinned(task, pins::of_tool(task, &tool.spec, run_by));
+        }
+        for check in task.every_check() {
+            self.checks.insert(check.name.clone(), pinned(task, pins::of_check(task, check, run_by)));
+        }
+        for (hook, prepared) in task.hooks.iter().zip(&mut self.hooks) {
+            prepared.pinned = pinned(task, pins::of_hook(task, hook, run_by));
+        }
+        self
     }
 
     fn unknown(&self, name: &ToolName) -> ToolError {
@@ -630,7 +646,7 @@ impl Tool {
             return Err(ToolsError::Network { tool: name, problem: bad.to_string() });
         }
         let env = environment::of_tool(spec, operator, secrets)?;
-        Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec)) })
+        Ok(Self { spec: spec.clone(), schema, env, pinned: pinned(task, pins::of_tool(task, spec, &NOTHING_ELSE)) })
     }
 
     fn file_tool(&self) -> Option<FileTool> {
@@ -689,6 +705,9 @@ fn evidence(name: &str, value: &Value, tool: &ToolName) -> Result<EvidenceId, To
             ))
     })
 }
+
+/// Until [`Toolbox::minding`] says more, only words are looked at.
+const NOTHING_ELSE: fn(&[String], &str) -> Vec<PathBuf> = |_, _| Vec::new();
 
 fn pinned(task: &Task, files: Vec<PathBuf>) -> Vec<Pinned> {
     files

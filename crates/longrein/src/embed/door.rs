@@ -28,7 +28,8 @@ use super::model::LanguageModel;
 use super::outcome::{Question, RunOutcome, questions};
 use super::task::{Resolved, Task};
 use super::tool::{Function, Tool};
-use crate::runs::{Own, Runs, RunsError, Surroundings, Target, pin};
+use crate::pins::pin;
+use crate::runs::{Own, Runs, RunsError, Surroundings, Target};
 use crate::settings::SandboxSettings;
 
 /// The door: a store, and what this program brings to the runs in it. Clones share it.

@@ -165,6 +165,7 @@ async fn environment_and_redaction() {
         "PAGER=cat",
         "TERM=dumb",
         "NO_COLOR=1",
+        "PYTHONDONTWRITEBYTECODE=1",
         &format!("LONGREIN_INSIDE={run}/a7/3"),
     ] {
         assert!(env.lines().any(|have| have == line), "{line} not in\n{env}");

@@ -198,6 +198,7 @@ async fn the_environment_is_ours() {
         "PAGER=cat",
         "TERM=dumb",
         "NO_COLOR=1",
+        "PYTHONDONTWRITEBYTECODE=1",
         "DEBIAN_FRONTEND=noninteractive",
     ] {
         assert!(env.lines().any(|have| have == line), "{line} not in\n{env}");
