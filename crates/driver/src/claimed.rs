@@ -82,6 +82,9 @@ pub(crate) struct Drive<'a> {
     /// The workspace as it was found in a write epoch, for the starts that need it, and the actions that wait for it.
     pub(crate) tree: Option<(usize, Result<TreeId, String>)>,
     pub(crate) tree_waits: BTreeSet<ActionId>,
+    /// The workspace as a call left it that nothing wrote beside, for what starts with that call's result. It is looked at
+    /// anew once anything was waited for.
+    pub(crate) just_left: Option<(usize, TreeId)>,
     /// Something owed could not begin before the batch was committed.
     pub(crate) put_off: bool,
     /// Set once the process was told to stop: when external calls are given up.
@@ -198,6 +201,7 @@ impl<'a> Drive<'a> {
             heard: BTreeMap::new(),
             tree: None,
             tree_waits: BTreeSet::new(),
+            just_left: None,
             put_off: false,
             stopping: None,
         };

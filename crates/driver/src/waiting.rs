@@ -79,6 +79,7 @@ impl Drive<'_> {
 
     /// Waits until something happens, and turns it into commands.
     pub(crate) async fn wait(&mut self) -> Result<(), DriveError> {
+        self.just_left = None;
         let nap = self.nap();
         let (stop, left) = (self.stop.token.clone(), self.stop.left.clone());
         let landed = tokio::select! {
@@ -180,7 +181,13 @@ impl Drive<'_> {
                 self.keep_blobs(blobs);
                 let late = LateOutcome { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
                 self.draft.outcomes.push(late);
+                // How it left the workspace is what the next step begins with: both are journaled in one batch
+                // (`semantics.md` A3), and no second look is taken. Not if another wrote meanwhile: this look may have been
+                // taken before that one's last words.
+                let was_alone = self.run.action(action).is_some_and(|action| !action.beside);
+                let begins_with = left.clone().filter(|_| was_alone);
                 self.command(Command::Finish { action, attempt, outcome, brings, left });
+                self.just_left = begins_with.map(|tree| (self.run.epochs.len(), tree));
                 self.enter(Some(action), written);
                 self.hear_out(action, attempt);
             }
