@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longrein_core::decide::Command;
+use longrein_core::decide::{Command, Readiness};
 use longrein_core::event::Wait;
 use longrein_core::ids::ActionId;
 use longrein_core::input::{Input, InputBody, LateOutcome};
@@ -80,6 +80,7 @@ impl Drive<'_> {
     /// Waits until something happens, and turns it into commands.
     pub(crate) async fn wait(&mut self) -> Result<(), DriveError> {
         self.just_left = None;
+        self.just_ruled = None;
         let nap = self.nap();
         let (stop, left) = (self.stop.token.clone(), self.stop.left.clone());
         let landed = tokio::select! {
@@ -164,7 +165,13 @@ impl Drive<'_> {
                 } else {
                     None
                 };
+                let first = proposals.first().map(|proposal| (self.run.next_action(), proposal.readiness.clone()));
                 self.command(Command::Reply { attempt, reply, proposals, judgement, jitter });
+                self.just_ruled = first.and_then(|(action, readiness)| match readiness {
+                    Readiness::Ruled { .. } => Some((self.run.head, action, readiness)),
+                    // Not to be told yet, or for good.
+                    Readiness::Refused(_) | Readiness::Later | Readiness::Note(_) | Readiness::Question { .. } => None,
+                });
             }
             (Flight::Send(attempt), Landed::Sent(Err(failure))) => {
                 let jitter = self.ports.clock.jitter();
