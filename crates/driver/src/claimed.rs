@@ -9,7 +9,7 @@ use std::time::Duration;
 use longrein_core::action::{Action, Life};
 use longrein_core::children::may_write;
 use longrein_core::context::meter::Meter;
-use longrein_core::decide::{Asks, Command, Refusal, begin, claimed, decide};
+use longrein_core::decide::{Asks, Command, Readiness, Refusal, begin, claimed, decide};
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
 use longrein_core::hook::{HookRan, Moment};
@@ -82,6 +82,12 @@ pub(crate) struct Drive<'a> {
     /// The workspace as it was found in a write epoch, for the starts that need it, and the actions that wait for it.
     pub(crate) tree: Option<(usize, Result<TreeId, String>)>,
     pub(crate) tree_waits: BTreeSet<ActionId>,
+    /// The workspace as a call left it that nothing wrote beside, for what starts with that call's result. It is looked at
+    /// anew once anything was waited for.
+    pub(crate) just_left: Option<(usize, TreeId)>,
+    /// What was just found of the first call of a reply, and the last event then: where it starts in the same step and
+    /// nothing has changed, that is the ruling of the step that writes it (`semantics.md` D2).
+    pub(crate) just_ruled: Option<(Seq, ActionId, Readiness)>,
     /// Something owed could not begin before the batch was committed.
     pub(crate) put_off: bool,
     /// Set once the process was told to stop: when external calls are given up.
@@ -198,6 +204,8 @@ impl<'a> Drive<'a> {
             heard: BTreeMap::new(),
             tree: None,
             tree_waits: BTreeSet::new(),
+            just_left: None,
+            just_ruled: None,
             put_off: false,
             stopping: None,
         };
@@ -477,14 +485,10 @@ impl<'a> Drive<'a> {
         if self.is_held_by_overtime(action, spec) {
             return Ok(false);
         }
-        let readiness = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
-            Ok(valid) => edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0,
-            // It gets the arguments of the call it undoes, whatever a model would have to give it.
-            Err(_) if action.compensates.is_some() => {
-                let valid = edge::as_it_is(action);
-                edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0
-            }
-            Err(error) => longrein_core::decide::Readiness::Refused(error),
+        let just_ruled = self.just_ruled.take().filter(|(seq, of, _)| *of == id && *seq == self.run.head);
+        let readiness = match just_ruled {
+            Some((_, _, readiness)) => readiness,
+            None => self.readiness(id, action, spec).await?,
         };
         // What the batch in the making says of the key is not in its row yet: append first.
         let key_id = edge::key_id(&self.run, action);
@@ -505,6 +509,17 @@ impl<'a> Drive<'a> {
         self.key_waits.remove(&id);
         let tree = self.tree_view();
         Ok(self.start_heard(id, |heard| Command::Start { action: id, readiness, key, heard, tree }))
+    }
+
+    /// Rules on a call as it stands now.
+    async fn readiness(&self, id: ActionId, action: &Action, spec: &ToolSpec) -> Result<Readiness, DriveError> {
+        let valid = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
+            Ok(valid) => valid,
+            // It gets the arguments of the call it undoes, whatever a model would have to give it.
+            Err(_) if action.compensates.is_some() => edge::as_it_is(action),
+            Err(error) => return Ok(Readiness::Refused(error)),
+        };
+        Ok(edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0)
     }
 
     /// Whether a call that has not returned when its time was up still holds what this one needs.

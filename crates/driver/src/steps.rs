@@ -42,7 +42,10 @@ impl Drive<'_> {
         match &self.tree {
             Some((epoch, Ok(tree))) if *epoch == self.run.epochs.len() => TreeView::Taken(tree.clone()),
             Some((epoch, Err(why))) if *epoch == self.run.epochs.len() => TreeView::Failed(why.clone()),
-            Some(_) | None => TreeView::NotTaken,
+            Some(_) | None => match &self.just_left {
+                Some((epoch, tree)) if *epoch == self.run.epochs.len() => TreeView::Taken(tree.clone()),
+                Some(_) | None => TreeView::NotTaken,
+            },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longrein_core::decide::Command;
+use longrein_core::decide::{Command, Readiness};
 use longrein_core::event::Wait;
 use longrein_core::ids::ActionId;
 use longrein_core::input::{Input, InputBody, LateOutcome};
@@ -79,6 +79,8 @@ impl Drive<'_> {
 
     /// Waits until something happens, and turns it into commands.
     pub(crate) async fn wait(&mut self) -> Result<(), DriveError> {
+        self.just_left = None;
+        self.just_ruled = None;
         let nap = self.nap();
         let (stop, left) = (self.stop.token.clone(), self.stop.left.clone());
         let landed = tokio::select! {
@@ -163,7 +165,13 @@ impl Drive<'_> {
                 } else {
                     None
                 };
+                let first = proposals.first().map(|proposal| (self.run.next_action(), proposal.readiness.clone()));
                 self.command(Command::Reply { attempt, reply, proposals, judgement, jitter });
+                self.just_ruled = first.and_then(|(action, readiness)| match readiness {
+                    Readiness::Ruled { .. } => Some((self.run.head, action, readiness)),
+                    // Not to be told yet, or for good.
+                    Readiness::Refused(_) | Readiness::Later | Readiness::Note(_) | Readiness::Question { .. } => None,
+                });
             }
             (Flight::Send(attempt), Landed::Sent(Err(failure))) => {
                 let jitter = self.ports.clock.jitter();
@@ -180,7 +188,13 @@ impl Drive<'_> {
                 self.keep_blobs(blobs);
                 let late = LateOutcome { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
                 self.draft.outcomes.push(late);
+                // How it left the workspace is what the next step begins with: both are journaled in one batch
+                // (`semantics.md` A3), and no second look is taken. Not if another wrote meanwhile: this look may have been
+                // taken before that one's last words.
+                let was_alone = self.run.action(action).is_some_and(|action| !action.beside);
+                let begins_with = left.clone().filter(|_| was_alone);
                 self.command(Command::Finish { action, attempt, outcome, brings, left });
+                self.just_left = begins_with.map(|tree| (self.run.epochs.len(), tree));
                 self.enter(Some(action), written);
                 self.hear_out(action, attempt);
             }

@@ -18,8 +18,12 @@ const READ_MAX_BYTES: u64 = 1024 * 1024;
 const LOOK_FOR: Duration = Duration::from_millis(150);
 
 /// The rule files of a workspace, its own folder's first. Of two in one folder with the same content one is kept. What
-/// cannot be read is left out.
+/// cannot be read is left out. The root of all files is nobody's project: a task that works in no folder has it, and what
+/// other people's projects below it say is none of its rules.
 pub fn capture(workspace: &str) -> Vec<RuleFile> {
+    if Path::new(workspace).parent().is_none() {
+        return Vec::new();
+    }
     let Ok(root) = Root::open(Path::new(workspace)) else { return Vec::new() };
     let places = root.named(&RULE_FILES, FILES_MAX, Instant::now() + LOOK_FOR).unwrap_or_default();
     let mut files: Vec<RuleFile> = Vec::new();
@@ -72,5 +76,13 @@ mod tests {
         assert_eq!(now(&folder.path().to_string_lossy(), "pkg/AGENTS.md").as_ref(), Some(&files[1].digest));
         write("pkg/AGENTS.md", "be slow");
         assert_ne!(now(&folder.path().to_string_lossy(), "pkg/AGENTS.md").as_ref(), Some(&files[1].digest));
+    }
+
+    /// A walk from there takes all the time it is given, for every run that is started.
+    #[test]
+    fn nothing_is_looked_for_where_a_task_works_in_no_folder() {
+        let began = Instant::now();
+        assert_eq!(capture("/"), []);
+        assert!(began.elapsed() < LOOK_FOR, "it looked around for {:?}", began.elapsed());
     }
 }

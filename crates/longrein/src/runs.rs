@@ -31,6 +31,7 @@ use longrein_ports::{
 use longrein_rules::Rulebook;
 use longrein_sandbox::Tier;
 use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls, Workspace};
+use tokio::task::JoinSet;
 
 use crate::checks::Judges;
 use crate::children::{Models, OfOne, Outfit, Parts};
@@ -564,7 +565,15 @@ impl Runs {
 
     /// Drives a run until it rests, waits or is stopped.
     pub async fn drive(&self, target: Target, around: Surroundings) -> Result<Driven, RunsError> {
-        self.prepare(target, around, Own::default()).await?.drive().await
+        let prepared = self.prepare(target, around, Own::default()).await?;
+        // As a task: each time something wakes the future that a runtime blocks on, that goes through the kernel, even from
+        // the very thread. Dropping the set ends what is in it.
+        let mut work = JoinSet::new();
+        work.spawn(prepared.drive());
+        match work.join_next().await.expect("one was spawned just now") {
+            Ok(driven) => driven,
+            Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+        }
     }
 
     /// Finds every mistake that can be found before a run is claimed.

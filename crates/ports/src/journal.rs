@@ -391,7 +391,7 @@ pub trait Journal: Send + Sync {
     fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>>;
 
     /// Waits until the inbox of `run` may hold something new. May wake for nothing; sees other processes' posts within
-    /// half a second.
+    /// half a second; those of one that was killed in the middle of it, within five.
     fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()>;
 
     fn key<'a>(&'a self, id: &'a KeyId) -> BoxFuture<'a, Result<Option<KeyRow>, JournalError>>;

@@ -5,6 +5,9 @@
 //! now (a file of secrets that somebody makes), a link that leads elsewhere, a folder in another's place: then it is worked
 //! out anew.
 //!
+//! A folder that was not changed itself has the names it had, each of its kind: so one look at the folder stands for looks
+//! at all names in it, where its file system keeps the time of a folder's last change and that time lies far enough back.
+//!
 //! Read [`of`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::confine::{Confined, Network};
 use crate::layout::Layout;
@@ -41,7 +45,7 @@ static KEPT: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
 struct Kept {
     confined: Confined,
     env: Vec<(String, String)>,
-    sights: Vec<(PathBuf, Sight)>,
+    names: Vec<Names>,
     drawn: Arc<Drawn>,
 }
 
@@ -52,8 +56,8 @@ pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Ar
         let env = env.iter().filter(|(name, _)| toolchain::names_folders(name));
         is_like(&kept.confined, confined) && kept.env.iter().eq(env)
     };
-    if let Some(known) = kept.iter().position(is_like).and_then(|at| kept.remove(at))
-        && known.sights.iter().all(|(path, sight)| sight.is_still_at(path))
+    if let Some(mut known) = kept.iter().position(is_like).and_then(|at| kept.remove(at))
+        && known.names.iter_mut().all(Names::are_still_there)
     {
         let drawn = Arc::clone(&known.drawn);
         kept.push_back(known);
@@ -69,12 +73,12 @@ pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Ar
     {
         let confined = Confined { network: Network::Off, ..confined.clone() };
         let env = env.iter().filter(|(name, _)| toolchain::names_folders(name)).cloned().collect();
-        let sights = before.0.into_iter().map(|(path, (sight, _))| (path, sight)).collect();
+        let names = before.by_folder();
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_MAX {
             kept.pop_front();
         }
-        kept.push_back(Kept { confined, env, sights, drawn: Arc::clone(&drawn) });
+        kept.push_back(Kept { confined, env, names, drawn: Arc::clone(&drawn) });
     }
     Ok(drawn)
 }
@@ -95,6 +99,64 @@ fn is_like(one: &Confined, other: &Confined) -> bool {
         && *hidden == other.hidden
         && *scratch == other.scratch
         && *limits == other.limits
+}
+
+/// Names in one folder, and what lay there.
+struct Names {
+    folder: PathBuf,
+    /// The folder as it was before the names were last looked at, if it would show that one of them changed.
+    unchanged: Option<FolderStamp>,
+    sights: Vec<(PathBuf, Sight)>,
+}
+
+impl Names {
+    fn are_still_there(&mut self) -> bool {
+        let (now, is_telling) = match FolderStamp::of(&self.folder) {
+            Some(now) if self.unchanged == Some(now.0) => return true,
+            Some((now, is_telling)) => (Some(now), is_telling),
+            None => (None, false),
+        };
+        self.unchanged = now.filter(|_| is_telling);
+        self.sights.iter().all(|(path, sight)| sight.is_still_at(path))
+    }
+}
+
+/// A folder with the times of its last change: whoever makes, removes or replaces a name in it sets them, and cannot set
+/// both back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FolderStamp {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Two changes within a tick of the kernel's clock have one time.
+const TELLING_AFTER: Duration = Duration::from_secs(2);
+
+/// File systems of this machine, whose folders have the time of their last change: ext4, XFS, Btrfs, F2FS, tmpfs and overlays
+/// of them (`linux/magic.h`). Others may have another machine's clock, or none.
+const TIMED: [u32; 6] = [0x0000_EF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x794C_7630];
+
+impl FolderStamp {
+    /// With whether a change from now on would show in it. None: no folder is there.
+    fn of(folder: &Path) -> Option<(Self, bool)> {
+        let found = folder.symlink_metadata().ok().filter(Metadata::is_dir)?;
+        let stamp = Self {
+            device: found.dev(),
+            inode: found.ino(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        };
+        let changed = Duration::from_secs(u64::try_from(found.ctime().max(found.mtime())).unwrap_or(0));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // the seconds of the change are cut off
+        let is_settled = changed + TELLING_AFTER + Duration::from_secs(1) < now;
+        let is_timed = || {
+            rustix::fs::statfs(folder).is_ok_and(|stat| TIMED.contains(&((stat.f_type as i128 & 0xFFFF_FFFF) as u32)))
+        };
+        Some((stamp, is_settled && is_timed()))
+    }
 }
 
 /// What lay at a name: all that a view depends on.
@@ -168,6 +230,15 @@ impl Stamps {
             stamps.follow(&path)?;
         }
         Some(stamps)
+    }
+
+    fn by_folder(self) -> Vec<Names> {
+        let mut names: BTreeMap<PathBuf, Vec<(PathBuf, Sight)>> = BTreeMap::new();
+        for (path, (sight, _)) in self.0 {
+            let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+            names.entry(folder).or_default().push((path, sight));
+        }
+        names.into_iter().map(|(folder, sights)| Names { folder, unchanged: None, sights }).collect()
     }
 
     fn follow(&mut self, path: &Path) -> Option<()> {
@@ -293,6 +364,40 @@ mod tests {
         assert_eq!(place.kind("work/.config/gh"), None);
         std::fs::create_dir(place.at("work/.config/gh")).unwrap();
         assert!(matches!(place.kind("work/.config/gh"), Some(Kind::Hide { .. })));
+    }
+
+    /// The same once one look at a folder stands for looks at its names.
+    #[test]
+    fn what_appears_in_a_folder_that_lay_still_is_hidden_at_once() {
+        let place = Place::new();
+        std::fs::create_dir(place.at("work/.config")).unwrap();
+        std::thread::sleep(TELLING_AFTER + Duration::from_millis(1_100));
+        let first = place.drawn();
+        assert!(Arc::ptr_eq(&first, &place.drawn()), "its folders are looked at");
+        assert!(Arc::ptr_eq(&first, &place.drawn()), "and now stand for what is in them");
+        let folders = |place: &Place| {
+            let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+            let ours = kept.iter().find(|kept| is_like(&kept.confined, &place.confined)).map(|kept| {
+                kept.names.iter().filter(|names| names.unchanged.is_some()).map(|names| names.folder.clone()).collect()
+            });
+            ours.unwrap_or_else(Vec::new)
+        };
+        let is_timed = FolderStamp::of(&place.at("work")).is_some_and(|(_, is_telling)| is_telling);
+        assert_eq!(folders(&place).contains(&place.at("work")), is_timed);
+        for secret in ["work/.env", "work/sub/.env", "work/.config/gh"] {
+            assert_eq!(place.kind(secret), None, "{secret}");
+            std::fs::write(place.at(secret), "key").unwrap();
+            // times that are set back tell nothing
+            let folder = place.at(secret).parent().unwrap().to_owned();
+            std::fs::File::open(&folder).unwrap().set_modified(UNIX_EPOCH).unwrap();
+            assert!(matches!(place.kind(secret), Some(Kind::Hide { .. })), "{secret}");
+            std::fs::remove_file(place.at(secret)).unwrap();
+            assert_eq!(place.kind(secret), None, "{secret}");
+        }
+        std::fs::rename(place.at("work"), place.at("was")).unwrap();
+        std::fs::create_dir(place.at("work")).unwrap();
+        std::fs::write(place.at("work/.env"), "key").unwrap();
+        assert!(matches!(place.kind("work/.env"), Some(Kind::Hide { .. })), "another folder in its place");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! runs ask for in groups (see [`writer`]); reading is a direct call on a second connection, which writing never blocks. The file itself is touched by SQLite only:
 //! closing any other descriptor of it would drop this process's locks (`failures.md` 15.3).
 
+mod bell;
 mod blobs;
 mod cache;
 mod collect;
@@ -45,6 +46,7 @@ use crate::verify::Everything;
 use crate::wakeups::Wakeups;
 use crate::{Alive, here, marks_of, newest_first, verify};
 
+use bell::Bell;
 use blobs::BlobFolder;
 use cache::CacheFolder;
 use table::Table;
@@ -69,6 +71,7 @@ struct Shared {
     alive: Alive,
     here: Worker,
     wakeups: Wakeups,
+    bell: Bell,
     desk: Mutex<Desk>,
     /// Jobs that were handed to the thread and are not committed yet: nothing overtakes them.
     queued: AtomicUsize,
@@ -145,6 +148,7 @@ impl SqliteJournal {
             blobs: BlobFolder::beside(&path),
             cache: CacheFolder::beside(&path),
             indexes: Indexes::default(),
+            bell: Bell::beside(&path),
             path,
             clock,
             alive,
@@ -237,6 +241,7 @@ impl Drop for SqliteJournal {
     /// Lets what is queued be committed, then closes the file.
     fn drop(&mut self) {
         // The receiver is gone only if the thread has ended already.
+        self.shared.bell.hang_up();
         let _ = self.requests.send(Request::Stop);
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
@@ -342,7 +347,11 @@ impl Journal for SqliteJournal {
     fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
         let kind = JobKind { durability: Durability::Synced, wakes: Some(run.clone()), large: Vec::new() };
         let (run, input) = (run.clone(), input.clone());
-        Box::pin(self.write(kind, move |table, _| rules::post(table, &run, &input)))
+        Box::pin(async move {
+            let posted = self.write(kind, move |table, _| rules::post(table, &run, &input)).await;
+            self.shared.bell.ring();
+            posted
+        })
     }
 
     fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>> {
@@ -354,6 +363,7 @@ impl Journal for SqliteJournal {
 
     fn inbox_changed<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            Bell::listen(&self.shared);
             let wait = self.shared.wakeups.wait(run);
             // The writer looks out for other processes while somebody waits; it may be asleep in its queue.
             let _ = self.requests.send(Request::Look);

@@ -27,8 +27,10 @@ use crate::rules::Decided;
 
 /// The most requests in one transaction: bounds how long the first waits for the last.
 const GROUP_MAX: usize = 256;
-/// How often other processes' posts are looked for; half of what the port promises.
+/// How often other processes' posts are looked for where their bell is not heard; half of what the port promises.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Where it is: for those whose ringer was killed after the post. As often as leases are renewed.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
 /// How long another process may keep the write lock before that is reported. Four leases: nobody sane does.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
@@ -268,7 +270,7 @@ impl Writer {
     fn next_group(&mut self) -> Vec<Job> {
         let mut group = Vec::new();
         let first = if self.shared.wakeups.anybody_waits() {
-            let rest = LOOK_EVERY.saturating_sub(self.looked.elapsed());
+            let rest = self.look_every().saturating_sub(self.looked.elapsed());
             self.queue.recv_timeout(rest)
         } else {
             self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -296,9 +298,13 @@ impl Writer {
         }
     }
 
+    fn look_every(&self) -> Duration {
+        if self.shared.bell.is_heard() { LOOK_ANYWAY } else { LOOK_EVERY }
+    }
+
     /// Wakes everybody who waits if another process has committed something.
     fn look(&mut self) {
-        if !self.shared.wakeups.anybody_waits() || self.looked.elapsed() < LOOK_EVERY {
+        if !self.shared.wakeups.anybody_waits() || self.looked.elapsed() < self.look_every() {
             return;
         }
         self.looked = Instant::now();

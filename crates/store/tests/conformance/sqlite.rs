@@ -249,6 +249,40 @@ async fn two_handles_on_one_file() {
     assert_eq!(holder.read(&run, Seq(0), 10).await.unwrap().len(), 2);
 }
 
+/// Looking for them would find them after five seconds, not within one.
+#[tokio::test]
+async fn posts_of_others_are_heard_and_not_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("longrein.db");
+    let bell = folder.path().join("longrein.db-bell");
+    let (holder, here) = (open(&path).unwrap(), longrein_store::worker_here().unwrap());
+    let run = RunId::new("r1");
+    let claim = holder.claim(&run, &here, None, Create::IfAbsent).await.unwrap();
+    holder.append(&claim, &batch(&claim, 0, "b0", [park(1)])).await.unwrap();
+    for (nth, spoil) in [None, Some("gone"), Some("moved"), None].into_iter().enumerate() {
+        let id = format!("i{nth}");
+        let posts = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            match spoil {
+                Some("moved") => std::fs::rename(&bell, folder.path().join("elsewhere")).unwrap(),
+                Some(_) => std::fs::remove_file(&bell).unwrap(),
+                None => {}
+            }
+            let other = open(&path).unwrap();
+            assert_eq!(other.post_input(&run, &message(&id)).await.unwrap(), Posted::Accepted);
+            Instant::now()
+        };
+        let waits = async {
+            // What it is woken for may be nothing.
+            while holder.inbox(&run).await.unwrap().len() <= nth {
+                holder.inbox_changed(&run).await;
+            }
+        };
+        let ((), posted) = tokio::join!(waits, posts);
+        assert!(posted.elapsed() < Duration::from_millis(1_500), "{nth}: {:?}", posted.elapsed());
+    }
+}
+
 #[tokio::test]
 async fn a_lock_held_for_long_fails_nothing() {
     let bench = Bench::sqlite();
