@@ -187,7 +187,6 @@ mod tests {
         let found = |text: &str| evidence_ids(text).map(|id| id.0).collect::<Vec<_>>();
         assert_eq!(found(r#"{"of":"e7","all":["e12","e3"]}"#), [7, 12, 3]);
         assert_eq!(found(r#"{"text":"e7 says","e9":"e","x":"e-1","y":"e99999999999","z":"ée7"}"#), [9]);
-        assert_eq!(found("\"e"), []);
-        assert_eq!(found(""), []);
+        assert!(found("\"e").is_empty() && found("").is_empty());
     }
 }

@@ -213,6 +213,8 @@ fn anything() -> impl Strategy<Value = Features> {
                 blob,
                 messages,
                 images,
+                pictures: images.min(3),
+                picture_bytes: images,
             }
         },
     )
