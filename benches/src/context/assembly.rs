@@ -1,9 +1,9 @@
 //! What it costs to decide on a request and to put it together, apart from everything else a worker does: the journal of a
-//! run is folded again, and before each request of it the same three steps are taken and timed.
+//! run is folded again, and before each request of it the same three steps are taken and timed, in CPU time of this thread.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use longrein::core::context::estimate::Estimator;
@@ -32,11 +32,28 @@ pub(crate) fn print(store: &Path, run: &str) -> anyhow::Result<()> {
     let Times { requests, rebuilds } = best;
     println!("  deciding on a request and making it, of {} requests, least of {REPEATS}", requests.len());
     println!("    at most 1 ms p99, flat           {}", spread(&requests));
-    let tenth = (requests.len() / 10).max(1);
-    let by_tenth: Vec<_> = requests.chunks(tenth).take(10).map(|part| micros(percentile(part, 50))).collect();
-    println!("    median by tenth                  {}", by_tenth.join(" "));
+    let part = if requests.len() > 2 * THOUSAND { THOUSAND } else { (requests.len() / 10).max(1) };
+    let name = if part == THOUSAND { "by thousand" } else { "by tenth" };
+    for (what, of) in [("median", 50), ("p99", 99)] {
+        // What is left over is too little to say anything.
+        let parts: Vec<_> = requests.chunks_exact(part).map(|part| micros(percentile(part, of))).collect();
+        println!("    {:<33}{}", format!("{what} {name}"), parts.join(" "));
+    }
+    let (first, last) = (requests.chunks_exact(part).nth(1), requests.chunks_exact(part).next_back());
+    if let (Some(first), Some(last)) = (first, last) {
+        let [first, last] = [first, last].map(|part| percentile(part, 50).as_secs_f64());
+        println!("    last part / second, at most 1.2  {:.2}", last / first.max(1e-9));
+    }
     println!("    of {} rebuilds, at most 50 ms     {}", rebuilds.len(), spread(&rebuilds));
     Ok(())
+}
+
+const THOUSAND: usize = 1_000;
+
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 #[derive(Default)]
@@ -85,12 +102,12 @@ fn fold(events: &[(Seq, Timestamp, Event)]) -> anyhow::Result<Times> {
     let mut meter = Meter::new(Estimator::new(), None, &run.system, &tools);
     let mut times = Times::default();
     for (seq, at, event) in events.iter().skip(1) {
-        let began = Instant::now();
+        let began = cpu();
         if let Event::ModelRequested(requested) = event {
             meter.measure(&run);
             let planned = plan(&run, &meter, requested.purpose, *at);
             let prompt = render(&run, requested.purpose, Arc::clone(&tools), requested.reserved.output);
-            times.requests.push(began.elapsed());
+            times.requests.push(cpu().saturating_sub(began));
             drop((planned, prompt));
             run.apply(*seq, *at, event);
         } else if let Event::GenerationStarted(_) = event {
@@ -99,7 +116,7 @@ fn fold(events: &[(Seq, Timestamp, Event)]) -> anyhow::Result<Times> {
             let planned = plan(&run, &meter, longrein::core::owed::purpose(&run), *at);
             run.apply(*seq, *at, event);
             meter.measure(&run);
-            times.rebuilds.push(began.elapsed());
+            times.rebuilds.push(cpu().saturating_sub(began));
             drop(planned);
         } else {
             run.apply(*seq, *at, event);

@@ -16,6 +16,7 @@ use crate::budget::{BudgetKind, Limits, Raise, Reservation, Usage};
 use crate::check::{Accepted, Verdict};
 use crate::children::Descent;
 use crate::context::note::Note;
+use crate::context::readmit::Readmitted;
 use crate::context::summary::Line;
 use crate::hook::{HookEvent, HookOutcome};
 use crate::ids::{

@@ -9,6 +9,7 @@ use longrein_core::context::render;
 use longrein_core::decide::{self, Command};
 use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
+use longrein_core::payload::Payload;
 use longrein_core::prompt::{Purpose, ToolDef};
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, ModelSpec, ToolBody};
@@ -20,6 +21,7 @@ use crate::drive::DriveError;
 use crate::edge;
 use crate::jobs::{self, Caches, Flight};
 use crate::ports::Ports;
+use crate::readmit::readmit;
 
 /// Plans before one request: results are spilled once, the window is made anew a few times at most, and then it is sent or
 /// not.
@@ -48,7 +50,11 @@ impl Drive<'_> {
                     }
                 }
                 Plan::Rebuild(started) => {
-                    self.command(Command::Rebuild(started));
+                    let tools = &self.ports.tools;
+                    let shorter = |payload: &Payload, bytes_max: usize| tools.preview(payload, bytes_max);
+                    let journal = self.ports.journal.as_ref();
+                    let started = readmit(journal, &self.run, meter, *started, &shorter).await;
+                    self.command(Command::Rebuild(Box::new(started)));
                 }
                 Plan::Forgo(forgone) => return Ok(self.command(Command::Forgo(forgone))),
             }

@@ -17,6 +17,7 @@ mod lease;
 mod origin;
 mod ports;
 mod program;
+mod readmit;
 mod rollback;
 mod row;
 mod said;
@@ -30,5 +31,6 @@ pub use drive::{Begin, DriveError, Driven, Driver, Observer, Options, SNAPSHOT_E
 pub use fault::{FaultyChecks, FaultyHooks, FaultyJournal, FaultyModel, FaultyTools, FaultyTrees};
 pub use fold::{FoldError, fold};
 pub use ports::Ports;
+pub use readmit::readmit;
 pub use rollback::{RollbackError, RollbackPlan, rollback_plan};
 pub use row::{run_row, suspension_in_words};

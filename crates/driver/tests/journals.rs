@@ -75,7 +75,7 @@ fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
     );
     assert_eq!(
         (RENDERING, shown.as_str()),
-        (1, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
+        (2, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
         "the prompt made of old events has other bytes: raise the version of the rendering"
     );
 }
@@ -89,7 +89,7 @@ fn the_journal_of_0_1_0_makes_the_same_snapshots_until_the_fold_is_another() {
     let digest = Digest::of_parts(saved.iter().map(Vec::as_slice));
     assert_eq!(
         (snapshot::FOLD, digest.as_str()),
-        (3, "415a3845e4ad28c14f1b9c330f954b738f1033b4ae2f8d0ebf51b6c6ccf5d670"),
+        (4, "bb3ba0b5a0ae4101ac192970237fb804969e0ee7a29bfb85d057afb18a07cfdc"),
         "the same events make another state: raise the version of the fold"
     );
 }

@@ -98,6 +98,9 @@ impl Runs {
                         break;
                     }
                     Plan::Rebuild(started) => {
+                        let (journal, shorter) = (self.journal.as_ref(), &longrein_tools::preview);
+                        let started = longrein_driver::readmit(journal, &run, &meter, *started, shorter).await;
+                        let started = Box::new(started);
                         before = Before::Rebuild(started.clone());
                         vec![Event::GenerationStarted(started)]
                     }

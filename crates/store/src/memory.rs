@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longrein_core::context::archive::Handle;
+use longrein_core::event::Event;
 use longrein_core::ids::{Digest, InputId, RunId, Seq, ToolName};
 use longrein_core::input::Input;
+use longrein_core::time::Timestamp;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
     Durability, Endorsement, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted, Recorded,
     RecordedBody, RunRow, SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
 };
 
+use crate::archive::text::Load;
 use crate::archive::{Pieces, Query, scan};
 use crate::encoding::{
     ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
@@ -198,7 +201,14 @@ impl Archive for MemoryJournal {
     }
 
     fn piece<'a>(&'a self, run: &'a RunId, handle: &'a Handle) -> BoxFuture<'a, Result<Option<Piece>, JournalError>> {
-        Box::pin(async move { Ok(self.tables().pieces(run)?.into_iter().find(|piece| piece.handle == *handle)) })
+        Box::pin(async move {
+            let tables = self.tables();
+            let pieces = match handle {
+                Handle::List(_) => tables.made(run, Pieces::list)?,
+                Handle::Message(_) | Handle::Action(_) | Handle::Reply(_) | Handle::Check(_) => tables.pieces(run)?,
+            };
+            Ok(pieces.into_iter().find(|piece| piece.handle == *handle))
+        })
     }
 }
 
@@ -344,11 +354,20 @@ enum Undo {
 
 impl Tables {
     fn pieces(&self, run: &RunId) -> Result<Vec<Piece>, JournalError> {
+        self.made(run, Pieces::add)
+    }
+
+    /// `add` says what the run's events add.
+    fn made(
+        &self,
+        run: &RunId,
+        add: impl Fn(&mut Pieces, Seq, Timestamp, &Event, &Load<'_>) -> Result<(), JournalError>,
+    ) -> Result<Vec<Piece>, JournalError> {
         let events = self.events.get(run).map_or(&[][..], Vec::as_slice);
         let mut pieces = Pieces::default();
         for recorded in read_chain(Some(genesis(run)), 0, events, None) {
             if let RecordedBody::Known(event) = &recorded.body {
-                pieces.add(recorded.seq, recorded.at, event, &|digest| Ok(self.blobs.get(digest).cloned()))?;
+                add(&mut pieces, recorded.seq, recorded.at, event, &|digest| Ok(self.blobs.get(digest).cloned()))?;
             }
         }
         Ok(pieces.made())

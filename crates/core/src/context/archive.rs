@@ -9,10 +9,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Received};
-use crate::ids::{ActionId, BadId, Seq, TurnId};
+use crate::ids::{ActionId, BadId, NoteId, Seq, TurnId};
 use crate::input::Truth;
 use crate::outcome::{Outcome, ToolError};
-use crate::payload::{Content, Payload};
+use crate::payload::{Content, Payload, excerpt};
+use crate::task::EffectClass;
 
 /// The name of one piece of a run's past. Serialises as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +27,41 @@ pub enum Handle {
     Reply(TurnId),
     /// `c31`: what a check said, by the number of its event.
     Check(Seq),
+    /// `effects`: a line for each of a kind, however many there were. It only repeats what other pieces say, and so is read
+    /// and never found.
+    List(List),
+}
+
+/// Lists that the control block shows the newest of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum List {
+    /// What was done to the world, and what became of it.
+    Effects,
+    /// What the model wrote down: decisions, findings, steps and all others.
+    Notes,
+    /// What people said.
+    Messages,
+    /// Files that were to be changed.
+    Files,
+}
+
+impl List {
+    pub const ALL: [List; 4] = [List::Effects, List::Notes, List::Messages, List::Files];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            List::Effects => "effects",
+            List::Notes => "notes",
+            List::Messages => "messages",
+            List::Files => "files",
+        }
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 impl fmt::Display for Handle {
@@ -35,6 +71,7 @@ impl fmt::Display for Handle {
             Handle::Action(action) => action.fmt(f),
             Handle::Reply(turn) => turn.fmt(f),
             Handle::Check(seq) => f.pad(&format!("c{seq}")),
+            Handle::List(list) => list.fmt(f),
         }
     }
 }
@@ -46,8 +83,11 @@ impl FromStr for Handle {
         let bad = || BadId {
             text: text.to_owned(),
             expected: "a handle: a7 is an action (e7 its evidence), t12 what was said in turn 12, u1 a person's message, \
-                       c31 a check",
+                       c31 a check; effects, notes, messages and files are lists",
         };
+        if let Some(list) = List::ALL.into_iter().find(|list| list.as_str() == text) {
+            return Ok(Handle::List(list));
+        }
         let letter = text.chars().next().ok_or_else(bad)?;
         let digits = &text[letter.len_utf8()..];
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
@@ -199,6 +239,101 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
     }
 }
 
+/// The line an event adds to a list. None: it adds none.
+pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
+    let (list, line) = match event {
+        Event::ActionProposed(proposed) if proposed.effect == EffectClass::External => {
+            let args = excerpt(proposed.args.as_str(), LISTED_ARGS);
+            (List::Effects, format!("{} {} {args}: proposed", proposed.action, proposed.tool))
+        }
+        Event::ActionStarted(started) => match (started.effect, &started.target) {
+            (EffectClass::External, _) => (List::Effects, format!("{}: started", started.action)),
+            (EffectClass::Workspace, Some(target)) => (List::Files, format!("{} {}", started.action, target.path)),
+            (EffectClass::Workspace | EffectClass::Read, _) => return None,
+        },
+        Event::ActionFinished(finished) if finished.effect == EffectClass::External => {
+            let became = match &finished.outcome {
+                Outcome::Done(content) => format!("done → {}", excerpt(content.shown().as_str(), LISTED_ARGS)),
+                Outcome::NotDone(error) => format!("not done: {}", error.message),
+                Outcome::Error(error) | Outcome::Unknown(error) => format!("unknown: {}", error.message),
+            };
+            (List::Effects, format!("{}: {became}", finished.action))
+        }
+        Event::ActionSettled(settled) => {
+            let became = match &settled.truth {
+                Truth::Done(_) => "done",
+                Truth::NotDone => "not done",
+            };
+            (List::Effects, format!("{}: known now: {became}", settled.action))
+        }
+        Event::NoteTaken(taken) => {
+            let cites = taken.note.cites.join(", ");
+            let of = taken.note.replaces.as_deref().map(|id| format!(" for {id}")).unwrap_or_default();
+            let cites = if cites.is_empty() { cites } else { format!(" ({cites})") };
+            let id = NoteId(taken.action.0);
+            (List::Notes, format!("{id} {}{of}: {}{cites}", taken.note.kind.as_str(), taken.note.text))
+        }
+        Event::InputReceived(received) => match &received.body {
+            Received::Message(text) => (List::Messages, format!("u{seq}: {text}")),
+            Received::Answer(_) | Received::Cancel | Received::LateOutcome(_) | Received::ChildSettled { .. } => {
+                return None;
+            }
+        },
+        Event::ActionProposed(_)
+        | Event::ActionFinished(_)
+        | Event::ActionRefused(_)
+        | Event::ActionDenied(_)
+        | Event::ActionRolledBack(_)
+        | Event::ActionNotUndone(_)
+        | Event::CheckFinished(_)
+        | Event::RunStarted(_)
+        | Event::ModelReplied(_)
+        | Event::RunForked(_)
+        | Event::RunClaimed(_)
+        | Event::InputRefused(_)
+        | Event::ModelRequested(_)
+        | Event::ModelFailed(_)
+        | Event::ModelSwitched(_)
+        | Event::ModelForgone(_)
+        | Event::GenerationStarted(_)
+        | Event::ResultSpilled(_)
+        | Event::SummaryRequested(_)
+        | Event::SummaryFinished(_)
+        | Event::ActionHeld(_)
+        | Event::ActionApproved(_)
+        | Event::ActionRequeued(_)
+        | Event::ActionProbed(_)
+        | Event::AnswerAccepted(_)
+        | Event::AnswerRefused(_)
+        | Event::ChecksVoided(_)
+        | Event::HookFinished(_)
+        | Event::LoopNoticed(_)
+        | Event::FactSet(_)
+        | Event::FactVoided(_)
+        | Event::BudgetReached(_)
+        | Event::BudgetRaised(_)
+        | Event::ChildStarted(_)
+        | Event::ChildEnded(_)
+        | Event::SourceEndorsed(_)
+        | Event::SurroundingsChanged(_)
+        | Event::TransitionTaken(_)
+        | Event::RunParked(_)
+        | Event::RunSuspended(_)
+        | Event::RunEnded(_) => return None,
+    };
+    // Its lines are counted: one each.
+    let line = line.split(['\n', '\r']).map(str::trim_end).collect::<Vec<_>>().join(" ⏎ ");
+    Some(Entry {
+        handle: Handle::List(list),
+        what: Some(format!("list of {list}")),
+        says: vec![Says::Label(excerpt(&line, LINE_MAX))],
+    })
+}
+
+/// How much of arguments and receipts a line has; and the most of a line.
+const LISTED_ARGS: usize = 240;
+const LINE_MAX: usize = 600;
+
 fn of_action(action: ActionId, says: Vec<Says<'_>>) -> Entry<'_> {
     Entry { handle: Handle::Action(action), what: None, says }
 }
@@ -235,11 +370,10 @@ mod tests {
     use crate::event::{ActionFinished, How, InputReceived, ModelReplied, Settled};
     use crate::ids::{AttemptId, InputId};
     use crate::outcome::{Finish, Reply, class};
-    use crate::task::EffectClass;
 
     #[test]
     fn a_handle_reads_as_it_prints() {
-        for text in ["u1", "u12", "a7", "t12", "c31"] {
+        for text in ["u1", "u12", "a7", "t12", "c31", "effects", "notes", "messages", "files"] {
             let handle: Handle = text.parse().expect("a handle");
             assert_eq!(handle.to_string(), text);
             let json = serde_json::to_string(&handle).expect("serialises");

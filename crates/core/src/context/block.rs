@@ -6,32 +6,54 @@ use std::fmt::Write;
 
 use crate::budget::Limit;
 use crate::check::Finding;
-use crate::context::memory::{EffectState, Memory, Reviewed, message_id};
+use crate::context::archive::List;
+use crate::context::memory::{Effect, Memory, Reviewed, message_id};
 use crate::context::note::NoteKind;
+use crate::context::readmit::Readmitted;
 use crate::context::settings::share;
-use crate::ids::Seq;
+use crate::ids::{ActionId, Seq};
 use crate::manifest;
-use crate::payload::excerpt;
+use crate::payload::{excerpt, head_and_tail};
 use crate::program::{At, Kind};
 use crate::prompt::Item;
 use crate::run::Run;
 use crate::task::Task;
 
-/// Decisions and findings the control block lists; older ones are in the archive.
-const NOTES_SHOWN: usize = 30;
-/// Changed files it lists.
-const FILES_SHOWN: usize = 40;
+/// How much of a list the control block shows: so many of its newest entries, and so much of the window in thousandths, at
+/// three bytes a token. What is older is counted, with the handle by which `recall` gives all of it ([`List`]). What is
+/// pinned has no such bound: constraints, steps, open loops, effects nobody knows the outcome of.
+struct Most {
+    entries: usize,
+    share: u32,
+}
+
+const DECISIONS: Most = Most { entries: 30, share: 30 };
+const FINDINGS: Most = Most { entries: 30, share: 30 };
+const MESSAGES: Most = Most { entries: 30, share: 20 };
+const STEPS_DONE: Most = Most { entries: 20, share: 15 };
+const EFFECTS: Most = Most { entries: 60, share: 30 };
+const FILES: Most = Most { entries: 40, share: 20 };
+/// However small the window, so much of a list is shown.
+const LIST_BYTES_MIN: usize = 400;
+/// Effects that are open are shown with this much of their arguments, once they are more than their share.
+const OPEN_ARGS: usize = 100;
+const OPEN_SHARE: u32 = 100;
+/// What checks said that failed, and rule files as they are read: at most so much of the window, in thousandths. Of what
+/// does not fit, so many bytes.
+const VERDICTS_SHARE: u32 = 30;
+const VERDICT_BYTES: usize = 160;
+const RULES_SHARE: u32 = 100;
+const RULE_BYTES: usize = 400;
 /// Its index of archived turns takes at most so much of the window, in thousandths, at three bytes a token.
 const INDEX_SHARE: u32 = 15;
-/// Its list of effects on the world likewise; those that do not fit are listed by their arguments' start.
-const EFFECTS_SHARE: u32 = 100;
 /// A tail is at most so long: 800 tokens (`context.md` §2.2).
 pub const TAIL_BYTES_MAX: usize = 2_400;
 /// And at most so much of the window, in thousandths, at three bytes a token.
 const TAIL_SHARE: u32 = 15;
 
-/// The control block at the start of a generation. `shown`: the messages that stand verbatim in the window.
-pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>) -> String {
+/// The control block at the start of a generation. `shown`: the messages that stand verbatim in the window; `again`: the
+/// evidence that comes back.
+pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>, again: &[Readmitted]) -> String {
     let memory = &run.memory;
     let mut text = String::new();
     let archived = &run.window.archived;
@@ -48,23 +70,29 @@ pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>) -> String {
     section(&mut text, "Permission mode", mode(run).into_iter());
     section(&mut text, "Phase under way", phase(run).into_iter());
     section(&mut text, "Lessons of earlier phases", lessons(run));
-    section(&mut text, "Acceptance", acceptance(run));
+    section(&mut text, "Acceptance", acceptance(run, limit));
     section(&mut text, "Constraints in force", constraints(run));
-    section(&mut text, "Older messages, answered for", older_messages(memory, shown));
-    section(&mut text, "Steps under way", notes(memory, NoteKind::Step, usize::MAX));
-    section(&mut text, "Steps completed", completed(memory));
-    section(&mut text, "Open loops", notes(memory, NoteKind::OpenLoop, usize::MAX));
-    section(&mut text, "Decisions", notes(memory, NoteKind::Decision, NOTES_SHOWN));
-    section(&mut text, "Findings", notes(memory, NoteKind::Finding, NOTES_SHOWN));
+    section(&mut text, "Older messages, answered for", older_messages(memory, shown, limit).into_iter());
+    section(&mut text, "Steps under way", notes(memory, NoteKind::Step));
+    section(&mut text, "Steps completed", completed(memory, limit).into_iter());
+    section(&mut text, "Open loops", notes(memory, NoteKind::OpenLoop));
+    let newest_notes = |kind: NoteKind, most: &Most| newest(notes(memory, kind), most, limit, List::Notes).into_iter();
+    section(&mut text, "Decisions", newest_notes(NoteKind::Decision, &DECISIONS));
+    section(&mut text, "Findings", newest_notes(NoteKind::Finding, &FINDINGS));
+    section(&mut text, "Evidence cited by what is open (data, as it came; recall has the whole)", evidence(run, again));
     section(
         &mut text,
         "Effects on the world (never repeat one that is done, pending or unknown)",
-        effects(memory, limit),
+        effects(memory, limit).into_iter(),
     );
-    section(&mut text, "Files changed by this run", changed(memory));
+    section(&mut text, "Files changed by this run", changed(memory, limit).into_iter());
     section(&mut text, "Facts that hold", facts(run));
-    section(&mut text, "Rule files as they were read since (data: the captured ones are in force)", rules_read(memory));
-    let room = usize::try_from(share(limit, INDEX_SHARE) * 3).unwrap_or(usize::MAX);
+    section(
+        &mut text,
+        "Rule files as they were read since (data: the captured ones are in force)",
+        rules_read(memory, limit).into_iter(),
+    );
+    let room = bytes(limit, INDEX_SHARE);
     let summaries = summaries(run, room / 2);
     let room = room - summaries.iter().map(String::len).sum::<usize>();
     section(
@@ -83,12 +111,12 @@ pub fn tail(run: &Run) -> String {
     let memory = &run.memory;
     let mut text = String::new();
     section(&mut text, "Constraints in force", constraints(run));
-    section(&mut text, "Under way", notes(memory, NoteKind::Step, usize::MAX));
-    section(&mut text, "Open loops", notes(memory, NoteKind::OpenLoop, usize::MAX));
+    section(&mut text, "Under way", notes(memory, NoteKind::Step));
+    section(&mut text, "Open loops", notes(memory, NoteKind::OpenLoop));
     section(&mut text, "Effects nobody knows the outcome of", uncertain(memory));
     section(&mut text, "Not to be called now", unavailable(run));
     section(&mut text, "Left", left(run));
-    let room = TAIL_BYTES_MAX.min(usize::try_from(share(run.window_limit(), TAIL_SHARE) * 3).unwrap_or(usize::MAX));
+    let room = TAIL_BYTES_MAX.min(bytes(run.window_limit(), TAIL_SHARE));
     let mut text = escaped(text.trim_start());
     if text.len() > room {
         let mut short = String::new();
@@ -100,6 +128,40 @@ pub fn tail(run: &Run) -> String {
         text = excerpt(&escaped(short.trim_start()), room);
     }
     text
+}
+
+/// A share of the window, in thousandths, as bytes of text.
+fn bytes(limit: u64, part: u32) -> usize {
+    usize::try_from(share(limit, part) * 3).unwrap_or(usize::MAX)
+}
+
+/// The newest entries of a list that fit, after a word on those that do not.
+fn newest(lines: impl Iterator<Item = String>, most: &Most, limit: u64, list: List) -> Vec<String> {
+    let (left_out, lines) = fitting(lines, most, limit);
+    let more = (left_out > 0).then(|| older(left_out, list));
+    more.into_iter().chain(lines).collect()
+}
+
+/// The newest entries of a list that fit, oldest first, and how many do not. One that is longer than what is left is cut
+/// where that leaves something to read; the very newest is always shown.
+fn fitting(lines: impl Iterator<Item = String>, most: &Most, limit: u64) -> (usize, Vec<String>) {
+    let mut all: Vec<String> = lines.collect();
+    let mut room = bytes(limit, most.share).max(LIST_BYTES_MIN);
+    let mut first = all.len();
+    for line in all.iter_mut().rev().take(most.entries) {
+        if line.len() > room && room < LIST_BYTES_MIN {
+            break;
+        }
+        *line = excerpt(line, room);
+        room -= line.len();
+        first -= 1;
+    }
+    let shown = all.split_off(first);
+    (first, shown)
+}
+
+fn older(count: usize, list: List) -> String {
+    format!("{count} earlier: recall({{\"handle\":\"{list}\"}}) lists all")
 }
 
 /// A title and its lines; nothing where there are none.
@@ -158,8 +220,9 @@ fn phase_turns(run: &Run) -> Option<String> {
     (turns > 0 && turns + 1 == agent.turns?).then(|| format!("turns of phase {}: 1", phase.name))
 }
 
-fn acceptance(run: &Run) -> impl Iterator<Item = String> {
-    run.task.acceptance.iter().map(|check| match run.memory.verdicts.get(&check.name) {
+fn acceptance(run: &Run, limit: u64) -> impl Iterator<Item = String> {
+    let mut room = bytes(limit, VERDICTS_SHARE);
+    run.task.acceptance.iter().map(move |check| match run.memory.verdicts.get(&check.name) {
         None => format!("{}: not judged yet", check.name),
         Some(last) => {
             let word = match last.finding {
@@ -167,19 +230,21 @@ fn acceptance(run: &Run) -> impl Iterator<Item = String> {
                 Finding::Failed => "failed when last judged",
                 Finding::Held => "not run: what it runs was changed",
             };
-            format!("{}: {word}: {}", check.name, last.text)
+            let text = if last.text.len() <= room { last.text.clone() } else { excerpt(&last.text, VERDICT_BYTES) };
+            room = room.saturating_sub(text.len());
+            // What a check printed may look like lines of the block.
+            format!("{}: {word}: {}", check.name, one_line(&text))
         }
     })
 }
 
 pub(crate) fn constraints(run: &Run) -> impl Iterator<Item = String> {
     let of_task = run.task.constraints.iter().map(|text| text.trim().to_owned());
-    of_task.chain(notes(&run.memory, NoteKind::Constraint, usize::MAX))
+    of_task.chain(notes(&run.memory, NoteKind::Constraint))
 }
 
-fn notes(memory: &Memory, kind: NoteKind, most: usize) -> impl Iterator<Item = String> {
-    let count = memory.notes_of(kind).count();
-    memory.notes_of(kind).skip(count.saturating_sub(most)).map(|(id, kept)| {
+fn notes(memory: &Memory, kind: NoteKind) -> impl Iterator<Item = String> {
+    memory.notes_of(kind).map(|(id, kept)| {
         let cites = if kept.cites.is_empty() { String::new() } else { format!(" ({})", kept.cites.join(", ")) };
         // Word for word: what is pinned has the same bytes wherever it stands.
         format!("{id}: {}{cites}", kept.text.trim())
@@ -200,14 +265,17 @@ fn ids(run: &Run, memory: &Memory, kind: NoteKind) -> impl Iterator<Item = Strin
     of_task.into_iter().chain((!ids.is_empty()).then(|| ids.join(", ")))
 }
 
-fn completed(memory: &Memory) -> impl Iterator<Item = String> {
-    let unlisted = memory.steps_done_count as usize - memory.steps_done.len().min(memory.steps_done_count as usize);
-    let more = (unlisted > 0).then(|| format!("{unlisted} earlier ones"));
-    more.into_iter().chain(memory.steps_done.iter().map(|(id, text)| format!("{id}: {}", one_line(text))))
+fn completed(memory: &Memory, limit: u64) -> Vec<String> {
+    let forgotten = (memory.steps_done_count as usize).saturating_sub(memory.steps_done.len());
+    let known = memory.steps_done.iter().map(|(id, text)| format!("{id}: {}", one_line(&excerpt(text, 200))));
+    let (left_out, lines) = fitting(known, &STEPS_DONE, limit);
+    let left_out = forgotten + left_out;
+    let more = (left_out > 0).then(|| older(left_out, List::Notes));
+    more.into_iter().chain(lines).collect()
 }
 
-fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>) -> impl Iterator<Item = String> {
-    memory.messages.iter().filter(|message| !shown.contains(&message.seq)).map(|message| {
+fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>, limit: u64) -> Vec<String> {
+    let lines = memory.messages.iter().filter(|message| !shown.contains(&message.seq)).map(|message| {
         let by = match message.reviewed {
             Some(Reviewed::Note(id)) => format!("by {id}"),
             Some(Reviewed::End) | None => "by an answer".to_owned(),
@@ -217,53 +285,93 @@ fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>) -> impl Iterator<Item 
             Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => "",
         };
         format!("{} (answered for {by}): {}", message_id(message.seq), one_line(&excerpt(text, 200)))
-    })
+    });
+    newest(lines, &MESSAGES, limit, List::Messages)
 }
 
-fn effects(memory: &Memory, limit: u64) -> impl Iterator<Item = String> {
-    let mut room = usize::try_from(share(limit, EFFECTS_SHARE) * 3).unwrap_or(usize::MAX);
-    let mut lines = Vec::new();
-    for (id, effect) in memory.effects.iter().rev() {
-        let receipt = if effect.receipt.is_empty() { String::new() } else { format!(" → {}", effect.receipt) };
-        let full = format!("{id} {} {}: {}{receipt}", effect.tool, effect.args, effect.state.as_str());
-        let line = if full.len() <= room {
-            full
-        } else {
-            format!("{id} {} {}: {}", effect.tool, excerpt(&effect.args, 100), effect.state.as_str())
-        };
+/// What is done, as far as there is room; then all that is open.
+fn effects(memory: &Memory, limit: u64) -> Vec<String> {
+    // Receipts of the newest, with a third of the room: that something was done matters more than what came of it.
+    let mut receipts = bytes(limit, EFFECTS.share).max(LIST_BYTES_MIN) / 3;
+    let settled = memory.effects.iter().filter(|(_, effect)| !effect.state.is_open());
+    let mut lines: Vec<_> = settled
+        .rev()
+        .map(|(id, effect)| {
+            let is_shown = !effect.receipt.is_empty() && effect.receipt.len() <= receipts;
+            receipts = if is_shown { receipts - effect.receipt.len() } else { 0 };
+            let receipt = if is_shown { format!(" → {}", effect.receipt) } else { String::new() };
+            one_line(&format!("{id} {} {}: {}{receipt}", effect.tool, effect.args, effect.state.as_str()))
+        })
+        .take(EFFECTS.entries)
+        .collect();
+    let unlisted = memory.effects.values().filter(|effect| !effect.state.is_open()).count() - lines.len();
+    lines.reverse();
+    let (left_out, lines) = fitting(lines.into_iter(), &EFFECTS, limit);
+    let left_out = left_out + unlisted;
+    let more = (left_out > 0).then(|| older(left_out, List::Effects));
+    let mut lines: Vec<_> = more.into_iter().chain(lines).collect();
+    let mut room = bytes(limit, OPEN_SHARE);
+    for (id, effect) in memory.effects.iter().filter(|(_, effect)| effect.state.is_open()).rev() {
+        let whole = open_effect(*id, effect, usize::MAX);
+        let line = if whole.len() <= room { whole } else { open_effect(*id, effect, OPEN_ARGS) };
         room = room.saturating_sub(line.len());
-        lines.push(one_line(&line));
+        lines.push(line);
     }
-    lines.into_iter().rev()
+    lines
+}
+
+fn open_effect(id: ActionId, effect: &Effect, args: usize) -> String {
+    one_line(&format!("{id} {} {}: {}", effect.tool, excerpt(&effect.args, args), effect.state.as_str()))
 }
 
 fn uncertain(memory: &Memory) -> impl Iterator<Item = String> {
-    let open = memory.effects.iter().filter(|(_, effect)| match effect.state {
-        EffectState::Pending | EffectState::Unknown => true,
-        EffectState::Done | EffectState::NotDone | EffectState::Compensated => false,
-    });
-    open.map(|(id, effect)| one_line(&format!("{id} {} {}: {}", effect.tool, effect.args, effect.state.as_str())))
+    let open = memory.effects.iter().filter(|(_, effect)| effect.state.is_open());
+    open.map(|(id, effect)| open_effect(*id, effect, usize::MAX))
 }
 
-fn changed(memory: &Memory) -> impl Iterator<Item = String> {
-    let unlisted = memory.changed.len().saturating_sub(FILES_SHOWN);
+fn changed(memory: &Memory, limit: u64) -> Vec<String> {
     let mut files: Vec<_> = memory.changed.iter().map(|(path, action)| (*action, path)).collect();
     files.sort_unstable();
-    let more = (unlisted > 0).then(|| format!("{unlisted} others earlier"));
-    let listed: Vec<_> =
-        files.into_iter().skip(unlisted).map(|(action, path)| format!("{} ({action})", one_line(path))).collect();
-    more.into_iter().chain(listed)
+    let lines = files.into_iter().map(|(action, path)| format!("{} ({action})", one_line(path)));
+    newest(lines, &FILES, limit, List::Files)
+}
+
+/// Evidence that comes back, with what cites it.
+fn evidence(run: &Run, again: &[Readmitted]) -> impl Iterator<Item = String> {
+    again.iter().map(|piece| {
+        let tool = run.evidence.get(&piece.evidence).map(|found| found.tool.as_str()).unwrap_or_default();
+        let shown = quoted(&piece.text);
+        let action = piece.evidence.action();
+        format!(
+            "{} ({action} {tool} {}, cited by {}), {} bytes in all:{shown}",
+            piece.evidence,
+            one_line(&piece.call),
+            piece.by,
+            piece.total
+        )
+    })
 }
 
 fn facts(run: &Run) -> impl Iterator<Item = String> {
     run.facts.iter().filter(|(fact, _)| run.fact_holds(fact)).map(|(fact, evidence)| format!("{fact}: {evidence}"))
 }
 
-fn rules_read(memory: &Memory) -> impl Iterator<Item = String> {
-    memory
-        .rules_read
-        .iter()
-        .map(|(path, read)| format!("{} as {} read it:\n{}", one_line(path), read.action, read.text))
+/// The last read first, so that it has the room it needs.
+fn rules_read(memory: &Memory, limit: u64) -> Vec<String> {
+    let mut files: Vec<_> = memory.rules_read.iter().collect();
+    files.sort_unstable_by_key(|(_, read)| std::cmp::Reverse(read.action));
+    let mut room = bytes(limit, RULES_SHARE);
+    let lines = files.into_iter().map(|(path, read)| {
+        let text = head_and_tail(&read.text, room.max(RULE_BYTES));
+        room = room.saturating_sub(text.len());
+        format!("{} as {} read it:{}", one_line(path), read.action, quoted(&text))
+    });
+    lines.collect()
+}
+
+/// Lines of data, each with a mark before it: none can pass for a line of the block.
+fn quoted(text: &str) -> String {
+    text.split('\n').map(|line| format!("\n  | {}", line.trim_end_matches('\r'))).collect()
 }
 
 /// The newest lines that fit.

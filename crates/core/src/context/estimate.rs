@@ -52,6 +52,12 @@ pub struct Features {
     /// Tokens of images, by [`image_tokens`].
     #[serde(skip_serializing_if = "is_zero")]
     pub images: u64,
+    /// How many images, and the bytes they take in a request, where they stand in base64: for the budgets of their own
+    /// that requests have (`context.md` §1).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pictures: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub picture_bytes: u64,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -129,6 +135,22 @@ impl Features {
         Self { images: tokens, ..Self::default() }
     }
 
+    /// Of one image of a content part: so many pixels wide and high, and so many bytes as a file. Without bytes there is
+    /// none: what stands for it is text.
+    pub fn of_image(width: u32, height: u32, bytes: u64) -> Self {
+        Self {
+            images: image_tokens(width, height, bytes),
+            pictures: u64::from(bytes > 0),
+            picture_bytes: bytes.div_ceil(3).saturating_mul(4),
+            ..Self::default()
+        }
+    }
+
+    /// What all of it takes in a request, in bytes.
+    pub fn sent_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.picture_bytes)
+    }
+
     /// A run of `length` blob bytes ended: if it looks like one, what was counted in it is taken back.
     fn settle_blob(&mut self, before: (u64, u64, u64), length: u64, digits: u64) {
         if length >= BLOB_MIN && digits * BLOB_DIGITS >= length {
@@ -168,6 +190,8 @@ impl Features {
             blob: each(self.blob, other.blob),
             messages: each(self.messages, other.messages),
             images: each(self.images, other.images),
+            pictures: each(self.pictures, other.pictures),
+            picture_bytes: each(self.picture_bytes, other.picture_bytes),
         }
     }
 }
@@ -455,9 +479,18 @@ pub enum ImageFamily {
     Unknown,
 }
 
-/// Tokens of one image, rather too many than too few. A side of 0 means that the size is not known: the most an image of
-/// this family can be.
-pub fn image_tokens(family: ImageFamily, width: u64, height: u64) -> u64 {
+/// Tokens of one image of so many pixels and bytes, whoever is going to count it, rather too many than too few: what
+/// admission adds for it until the model's own factor is learned. A side of 0 means that the size is not known: the most
+/// any image is, for the bytes of a file bound its pixels in no format. No bytes are no image.
+pub fn image_tokens(width: u32, height: u32, bytes: u64) -> u64 {
+    if bytes == 0 {
+        return 0;
+    }
+    image_tokens_of(ImageFamily::Unknown, u64::from(width), u64::from(height))
+}
+
+/// The same where it is known who counts.
+pub fn image_tokens_of(family: ImageFamily, width: u64, height: u64) -> u64 {
     let patches = |side: u64| match (width, height) {
         (0, _) | (_, 0) => u64::MAX,
         (width, height) => width.div_ceil(side).saturating_mul(height.div_ceil(side)),

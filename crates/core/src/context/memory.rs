@@ -89,6 +89,14 @@ pub enum EffectState {
 }
 
 impl EffectState {
+    /// Whether it is still to be found out what became of it.
+    pub fn is_open(self) -> bool {
+        match self {
+            EffectState::Pending | EffectState::Unknown => true,
+            EffectState::Done | EffectState::NotDone | EffectState::Compensated => false,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             EffectState::Pending => "pending",
@@ -117,6 +125,8 @@ const STEPS_DONE_MAX: usize = 20;
 /// How much of an effect's arguments and receipt is kept: enough for a key or an order number.
 const ARGS_EXCERPT: usize = 240;
 const RECEIPT_EXCERPT: usize = 160;
+/// How much is kept of what a check said that failed: it is what the work is about now (`context.md` §4).
+const FAILED_EXCERPT: usize = 1_000;
 /// How much of a rule file that was read is kept.
 const RULE_READ_MAX: usize = 16 * 1024;
 /// Calls remembered to tell a new one from a repeated one.
@@ -224,7 +234,11 @@ impl Memory {
         for (name, verdict) in verdicts {
             let shown = verdict.evidence.shown();
             let text = shown.read::<String>().unwrap_or_else(|_| shown.as_str().to_owned());
-            let last = LastVerdict { finding: verdict.finding, text: excerpt(text.trim(), RECEIPT_EXCERPT) };
+            let text = match verdict.finding {
+                Finding::Failed => crate::payload::head_and_tail(text.trim(), FAILED_EXCERPT),
+                Finding::Passed | Finding::Held => excerpt(text.trim(), RECEIPT_EXCERPT),
+            };
+            let last = LastVerdict { finding: verdict.finding, text };
             self.verdicts.insert(name, last);
         }
     }
@@ -328,7 +342,12 @@ pub(crate) fn check_note(run: &Run, note: &Note) -> Result<(), ToolError> {
 fn is_own(run: &Run, cite: &str) -> bool {
     let number = cite.strip_prefix(['a', 'e']).and_then(|number| number.parse().ok());
     let evidence = number.and_then(|number| run.evidence.get(&EvidenceId(number)));
-    evidence.and_then(|evidence| run.task.tool(&evidence.tool)).is_some_and(|tool| match tool.body {
+    evidence.is_some_and(|evidence| repeats(run, &evidence.tool))
+}
+
+/// Whether what a tool brings is only what was there before.
+pub(crate) fn repeats(run: &Run, tool: &ToolName) -> bool {
+    run.task.tool(tool).is_some_and(|tool| match tool.body {
         ToolBody::Builtin(Builtin::Note | Builtin::Recall) => true,
         ToolBody::Builtin(
             Builtin::ReadFile

@@ -195,8 +195,8 @@ impl Meter {
         self.system + self.tools
     }
 
-    /// A rebuilt window before anything of it is counted: how large it is, and what of it the last count speaks for.
-    pub fn of_window(&self, run: &Run, rebuilt: &Run) -> (Bound, Option<u64>) {
+    /// A rebuilt window before anything of it is counted.
+    pub fn of_window(&self, run: &Run, rebuilt: &Run) -> Rebuilt {
         let known: BTreeMap<_, _> =
             self.sums.iter().enumerate().map(|(place, (item, _))| (Arc::as_ptr(item), self.size(place))).collect();
         let mut kept = self.fixed();
@@ -209,7 +209,10 @@ impl Meter {
                 kept += size;
             }
         }
-        let Some(anchor) = self.anchored(run) else { return (self.estimator.bound(0, &(kept + new)), None) };
+        let bulk = Bulk::of(&(kept + new));
+        let Some(anchor) = self.anchored(run) else {
+            return Rebuilt { bound: self.estimator.bound(0, &(kept + new)), kept: None, bulk };
+        };
         let counted = match anchor.of {
             Counts::Reported => {
                 self.fixed() + self.between(0, anchor.items) + if anchor.tail { self.tail } else { Features::default() }
@@ -223,7 +226,8 @@ impl Meter {
         let likely = self.estimator.estimate(&kept).saturating_mul(anchor.tokens) / estimate;
         let upper = likely.saturating_mul(KEPT_MARGIN) / 100;
         let bound = self.estimator.bound(0, &new);
-        (Bound { likely: likely + bound.likely, upper: upper + bound.upper }, Some(upper))
+        let bound = Bound { likely: likely + bound.likely, upper: upper + bound.upper };
+        Rebuilt { bound, kept: Some(upper), bulk }
     }
 
     /// Likely tokens of each item, in order.
@@ -248,10 +252,33 @@ impl Meter {
         self.estimator.estimate(&(Features::of(text) + Features::of_message("")))
     }
 
-    /// Bytes of the texts of the request.
-    pub fn bytes(&self) -> u64 {
-        self.system.bytes + self.tools.bytes + self.between(0, self.sums.len()).bytes
+    /// What of the request has bounds of its own.
+    pub fn bulk(&self) -> Bulk {
+        Bulk::of(&(self.fixed() + self.between(0, self.sums.len())))
     }
+}
+
+/// What of a request is bounded beside its tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bulk {
+    /// Of its texts, and of its images in base64.
+    pub bytes: u64,
+    pub images: u64,
+}
+
+impl Bulk {
+    fn of(features: &Features) -> Self {
+        Self { bytes: features.sent_bytes(), images: features.pictures }
+    }
+}
+
+/// A window as a rebuild would leave it.
+#[derive(Debug, Clone, Copy)]
+pub struct Rebuilt {
+    pub bound: Bound,
+    /// What of it the last count speaks for: see [`crate::event::GenerationStarted::kept`].
+    pub kept: Option<u64>,
+    pub bulk: Bulk,
 }
 
 /// What a provider counted itself; a request of no tokens it did not, whatever it says.

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod meter;
 pub mod note;
 pub mod plan;
+pub mod readmit;
 pub mod render;
 pub mod settings;
 pub mod summary;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::action::Action;
 use crate::context::estimate::Bound;
-use crate::context::meter::{LAST_ITEMS, Meter};
+use crate::context::meter::{Bulk, LAST_ITEMS, Meter, Rebuilt};
 use crate::context::render;
-use crate::context::settings::{ASSUMED_LIMIT, Limits, REQUEST_BYTES_MAX, Trigger, share};
+use crate::context::settings::{ASSUMED_LIMIT, Limits, REQUEST_BYTES_MAX, REQUEST_IMAGES_MAX, Trigger, share};
 use crate::context::window::{self, Fate, Part, RENDERING, Seen};
 use crate::decide::BACKOFF_MAX;
 use crate::event::{AfterFailure, Counted, Failure, GenerationStarted, ModelForgone, RebuildStep, RebuildWhy};
@@ -56,7 +56,7 @@ const WATERMARK: u32 = 800;
 /// Rebuild before anything is sent.
 const FULL: u32 = 850;
 /// A rebuild that ends above this is followed by another one only when it must be.
-const REARM: u32 = 500;
+pub(super) const REARM: u32 = 500;
 /// So few turns left by forecast is as good as the watermark.
 const TURNS_LEFT_MIN: u64 = 4;
 /// Turns, and growth in thousandths of what may be sent, between rebuilds.
@@ -112,7 +112,7 @@ pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan 
     };
     let bound = meter.request(run, tail.as_deref());
     let safe = limits.safe();
-    let fits = bound.upper <= safe && meter.bytes() <= bytes_max(run);
+    let fits = bound.upper <= safe && can_be_sent(run, meter.bulk());
     let Some(why) = due(run, meter, &limits, bound, now) else {
         return if fits { send(bound, &limits) } else { forgo_too_large(run, meter, &limits) };
     };
@@ -137,9 +137,11 @@ fn send(bound: Bound, limits: &Limits) -> Plan {
     Plan::Send { counted, reserved: limits.reserved }
 }
 
-fn bytes_max(run: &Run) -> u64 {
+/// Whether it is within the bounds that are none of tokens.
+fn can_be_sent(run: &Run, bulk: Bulk) -> bool {
     // Escapes make JSON longer than the texts in it.
-    run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX) * 4 / 5
+    let bytes_max = run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX).saturating_mul(4) / 5;
+    bulk.bytes <= bytes_max && bulk.images <= REQUEST_IMAGES_MAX
 }
 
 /// Rebuilds that are no matter of taste.
@@ -248,7 +250,7 @@ fn due(run: &Run, meter: &Meter, limits: &Limits, bound: Bound, now: Timestamp) 
     if window.overflows > window.answered {
         return Some(RebuildWhy::Overflow(window.overflows));
     }
-    if bound.upper > share(safe, FULL) || meter.bytes() > bytes_max(run) {
+    if bound.upper > share(safe, FULL) || !can_be_sent(run, meter.bulk()) {
         return Some(RebuildWhy::Full);
     }
     // Another attempt at the same turn sends the same bytes.
@@ -354,9 +356,11 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         after: 0,
         kept: None,
         steps: Vec::new(),
+        readmitted: Vec::new(),
     };
     let mut trial = Trial::of(run, meter, &started);
-    let fits = |after: Bound| after.upper <= if must(why) { share(safe, FULL) } else { safe };
+    let most = if must(why) { share(safe, FULL) } else { safe };
+    let fits = |trial: &Trial<'_>| trial.after.upper <= most && can_be_sent(run, trial.bulk);
     let groups = Groups::of(run, meter);
     let severity = match why {
         RebuildWhy::Overflow(times) => times,
@@ -379,7 +383,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let strict = [groups.paged_out(recent)];
     let ladder = if severity == 0 { gentle.as_slice() } else { strict.as_slice() };
     for step in ladder.iter().flatten() {
-        if trial.take(step.clone(), &mut started).likely <= target {
+        if trial.take(step.clone(), &mut started).likely <= target && can_be_sent(run, trial.bulk) {
             break;
         }
     }
@@ -396,7 +400,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         groups.handles(),
     ];
     for (place, step) in last.into_iter().enumerate() {
-        let wanted = !fits(trial.after) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        let wanted = !fits(&trial) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
@@ -404,9 +408,10 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     started.after = trial.after.likely;
     started.kept = trial.kept;
     let freed = before.likely.saturating_sub(trial.after.likely);
-    let frees = freed * 1_000 >= before.likely * FREED_MIN;
+    let frees = freed * 1_000 >= before.likely * FREED_MIN || !can_be_sent(run, meter.bulk());
     let is_wanted = (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || severity > 0;
-    (is_wanted && trial.after.upper <= safe && is_smaller(trial.after)).then_some(started)
+    let fits = trial.after.upper <= safe && can_be_sent(run, trial.bulk);
+    (is_wanted && fits && is_smaller(trial.after)).then_some(started)
 }
 
 /// A copy of the run on which a rebuild is tried.
@@ -416,26 +421,20 @@ struct Trial<'a> {
     after: Bound,
     /// See [`GenerationStarted::kept`].
     kept: Option<u64>,
+    bulk: Bulk,
 }
 
 impl<'a> Trial<'a> {
     fn of(run: &'a Run, meter: &'a Meter, started: &GenerationStarted) -> Self {
-        let mut trial = Self { run, meter, after: Bound::default(), kept: None };
-        (trial.after, trial.kept) = trial.size(started);
-        trial
-    }
-
-    fn size(&self, started: &GenerationStarted) -> (Bound, Option<u64>) {
-        let mut copy = self.run.clone();
-        window::try_out(&mut copy, started);
-        self.meter.of_window(self.run, &copy)
+        let Rebuilt { bound: after, kept, bulk } = size(run, meter, started);
+        Self { run, meter, after, kept, bulk }
     }
 
     /// Adds a step, says what it frees, and answers what is left.
     fn take(&mut self, step: RebuildStep, started: &mut GenerationStarted) -> Bound {
         started.steps.push(step);
-        let (after, kept) = self.size(started);
-        self.kept = kept;
+        let Rebuilt { bound: after, kept, bulk } = size(self.run, self.meter, started);
+        (self.kept, self.bulk) = (kept, bulk);
         let freed = self.after.likely.saturating_sub(after.likely);
         if let Some(step) = started.steps.last_mut() {
             let amount = match step {
@@ -449,6 +448,13 @@ impl<'a> Trial<'a> {
         self.after = after;
         after
     }
+}
+
+/// What a rebuild would leave, tried on a copy.
+pub(super) fn size(run: &Run, meter: &Meter, started: &GenerationStarted) -> Rebuilt {
+    let mut copy = run.clone();
+    window::try_out(&mut copy, started);
+    meter.of_window(run, &copy)
 }
 
 /// The window's turns, as whole groups of a reply and its observations.

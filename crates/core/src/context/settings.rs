@@ -56,6 +56,9 @@ pub const ASSUMED_LIMIT: u64 = 128_000;
 /// The most bytes of one request: gateways refuse 20 to 32 MiB (`context.md` §1).
 pub const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// The most images of one request: what the strictest of the large providers takes.
+pub const REQUEST_IMAGES_MAX: u64 = 100;
+
 /// What one request to a model may hold, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, Ended, Life};
 use crate::context::block;
+use crate::context::memory::{Message, message_id};
+use crate::context::note::NoteKind;
+use crate::context::readmit::Readmitted;
 use crate::context::settings::share;
 use crate::event::{GenerationStarted, RebuildStep};
 use crate::ids::{ActionId, Digest, Seq, ToolName, TurnId};
@@ -19,7 +22,7 @@ use crate::task::EffectClass;
 
 /// Version of everything that makes text of state: items, control block, tail. A run that was last rendered by another one
 /// begins a new generation (`semantics.md` H2).
-pub const RENDERING: u32 = 1;
+pub const RENDERING: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
@@ -244,7 +247,7 @@ pub(crate) fn try_out(run: &mut Run, started: &GenerationStarted) {
     window.answered = window.overflows;
     let turn = run.turn();
     run.window.since = turn;
-    lay_out(run, started.limit);
+    lay_out(run, started.limit, &started.readmitted);
     // The header says all that the tail would.
     run.window.tail = Some(shown_by_header(run));
     let header = run.window.parts.iter().position(|part| *part == Part::Header);
@@ -393,7 +396,7 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
 
 /// Pinned parts first, in an order that changes least from generation to generation; then the control block; then the turns
 /// that stay.
-fn lay_out(run: &mut Run, limit: u64) {
+fn lay_out(run: &mut Run, limit: u64, again: &[Readmitted]) {
     let first_turn = run
         .window
         .parts
@@ -429,7 +432,7 @@ fn lay_out(run: &mut Run, limit: u64) {
         })
         .collect();
     let shown: BTreeSet<Seq> = verbatim.into_iter().chain(in_flow).collect();
-    let header = Arc::new(observe::note(&block::header(run, limit, &shown)));
+    let header = Arc::new(observe::note(&block::header(run, limit, &shown, again)));
     let all = rules.into_iter().chain(front).chain(std::iter::once((Part::Header, header))).chain(flow);
     let (parts, items): (Vec<_>, Vec<_>) = all.unzip();
     run.window.parts = parts;
@@ -447,7 +450,19 @@ fn verbatim(run: &Run, limit: u64) -> BTreeSet<Seq> {
             kept.insert(message.seq);
         }
     }
-    for message in run.memory.messages.iter().rev().filter(|message| message.reviewed.is_some()) {
+    // What is open and cites one is about it: those come first.
+    let open = [NoteKind::Step, NoteKind::OpenLoop].into_iter().flat_map(|kind| run.memory.notes_of(kind));
+    let cited: BTreeSet<&str> = open.flat_map(|(_, note)| note.cites.iter().map(String::as_str)).collect();
+    let is_cited = |message: &Message| cited.contains(message_id(message.seq).as_str());
+    let newest = run.memory.messages.iter().rev().filter(|message| message.reviewed.is_some());
+    for message in newest.clone().filter(|message| is_cited(message)) {
+        let length = length(&message.item);
+        if length <= room {
+            room -= length;
+            kept.insert(message.seq);
+        }
+    }
+    for message in newest.filter(|message| !is_cited(message)) {
         let length = length(&message.item);
         if length > room {
             break;

@@ -117,6 +117,9 @@ pub struct GenerationStarted {
     pub kept: Option<u64>,
     /// In the order in which they are taken; each with what it frees.
     pub steps: Vec<RebuildStep>,
+    /// Evidence that is cited and comes back with the control block.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readmitted: Vec<Readmitted>,
 }
 
 /// What made a rebuild due.

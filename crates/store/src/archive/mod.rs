@@ -11,13 +11,14 @@ pub(crate) use text::Pieces;
 
 use std::cmp::Reverse;
 
+use longrein_core::context::archive::Handle;
 use longrein_core::task::Builtin;
 use longrein_ports::{Found, Piece};
 
 /// Whether a piece only repeats others: what was looked up before. It holds the words of its query, and so would every query
-/// find itself. It is never found, only read by its handle.
+/// find itself. It is never found, only read by its handle. So are lists.
 pub(crate) fn is_echo(piece: &Piece) -> bool {
-    piece.what == Builtin::Recall.as_str()
+    piece.what == Builtin::Recall.as_str() || matches!(piece.handle, Handle::List(_))
 }
 
 /// How a piece is shown as found by the words of a query.

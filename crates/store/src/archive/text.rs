@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use longrein_core::context::archive::{Handle, Says, entry};
+use longrein_core::context::archive::{Entry, Handle, Says, entry, listed};
 use longrein_core::event::Event;
 use longrein_core::ids::{Digest, Seq};
 use longrein_core::payload::{BlobRef, Content};
@@ -24,7 +24,21 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// Adds what an event says, if it says anything.
     pub(crate) fn add(&mut self, seq: Seq, at: Timestamp, event: &Event, load: &Load<'_>) -> Result<(), JournalError> {
-        let Some(entry) = entry(seq, event) else { return Ok(()) };
+        match entry(seq, event) {
+            Some(entry) => self.put(entry, at, event, load),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the line an event adds to a list, if it does.
+    pub(crate) fn list(&mut self, seq: Seq, at: Timestamp, event: &Event, load: &Load<'_>) -> Result<(), JournalError> {
+        match listed(seq, event) {
+            Some(entry) => self.put(entry, at, event, load),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, entry: Entry<'_>, at: Timestamp, event: &Event, load: &Load<'_>) -> Result<(), JournalError> {
         let place = *self.places.entry(entry.handle).or_insert_with(|| {
             let (what, text) = (UNNAMED.to_owned(), String::new());
             self.made.push(Piece { handle: entry.handle, what, at, text, result_at: 0 });

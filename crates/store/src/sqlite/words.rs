@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use bytes::Bytes;
-use longrein_core::context::archive::{Handle, entry};
+use longrein_core::context::archive::{Handle, entry, listed};
+use longrein_core::event::Event;
 use longrein_core::ids::{Digest, RunId, Seq};
+use longrein_core::time::Timestamp;
 use longrein_ports::{Found, JournalError, Piece, Recorded, RecordedBody};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
@@ -23,6 +25,7 @@ use super::table::Table;
 use super::{Shared, open};
 use crate::archive::query::{Word, spaced};
 use crate::archive::scan::{NEAR_WORDS, TELLING_MAX};
+use crate::archive::text::Load;
 use crate::archive::{Pieces, Query, Written, found_by_words, is_echo};
 use crate::encoding::{genesis, read_chain};
 use crate::rules::{Rows, is_removed};
@@ -34,7 +37,7 @@ const OPEN_MAX: usize = 8;
 /// How long one waits for other processes that index the same run.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 /// The form of the tables below; part of the file's name.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Without diacritics removed: then the index and the excerpts agree on what a word is. Tables without text of their own
 /// that can be changed came with SQLite 3.43.
@@ -252,8 +255,14 @@ impl Index {
         for Recorded { seq, body, .. } in &recorded {
             // What is damaged or of a newer kind cannot be read, and so not found.
             let RecordedBody::Known(event) = body else { continue };
-            let Some(entry) = entry(*seq, event) else { continue };
-            changed.insert(self.add_part(&entry.handle, *seq)?);
+            if let Some(entry) = entry(*seq, event) {
+                changed.insert(self.add_part(&entry.handle, *seq)?);
+            }
+            // A list has no words of its own: it would have to be read again whenever it grows.
+            if let Some(entry) = listed(*seq, event) {
+                let id = self.add_part(&entry.handle, *seq)?;
+                self.words.prepare_cached("UPDATE pieces SET echo = 1 WHERE id = ?1")?.execute([id])?;
+            }
         }
         let known: BTreeMap<Seq, &Recorded> = recorded.iter().map(|recorded| (recorded.seq, recorded)).collect();
         for id in changed {
@@ -290,6 +299,17 @@ impl Index {
     /// A piece as the journal and the blobs tell it. `known`: events that were read already. None: nothing of it can be
     /// read any more.
     fn read_piece(&self, id: i64, view: &View<'_>, known: &BTreeMap<Seq, &Recorded>) -> Result<Option<Piece>, Fault> {
+        self.read(id, view, known, Pieces::add)
+    }
+
+    /// `add` says what its events add.
+    fn read(
+        &self,
+        id: i64,
+        view: &View<'_>,
+        known: &BTreeMap<Seq, &Recorded>,
+        add: impl Fn(&mut Pieces, Seq, Timestamp, &Event, &Load<'_>) -> Result<(), JournalError>,
+    ) -> Result<Option<Piece>, Fault> {
         let mut pieces = Pieces::default();
         for seq in self.numbers("SELECT seq FROM parts WHERE piece = ?1 ORDER BY seq", [id])? {
             let seq = Seq(seq.cast_unsigned());
@@ -302,7 +322,7 @@ impl Index {
                 }
             };
             if let Some(Recorded { seq, at, body: RecordedBody::Known(event) }) = recorded {
-                pieces.add(*seq, *at, event, &|digest| view.blob(digest))?;
+                add(&mut pieces, *seq, *at, event, &|digest| view.blob(digest))?;
             }
         }
         Ok(pieces.made().pop())
@@ -401,9 +421,12 @@ impl Index {
     pub(super) fn piece(&self, shared: &Shared, handle: &Handle) -> Result<Option<Piece>, Fault> {
         self.bring_up(shared)?;
         let view = View { run: &self.run, table: Table::new(&self.journal, &shared.path), shared };
-        self.in_one_look(|| match self.id(&handle.to_string())? {
-            Some(id) => self.read_piece(id, &view, &BTreeMap::new()),
-            None => Ok(None),
+        self.in_one_look(|| match (self.id(&handle.to_string())?, handle) {
+            (Some(id), Handle::List(_)) => self.read(id, &view, &BTreeMap::new(), Pieces::list),
+            (Some(id), Handle::Message(_) | Handle::Action(_) | Handle::Reply(_) | Handle::Check(_)) => {
+                self.read_piece(id, &view, &BTreeMap::new())
+            }
+            (None, _) => Ok(None),
         })
     }
 

@@ -263,6 +263,36 @@ every_backend! {
         assert!(past.piece(&echo.to_string()).await.unwrap().text.contains("zebra"));
     }
 
+    /// What the control block counts can be read whole, a line each; and no query finds a list.
+    async fn lists_are_read_and_never_found(bench: &Bench) {
+        let mut past = Past::of(bench, "r", "go").await;
+        assert!(past.piece("effects").await.is_none(), "nothing was done yet");
+        for number in 0..40 {
+            let (id, mut proposed) = past.proposed("deploy", &format!(r#"{{"service":"zq{number}"}}"#));
+            if let Event::ActionProposed(proposed) = &mut proposed {
+                proposed.effect = EffectClass::External;
+            }
+            let mut ended = finished(id, Outcome::Done(Content::Inline(Payload::string("line one\nline two"))));
+            if let Event::ActionFinished(ended) = &mut ended {
+                ended.effect = EffectClass::External;
+            }
+            past.add(vec![proposed, ended], vec![]).await;
+            past.action("look", "{}", "no effect").await;
+        }
+        past.message("be careful\nwith zq7").await;
+        let effects = past.piece("effects").await.expect("there were some");
+        assert_eq!(effects.result().lines().count(), 80);
+        assert!(effects.text.contains("a1 deploy {\"service\":\"zq0\"}: proposed"), "{}", effects.text);
+        assert!(effects.text.contains("a79: done → "), "{}", effects.text);
+        let messages = past.piece("messages").await.expect("there was one");
+        assert!(messages.text.ends_with(": be careful ⏎ with zq7"), "{}", messages.text);
+        assert!(past.piece("files").await.is_none() && past.piece("notes").await.is_none());
+        for query in ["zq7", "deploy", "proposed", "be careful", "\"}: propo"] {
+            let found = past.find(query).await;
+            assert!(found.iter().all(|found| !matches!(found.handle, Handle::List(_))), "{query}: {found:?}");
+        }
+    }
+
     async fn lines_of_an_action_are_lines_of_its_result(bench: &Bench) {
         let mut past = Past::of(bench, "r1", "x").await;
         let (action, proposed) = past.proposed("shell", r#"{"command":"grep\nquill"}"#);

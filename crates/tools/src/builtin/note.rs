@@ -91,7 +91,7 @@ const CITE: &str =
 fn is_evidence(id: &str) -> bool {
     match id.trim().parse::<Handle>() {
         Ok(Handle::Action(_) | Handle::Message(_) | Handle::Check(_)) => true,
-        Ok(Handle::Reply(_)) | Err(_) => false,
+        Ok(Handle::Reply(_) | Handle::List(_)) | Err(_) => false,
     }
 }
 

@@ -50,8 +50,9 @@ pub(super) fn spec() -> ToolSpec {
         "Reads back what happened earlier in this run and is no longer before you: every message, reply, tool call, result \
          and check is kept whole, however long ago. With `query`, finds the places that fit best: give a few words that stand \
          there (names, ids, numbers, parts of an error), not a question. With `handle`, reads one piece by its id, such as a7 \
-         (a tool call and its result), u1 (a person's message; u1 is your task), t12 (what you said in turn 12) or c31 (a \
-         check); `from` and `to` choose lines of it: of an action lines of its result, counted as where it was shown shorter. \
+         (a tool call and its result), u1 (a person's message; u1 is your task), t12 (what you said in turn 12), c31 (a \
+         check), or a list, a line each: effects (what was done to the world), notes, messages, files (that were changed); \
+         `from` and `to` choose lines of it: of an action lines of its result, counted as where it was shown shorter. \
          Use it before you repeat a call only to see its result again, and whenever you are not sure what was said. For files \
          as they are now use read_file. Returns places (handle, tool, line, excerpt), or at most 8 KiB of text with from, to \
          and total_lines; left_out says where to read on.",
@@ -60,7 +61,7 @@ pub(super) fn spec() -> ToolSpec {
             "additionalProperties": false,
             "properties": {
                 "query": { "type": "string", "minLength": 1, "maxLength": QUERY_MAX_CHARS, "description": "words to look for" },
-                "handle": { "type": "string", "minLength": 1, "description": "a7, e7, u1, t12 or c31" },
+                "handle": { "type": "string", "minLength": 1, "description": "a7, e7, u1, t12, c31, effects, notes, messages or files" },
                 "part": { "type": "string", "enum": ["result", "call"], "description": "of an action: its result (the default), or the call with its arguments" },
                 "from": { "type": "integer", "minimum": 1, "description": "first line, counted from 1; with handle" },
                 "to": { "type": "integer", "minimum": 1, "description": "last line, included; with handle" },
@@ -109,7 +110,9 @@ fn asked(args: Result<Args, serde_json::Error>) -> Result<Asked, ToolError> {
                 return Err(wrong("to is smaller than from.").at("/to").hint("Both count from 1."));
             }
             let part = args.part.unwrap_or_default();
-            if let (Part::Call, Handle::Message(_) | Handle::Reply(_) | Handle::Check(_)) = (part, handle) {
+            if let (Part::Call, Handle::Message(_) | Handle::Reply(_) | Handle::Check(_) | Handle::List(_)) =
+                (part, handle)
+            {
                 let message = format!("{handle} is no action and has no call.");
                 return Err(wrong(&message).at("/part").hint("Leave `part` out."));
             }
@@ -156,6 +159,10 @@ fn no_such(handle: Handle) -> ToolError {
         }
         Handle::Action(_) => ("action", "Actions count from a1 in the order of your calls, over all turns."),
         Handle::Reply(_) => ("words of yours", "Turns count from t1; one in which you only called tools has no words."),
+        Handle::List(list) => {
+            let message = format!("There is nothing yet that the list of {list} would have.");
+            return ToolError::new(class::INVALID_ARGUMENTS, message).at("/handle").hint("`query` finds any piece.");
+        }
         Handle::Check(_) => ("check", "c and the number of its event; with `query`, you find it by the check's name."),
     };
     let message = format!("There is no {handle} in this run: no {what} goes by that handle.");

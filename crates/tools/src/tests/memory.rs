@@ -50,7 +50,7 @@ impl Archive for Shelf {
             match handle {
                 Handle::Action(ActionId(7)) => Ok(Some(self.piece())),
                 Handle::Check(_) => Err(JournalError::Unusable("the store is away".into())),
-                Handle::Message(_) | Handle::Action(_) | Handle::Reply(_) => Ok(None),
+                Handle::Message(_) | Handle::Action(_) | Handle::Reply(_) | Handle::List(_) => Ok(None),
             }
         })
     }

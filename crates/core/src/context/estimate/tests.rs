@@ -141,15 +141,15 @@ fn read(text: &str) -> Estimator {
 
 #[test]
 fn images_cost_what_their_family_says() {
-    let photo = |family| image_tokens(family, 4032, 3024);
+    let photo = |family| image_tokens_of(family, 4032, 3024);
     assert_eq!(photo(ImageFamily::OpenAi), 14_364);
     assert_eq!(photo(ImageFamily::Claude), 4_784);
     assert_eq!(photo(ImageFamily::Gemini), 6_192);
     assert_eq!(photo(ImageFamily::Unknown), 14_364);
-    assert_eq!(image_tokens(ImageFamily::Claude, 280, 57), 30);
+    assert_eq!(image_tokens_of(ImageFamily::Claude, 280, 57), 30);
     for family in [ImageFamily::Claude, ImageFamily::OpenAi, ImageFamily::Gemini, ImageFamily::Unknown] {
-        let most = image_tokens(family, u64::MAX, u64::MAX);
-        assert_eq!(image_tokens(family, 0, 0), most);
+        let most = image_tokens_of(family, u64::MAX, u64::MAX);
+        assert_eq!(image_tokens_of(family, 0, 0), most);
         assert!(most >= photo(family));
     }
 }
@@ -213,6 +213,8 @@ fn anything() -> impl Strategy<Value = Features> {
                 blob,
                 messages,
                 images,
+                pictures: images.min(3),
+                picture_bytes: images,
             }
         },
     )
@@ -270,4 +272,21 @@ proptest! {
         prop_assume!(part.words < u64::MAX && part.bytes < u64::MAX);
         prop_assert_eq!(part + more - more, part);
     }
+}
+
+/// A photo of 12 megapixels is what the greediest provider counts; what has no size is the most there is; a reference is none.
+#[test]
+fn an_image_of_any_model_is_counted_rather_too_high() {
+    for (width, height) in [(1, 1), (280, 57), (640, 480), (1_920, 1_080), (4_032, 3_024), (u32::MAX, u32::MAX)] {
+        let all = [ImageFamily::Claude, ImageFamily::OpenAi, ImageFamily::Gemini]
+            .map(|family| image_tokens_of(family, u64::from(width), u64::from(height)));
+        assert_eq!(Some(image_tokens(width, height, 1)), all.into_iter().max(), "{width} × {height}");
+        assert!(image_tokens(width, height, 1) <= image_tokens(0, 0, 1));
+    }
+    assert_eq!(image_tokens(4_032, 3_024, 2_000_000), 14_364);
+    assert_eq!(image_tokens(4_032, 3_024, 0), 0);
+    let image = Features::of_image(4_032, 3_024, 2_000_000);
+    assert_eq!((image.pictures, image.images, image.sent_bytes()), (1, 14_364, 2_666_668));
+    assert_eq!(Features::of_image(4_032, 3_024, 0), Features::default());
+    assert_eq!((image + image) - image, image);
 }

@@ -226,6 +226,7 @@ mod tests {
             after: 1,
             kept: None,
             steps: vec![RebuildStep::PagedOut { from: TurnId(from), to: TurnId(to), calls: 1, failures: 0, freed: 1 }],
+            readmitted: Vec::new(),
         }
     }
 
