@@ -18,7 +18,7 @@ use longrein::core::ids::ToolName;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
     CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
-    WrittenRules, configured_hooks, mode,
+    WrittenRoute, WrittenRules, configured_hooks, configured_routes, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use rustix::fs::{Mode as FileMode, OFlags};
@@ -41,6 +41,8 @@ struct Written {
     sandbox: SandboxTable,
     /// Read by the reader of task files, which has the same table.
     hooks: Option<toml::Value>,
+    /// The same.
+    route: Option<toml::Value>,
 }
 
 /// `[sandbox]`.
@@ -154,6 +156,8 @@ pub(crate) struct Config {
     pub(crate) sandbox: SandboxSettings,
     /// Hooks of every run.
     pub(crate) hooks: Vec<HookSpec>,
+    /// Routes of every run whose task has none, and where they are written: those of the last file that has any.
+    pub(crate) routes: Option<(Vec<WrittenRoute>, String)>,
 }
 
 impl Config {
@@ -194,6 +198,11 @@ impl Config {
                 configured_hooks(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.hooks.extend(hooks);
         }
+        if file.route.is_some() {
+            let routes = configured_routes(path, text)
+                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.routes = Some((routes, source()));
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -215,11 +224,13 @@ impl Config {
             permission_mode: self.permission_mode.clone(),
             policy: self.policy.clone(),
             hooks: self.hooks.clone(),
+            routes: self.routes.as_ref().map(|(routes, _)| routes.clone()).unwrap_or_default(),
+            routes_from: self.routes.as_ref().map(|(_, source)| source.clone()),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "route"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",

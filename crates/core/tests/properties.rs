@@ -900,6 +900,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         hooks: if limits >= 2 { hooks() } else { Vec::new() },
         rules: Vec::new(),
         context: ContextSpec::default(),
+        routes: Vec::new(),
         sources: std::collections::BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
