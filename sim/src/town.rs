@@ -375,6 +375,18 @@ impl Town {
         self.store.lose_power();
     }
 
+    /// The models that a run has asked, in order.
+    pub fn asked(&self, id: &RunId) -> Vec<String> {
+        let shadow = self.store.shadow();
+        let events = shadow.runs.get(id).into_iter().flat_map(|run| &run.events);
+        events
+            .filter_map(|new| match &new.event {
+                Event::ModelRequested(requested) => Some(requested.model.to_string()),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// The phases a run has entered, in order, and the end its program led to.
     pub fn way(&self, id: &RunId) -> Vec<String> {
         let shadow = self.store.shadow();

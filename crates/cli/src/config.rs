@@ -70,6 +70,8 @@ pub(crate) struct ModelTable {
     protocol: Option<String>,
     temperature: Option<f64>,
     price: Option<PriceTable>,
+    /// The most calls of its key to its server at once, by all runs of one process.
+    pub(crate) max_concurrent: Option<u32>,
     #[serde(skip)]
     settings: ModelSettings,
     /// None: as suits the provider and its place.
@@ -141,6 +143,7 @@ struct PriceTable {
     cached: Option<f64>,
     cache_write: Option<f64>,
     output: f64,
+    reasoning: Option<f64>,
 }
 
 /// What the files say, laid over each other.
@@ -242,9 +245,10 @@ const MODEL_KEYS: &[&str] = &[
     "protocol",
     "temperature",
     "price",
+    "max_concurrent",
 ];
 const TIMEOUT_KEYS: &[&str] = &["connect", "headers", "first_byte", "idle", "total"];
-const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
+const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output", "reasoning"];
 
 /// Names a key that is none of the format's, with the one that may have been meant.
 fn known_keys(file: &toml::Table) -> Result<(), String> {
@@ -361,6 +365,9 @@ fn settings(name: &str, table: &ModelTable) -> Result<ModelSettings, (&'static s
             return Err((key, format!("it must be a number of tokens from 1 to {TOKENS_MAX}")));
         }
     }
+    if table.max_concurrent == Some(0) {
+        return Err(("max_concurrent", "with 0 nothing is ever sent; leave it out for no bound".to_owned()));
+    }
     if let (Some(output), Some(limit)) = (table.max_output, table.context_limit)
         && output >= limit
     {
@@ -386,6 +393,10 @@ impl PriceTable {
             cached: micros(self.cached.unwrap_or(self.input))?,
             cache_write: micros(self.cache_write.unwrap_or(self.input))?,
             output: micros(self.output)?,
+            reasoning: match self.reasoning {
+                Some(usd) => Some(micros(usd)?),
+                None => None,
+            },
         })
     }
 }

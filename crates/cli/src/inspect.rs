@@ -741,9 +741,11 @@ fn routed(run: &Run) -> String {
 /// The same for programs. Null: the task has no routes.
 fn routing_json(run: &Run) -> Option<serde_json::Value> {
     let away = run.routing.away.as_ref();
-    let routes = run.task.routes.iter().map(|route| {
-        json!({ "model": route.model.name, "when": longrein::taskfile::when_of(route) })
-    });
+    let routes = run
+        .task
+        .routes
+        .iter()
+        .map(|route| json!({ "model": route.model.name, "when": longrein::taskfile::when_of(route) }));
     (!run.task.routes.is_empty()).then(|| {
         json!({
             "main": longrein::core::route::main(run).name, "away_from": away.map(|away| &away.from),

@@ -107,7 +107,9 @@ fn named(
     if let Some((name, source)) = &config.model {
         named.push((About::Model, ModelName::new(name.as_str()), source.clone()));
     }
-    for (route, source) in config.routes.iter().flat_map(|(routes, source)| routes.iter().map(move |route| (route, source))) {
+    for (route, source) in
+        config.routes.iter().flat_map(|(routes, source)| routes.iter().map(move |route| (route, source)))
+    {
         if named.iter().all(|(_, known, _)| known.as_str() != route.model()) {
             named.push((About::Model, ModelName::new(route.model()), source.clone()));
         }
@@ -265,12 +267,15 @@ impl Row {
 
     fn json(&self, config: &Config) -> Value {
         let routes = config.routes.iter().flat_map(|(routes, _)| routes);
-        let routes: Vec<_> =
-            routes.filter(|route| route.model() == self.name.as_str()).map(longrein::taskfile::WrittenRoute::when).collect();
+        let routes: Vec<_> = routes
+            .filter(|route| route.model() == self.name.as_str())
+            .map(longrein::taskfile::WrittenRoute::when)
+            .collect();
         let price = self.spec.price.map(|price| {
             json!({
                 "input": projection::usd(price.input), "cached": projection::usd(price.cached),
                 "cache_write": projection::usd(price.cache_write), "output": projection::usd(price.output),
+                "reasoning": price.reasoning.map(projection::usd),
             })
         });
         json!({

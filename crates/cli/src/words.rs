@@ -3,7 +3,7 @@
 use longrein::core::action::Life;
 use longrein::core::event::{
     ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy,
-    Received, Requeue, RollbackWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants, RouteWhy,
+    Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName, TreeId};

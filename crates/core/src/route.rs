@@ -180,9 +180,8 @@ pub fn main(run: &Run) -> &ModelSpec {
 
 /// The model the run would use if none had failed, and why.
 fn wanted(run: &Run) -> (&ModelSpec, RouteWhy) {
-    let chosen = run.task.routes.iter().filter(|_| !run.routing.pinned).find(|route| {
-        route.is_choice() && route.holds(run)
-    });
+    let chosen =
+        run.task.routes.iter().filter(|_| !run.routing.pinned).find(|route| route.is_choice() && route.holds(run));
     match chosen {
         Some(route) => (&route.model, route.why(run)),
         None => (main(run), RouteWhy::Main),
@@ -326,7 +325,8 @@ pub(crate) fn in_words(run: &Run, last: &str) -> String {
     if run.routing.tried.is_empty() {
         return last.to_owned();
     }
-    let tried = run.routing.tried.iter().map(|tried| format!("{} ({}): {}", tried.model, class_word(tried.class), tried.words));
+    let tried =
+        run.routing.tried.iter().map(|tried| format!("{} ({}): {}", tried.model, class_word(tried.class), tried.words));
     let all: Vec<_> = tried.chain([format!("{}: {last}", run.model.name)]).collect();
     format!("every model failed: {}", all.join("; "))
 }

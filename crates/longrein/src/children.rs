@@ -16,7 +16,9 @@ use longrein_ports::{
 };
 use longrein_tools::{Host, Secrets};
 
-use crate::runs::{Beside, Missing, Own, others_of, Place, Reach, Runs, RunsError, Strictest, changed_pins, nobody, summariser_of};
+use crate::runs::{
+    Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, changed_pins, nobody, others_of, summariser_of,
+};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.

@@ -23,7 +23,7 @@ use longrein_driver::{
     FoldError, Observer, Options, Ports, RollbackError, RollbackPlan, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
     rollback_plan,
 };
-use longrein_models::{ModelConfig, Secret};
+use longrein_models::{Lanes, ModelConfig, Secret};
 use longrein_policy::{Containment, Fence};
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
@@ -58,6 +58,8 @@ pub struct Runs {
     held: Option<Containment>,
     /// Where snapshots of workspaces are kept. None: nowhere.
     trees: Option<Grove>,
+    /// What its runs share of what servers say of their limits.
+    lanes: Lanes,
 }
 
 /// The snapshots of a task's workspace. None: that one cannot be kept.
@@ -260,6 +262,7 @@ impl Runs {
             binary: binary.to_owned(),
             ledger,
             held: None,
+            lanes: Lanes::default(),
             trees: trees::folder_of(store).map(trees::grove),
         })
     }
@@ -614,6 +617,11 @@ impl Runs {
             faults,
         } = around;
         can_be_confined(&sandbox, &task, asked)?;
+        // All runs of this process that use one key at one server hear what that says to any of them.
+        let lanes = self.lanes.clone();
+        let model = ModelConfig { lanes: Some(lanes.clone()), ..model };
+        let summariser: Reach =
+            Box::new(move |name| summariser(name).map(|config| ModelConfig { lanes: Some(lanes.clone()), ..config }));
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
             // It is optional, and the task of a run cannot be mended any more.

@@ -744,7 +744,7 @@ fn spec_of(
                     format!("cannot read {file}: {source} (script/FILE: FILE is relative to {base_in_words})");
                 TaskFileError::Task { place, problem }
             })?;
-            let free = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
+            let free = Price { input: 0, cached: 0, cache_write: 0, output: 0, reasoning: None };
             (format!("{SCRIPT}/{}", utf8(&script)?), Some(settings.price.unwrap_or(free)))
         }
         Some(_) | None if is_script(written) && !written.starts_with("openai/") => {

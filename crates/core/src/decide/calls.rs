@@ -35,14 +35,15 @@ fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
         }
     }
     let Some(price) = run.model.price else { return Ok(Reservation { input, output, micros: 0 }) };
-    let cost = |output: u64| Usage { input, output, ..Usage::default() }.micros(&price);
+    let cost = |output: u64| price.at_most(input, output);
     match run.limits.micros {
         Limit::Unlimited => {}
         limit @ Limit::At(_) => {
             let left = limit.left(run.spent.micros + aside.micros);
             let for_output = u128::from(left.saturating_sub(cost(0))) * 1_000_000;
-            if price.output > 0 {
-                output = output.min(u64::try_from(for_output / u128::from(price.output)).unwrap_or(u64::MAX));
+            if price.dearest_output() > 0 {
+                let tokens = for_output / u128::from(price.dearest_output());
+                output = output.min(u64::try_from(tokens).unwrap_or(u64::MAX));
             }
             if cost(0) > left || output < wanted {
                 return Err(BudgetKind::Usd);
@@ -248,7 +249,14 @@ pub(super) fn fail_model(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
-    let (usage, settled) = settle(failure.usage, failure.billing, thinking.reserved);
+    let (usage, settled) = match (failure.class, failure.usage) {
+        // It broke off while it was counted: what came after the last count, nobody has told.
+        (ModelErrorClass::Transient, Some(counted)) if failure.billing == Billing::Perhaps => {
+            let output = counted.output.max(thinking.reserved.output);
+            (Usage { output, ..counted }, Settled::Estimated)
+        }
+        (_, usage) => settle(usage, failure.billing, thinking.reserved),
+    };
     let micros = run.model.price.map_or(0, |price| usage.micros(&price));
     let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default();
     // Another try costs little, another model the prompt cache: who has somewhere to go still tries again.
