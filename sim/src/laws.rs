@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
-use longrein_core::event::{End, Event, How, InputReceived, Received, RollbackWhy, SettledBy, SummaryOutcome};
+use longrein_core::event::{
+    End, Event, How, InputReceived, Received, RollbackWhy, RouteWhy, SettledBy, SummaryOutcome,
+};
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::InputBody;
 use longrein_core::outcome::{ModelErrorClass, Outcome};
@@ -32,6 +34,7 @@ pub async fn check(town: &Town, id: &RunId) {
         return;
     }
     law_1_inputs(town, id, &shadow).await;
+    law_11_routes(town, id, &shadow);
     law_2(town, &shadow);
     law_3(town, id, &shadow);
     law_4(town, id, &shadow);
@@ -537,5 +540,42 @@ pub fn law_11(town: &Town, id: &RunId) {
         let waits = longrein_core::owed::waits(&run);
         let duties = longrein_core::owed::owed(&run);
         town.record.breach("law_11", format!("{id} does not come to rest; it waits for {waits:?} and owes {duties:?}"));
+    }
+}
+
+/// Within one turn a failure moves a run to no model that it has moved away from (`design.md` §2, law 11), and every call goes
+/// to the model that was decided.
+fn law_11_routes(town: &Town, id: &RunId, shadow: &ShadowRun) {
+    let breach = |what: String| town.record.breach("law_11", format!("{id}: {what}"));
+    let mut model = None;
+    let mut left = BTreeSet::new();
+    for new in &shadow.events {
+        match &new.event {
+            Event::RunStarted(started) => model = Some(started.task.model.name.clone()),
+            Event::ModelSwitched(switched) => {
+                model = Some(switched.model.name.clone());
+                left.clear();
+            }
+            Event::ModelRouted(routed) => {
+                if model.as_ref() != Some(&routed.from) || routed.from == routed.model.name {
+                    breach(format!("from {model:?} it is moved by {routed:?}"));
+                }
+                model = Some(routed.model.name.clone());
+                if let RouteWhy::Failed(_) = routed.why {
+                    left.insert(routed.from.clone());
+                    if left.contains(&routed.model.name) {
+                        breach(format!("it is moved back to {} in one turn", routed.model.name));
+                    }
+                }
+            }
+            Event::ModelRequested(requested) if model.as_ref() != Some(&requested.model) => {
+                breach(format!("{} is asked, and not {model:?}", requested.model));
+            }
+            // A turn is over, or whoever takes it up begins anew.
+            Event::ModelReplied(_) | Event::RunSuspended(_) | Event::RunEnded(_) | Event::ModelForgone(_) => {
+                left.clear()
+            }
+            _ => {}
+        }
     }
 }

@@ -22,6 +22,7 @@
 //! mode:    plan|ask|accept-edits|auto|shadow          the permission mode; after the start, of the next process
 //! user:    the goal
 //! window:  N [output=N]                               tokens the model takes, and the most of them in a reply
+//! route:   NAME [on=CLASS,CLASS] [phase=NAME] [context=N] [window=N]   where calls go; without a condition: on any failure
 //! served:  N                                          tokens it takes in truth; from now on they are counted
 //! constraint: words                                   that hold for the whole task
 //! rules:   PATH "words"                               a rule file of the workspace
@@ -46,7 +47,8 @@
 //! expect:  waiting a1 a2                              nothing can move without a person
 //! expect:  model sees "words" | model does not see "words"
 //! expect:  reason "words"                             why the last model call was not made
-//! expect:  because "words"                            why the run ended
+//! expect:  because "words"                            why the run ended or was suspended
+//! expect:  asked NAME NAME …                          the models that were asked, in order
 //! expect:  noticed KIND told|taken|ended              that it went in circles, last
 //! expect:  noticed nothing
 //! expect:  may call NAME … | may not call NAME …      by the manifest of the last request
@@ -60,6 +62,7 @@
 //! expect:  NAME happened N | NAME ran N | model was asked N | answer "words"
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +75,7 @@ use longrein_core::input::{Approve, Covers, Door, InputBody, Rollback, Settle, T
 use longrein_core::outcome::{Finish, ModelErrorClass, ProbeAnswer, Reply, Served};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::program::Program;
+use longrein_core::route::{ROUTABLE, Route, class_of};
 use longrein_core::task::{EffectClass, KeyScope, KeySpec, Mode, ModelSpec, OnUnknown, RuleFile, Task, ToolSpec};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
 use longrein_ports::CrashAt;
@@ -215,6 +219,10 @@ impl Stage {
                 if let Some(output) = option(more, "output")? {
                     self.task.model.max_output = output;
                 }
+                Ok(())
+            }
+            "route" => {
+                self.task.routes.push(route(&words)?);
                 Ok(())
             }
             "served" => {
@@ -509,9 +517,17 @@ impl Stage {
                 let words = quoted(what)?;
                 let reason = self.last_event(|event| match event {
                     Event::RunEnded(ended) => Some(ended.reason.clone()),
+                    Event::RunSuspended(suspended) => Some(suspended.detail.clone()),
                     _ => None,
                 });
                 expect(reason.as_ref().is_some_and(|reason| reason.contains(&words)), &format!("{reason:?}"))
+            }
+            ["asked", ref wanted @ ..] => {
+                let asked = self.town.asked(&self.id);
+                expect(
+                    asked.iter().map(String::as_str).eq(wanted.iter().copied()),
+                    &format!("it is: {}", asked.join(" ")),
+                )
             }
             ["noticed", ref what @ ..] => {
                 let last = self.last_event(|event| match event {
@@ -787,4 +803,22 @@ fn answer(rest: &str) -> Result<(Answer, bool), String> {
         calls.push((name, arguments));
     }
     Ok((Answer::call(&calls), true))
+}
+
+/// `route: NAME …`
+fn route(words: &[&str]) -> Result<Route, String> {
+    let [name, more @ ..] = words else { return Err("wants a model".to_owned()) };
+    let listed = |key: &str| {
+        let value = more.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        value.into_iter().flat_map(|value| value.split(',')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut on = listed("on").iter().map(|word| class_of(word)).collect::<Result<BTreeSet<_>, _>>()?;
+    let phases: BTreeSet<_> = listed("phase").iter().map(PhaseName::new).collect();
+    let context_over = option(more, "context")?;
+    if on.is_empty() && phases.is_empty() && context_over.is_none() {
+        on.extend(ROUTABLE);
+    }
+    let mut model = ModelSpec::plain(ModelName::new(*name), 200);
+    model.context_limit = option(more, "window")?;
+    Ok(Route { model, on, phases, context_over, spent_over: None })
 }

@@ -1,6 +1,7 @@
 //! One story from one seed: runs that begin, workers that die, sleep and come back, people who interfere, a store and a
 //! world that misbehave; then the weather clears, and everything must come to rest with every law kept.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use longrein_core::event::Suspension;
 use longrein_core::hook::HookEvent;
 use longrein_core::ids::{Digest, ModelName, RunId};
 use longrein_core::input::{Covers, Door, Endorse, InputBody};
+use longrein_core::route::{ROUTABLE, Route};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, OnUnknown, RuleFile, Task};
 use longrein_driver::{Begin, DriveError, Standing, Stop, WhenAsked};
@@ -72,6 +74,7 @@ pub fn play(seed: u64, layers: Arc<dyn Layers>) -> Report {
         for id in &cast {
             let mut task = draw_task(id, &mut chance, window.clone());
             draw_hooks(&mut task, &mut Chance::new(seed, &format!("hooks {id}")));
+            draw_routes(&mut task, &mut Chance::new(seed, &format!("routes {id}")));
             let part = Part {
                 town: Arc::clone(&town),
                 id: id.clone(),
@@ -251,6 +254,25 @@ fn draw_hooks(task: &mut Task, chance: &mut Chance) {
         let tools: &[&str] = if chance.percent(50) { &[] } else { &["pay", "edit", "s*"] };
         let tools = if event.is_about_a_tool() { tools } else { &[] };
         task.hooks.push(hook(&format!("hook{number}"), event, tools));
+    }
+}
+
+/// A third of the runs has somewhere else to go.
+fn draw_routes(task: &mut Task, chance: &mut Chance) {
+    if !chance.percent(33) {
+        return;
+    }
+    for number in 0..chance.between(1, 4) {
+        let mut model = ModelSpec::plain(ModelName::new(format!("sim/other{number}")), chance.between(50, 600));
+        model.context_limit = task.model.context_limit.map(|limit| limit * chance.between(1, 4));
+        let mut route =
+            Route { model, on: BTreeSet::new(), phases: BTreeSet::new(), context_over: None, spent_over: None };
+        match chance.below(4) {
+            0 => route.context_over = Some(chance.between(100, 3_000)),
+            1 => route.on = ROUTABLE.into_iter().collect(),
+            _ => route.on = (0..3).map(|_| *chance.pick(&ROUTABLE)).collect(),
+        }
+        task.routes.push(route);
     }
 }
 

@@ -223,6 +223,7 @@ impl Town {
             archive: door.clone(),
             journal: self.layers.journal(process, door),
             model: self.layers.model(process, Arc::new(line)),
+            others: Arc::default(),
             summariser: Some(Arc::new(Pen { scribe: Arc::clone(&self.scribe), process: Arc::clone(process) })),
             tools: self.layers.tools(process, Arc::new(hands)),
             definitions: definitions.into(),
@@ -374,6 +375,18 @@ impl Town {
         self.store.lose_power();
     }
 
+    /// The models that a run has asked, in order.
+    pub fn asked(&self, id: &RunId) -> Vec<String> {
+        let shadow = self.store.shadow();
+        let events = shadow.runs.get(id).into_iter().flat_map(|run| &run.events);
+        events
+            .filter_map(|new| match &new.event {
+                Event::ModelRequested(requested) => Some(requested.model.to_string()),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// The phases a run has entered, in order, and the end its program led to.
     pub fn way(&self, id: &RunId) -> Vec<String> {
         let shadow = self.store.shadow();
@@ -515,6 +528,7 @@ pub fn task(name: &str) -> Task {
         hooks: Vec::new(),
         rules: Vec::new(),
         context: ContextSpec::default(),
+        routes: Vec::new(),
         sources: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),

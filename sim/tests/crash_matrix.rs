@@ -14,6 +14,7 @@ use longrein_core::ids::{ActionId, Digest, ModelName, RunId};
 use longrein_core::input::{Approve, Covers, Door, Endorse, InputBody};
 use longrein_core::outcome::{ModelErrorClass, ProbeAnswer, Served};
 use longrein_core::program::Program;
+use longrein_core::route::{ROUTABLE, Route};
 use longrein_core::run::Stage;
 use longrein_core::task::{ModelSpec, Task};
 use longrein_driver::{Begin, Standing, Stop, WhenAsked};
@@ -85,6 +86,27 @@ const PLAYS: &[Play] = &[
                 Answer::say("done"),
             ]);
             town.world.script("look", [Manner::error("rate_limited", Some(1)), Manner::says("same")]);
+        },
+    },
+    Play {
+        name: "models that fail, one after the other",
+        task: |task| {
+            for name in ["sim/b", "sim/c"] {
+                let on = ROUTABLE.into_iter().collect();
+                let model = ModelSpec::plain(ModelName::new(name), 200);
+                let (phases, context_over, spent_over) = Default::default();
+                task.routes.push(Route { model, on, phases, context_over, spent_over });
+            }
+        },
+        stage: |town| {
+            town.brain.script_attempts([
+                vec![
+                    Answer::fail(ModelErrorClass::Quota),
+                    Answer::fail(ModelErrorClass::Authentication),
+                    Answer::call(&[("look", "{}"), ("pay", r#"{"order":1}"#)]),
+                ],
+                vec![Answer::fail(ModelErrorClass::ContentRefused), Answer::say("done")],
+            ]);
         },
     },
     Play {

@@ -18,7 +18,7 @@ use longrein::core::ids::ToolName;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
     CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
-    WrittenRules, configured_hooks, mode,
+    WrittenRoute, WrittenRules, configured_hooks, configured_routes, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use rustix::fs::{Mode as FileMode, OFlags};
@@ -41,6 +41,8 @@ struct Written {
     sandbox: SandboxTable,
     /// Read by the reader of task files, which has the same table.
     hooks: Option<toml::Value>,
+    /// The same.
+    route: Option<toml::Value>,
 }
 
 /// `[sandbox]`.
@@ -68,6 +70,8 @@ pub(crate) struct ModelTable {
     protocol: Option<String>,
     temperature: Option<f64>,
     price: Option<PriceTable>,
+    /// The most calls of its key to its server at once, by all runs of one process.
+    pub(crate) max_concurrent: Option<u32>,
     #[serde(skip)]
     settings: ModelSettings,
     /// None: as suits the provider and its place.
@@ -139,6 +143,7 @@ struct PriceTable {
     cached: Option<f64>,
     cache_write: Option<f64>,
     output: f64,
+    reasoning: Option<f64>,
 }
 
 /// What the files say, laid over each other.
@@ -154,6 +159,8 @@ pub(crate) struct Config {
     pub(crate) sandbox: SandboxSettings,
     /// Hooks of every run.
     pub(crate) hooks: Vec<HookSpec>,
+    /// Routes of every run whose task has none, and where they are written: those of the last file that has any.
+    pub(crate) routes: Option<(Vec<WrittenRoute>, String)>,
 }
 
 impl Config {
@@ -194,6 +201,11 @@ impl Config {
                 configured_hooks(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.hooks.extend(hooks);
         }
+        if file.route.is_some() {
+            let routes = configured_routes(path, text)
+                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.routes = Some((routes, source()));
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -215,11 +227,13 @@ impl Config {
             permission_mode: self.permission_mode.clone(),
             policy: self.policy.clone(),
             hooks: self.hooks.clone(),
+            routes: self.routes.as_ref().map(|(routes, _)| routes.clone()).unwrap_or_default(),
+            routes_from: self.routes.as_ref().map(|(_, source)| source.clone()),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "route"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",
@@ -231,9 +245,10 @@ const MODEL_KEYS: &[&str] = &[
     "protocol",
     "temperature",
     "price",
+    "max_concurrent",
 ];
 const TIMEOUT_KEYS: &[&str] = &["connect", "headers", "first_byte", "idle", "total"];
-const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output"];
+const PRICE_KEYS: &[&str] = &["input", "cached", "cache_write", "output", "reasoning"];
 
 /// Names a key that is none of the format's, with the one that may have been meant.
 fn known_keys(file: &toml::Table) -> Result<(), String> {
@@ -350,6 +365,9 @@ fn settings(name: &str, table: &ModelTable) -> Result<ModelSettings, (&'static s
             return Err((key, format!("it must be a number of tokens from 1 to {TOKENS_MAX}")));
         }
     }
+    if table.max_concurrent == Some(0) {
+        return Err(("max_concurrent", "with 0 nothing is ever sent; leave it out for no bound".to_owned()));
+    }
     if let (Some(output), Some(limit)) = (table.max_output, table.context_limit)
         && output >= limit
     {
@@ -375,6 +393,10 @@ impl PriceTable {
             cached: micros(self.cached.unwrap_or(self.input))?,
             cache_write: micros(self.cache_write.unwrap_or(self.input))?,
             output: micros(self.output)?,
+            reasoning: match self.reasoning {
+                Some(usd) => Some(micros(usd)?),
+                None => None,
+            },
         })
     }
 }

@@ -162,7 +162,9 @@ pub(crate) fn model_config(
         headers.push((header.clone(), Secret::new(value)));
     }
     let base_url = table.base_url.clone().or(place);
-    let mut model = ModelConfig { base_url, api_key: key.map(Secret::new), headers, ..ModelConfig::default() };
+    let max_concurrent = table.max_concurrent;
+    let mut model =
+        ModelConfig { base_url, api_key: key.map(Secret::new), headers, max_concurrent, ..ModelConfig::default() };
     if let Some(named) = &table.timeouts_named {
         model.timeouts = Some(named.over(longrein::usual_timeouts(name, &model)));
     }

@@ -12,6 +12,7 @@ use longrein::core::input::{Input, InputBody};
 use longrein::core::manifest::manifest;
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
+use longrein::core::route::Away;
 use longrein::core::run::{Run, Stage};
 use longrein::core::task::{EffectClass, Mode};
 use longrein::core::time::Timestamp;
@@ -283,7 +284,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "v": 1, "run": id, "state": shown_state(&row.state, holder.is_some()),
             "pending_effects": uncertain.iter().map(|(action, tool, state)| json!({ "action": action, "tool": tool, "state": state })).collect::<Vec<_>>(),
             "event_cursor": run.head, "resume_instruction": resume,
-            "model": run.model.name, "workspace": run.task.workspace,
+            "model": run.model.name, "routing": routing_json(&run), "workspace": run.task.workspace,
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
             "parent": run.descent.as_ref().map(|descent| &descent.parent), "children": children_json(&run),
@@ -340,7 +341,11 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             words::safe(course.phase.as_str())
         );
     }
-    say!("model      {}", run.model.name);
+    say!("model      {}{}", words::safe(run.model.name.as_str()), routed(&run));
+    for route in &run.task.routes {
+        let name = words::safe(route.model.name.as_str());
+        say!("  route    {name}: {}", words::safe(&longrein::taskfile::when_of(route)));
+    }
     say!("workspace  {}", run.task.workspace);
     let source = |key: &str| run.task.sources.get(key).map(|source| format!(" ({})", words::safe(source)));
     let of_start = source("permission_mode").filter(|_| run.mode == run.task.permission_mode).unwrap_or_default();
@@ -715,4 +720,40 @@ pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Fai
     } else {
         Err(Failure::new(Status::Data, format!("faults were found in the records of run {id}")))
     }
+}
+
+/// Why calls go to another model than the task's, and how long.
+fn routed(run: &Run) -> String {
+    let Some(main) = &run.routing.main else { return String::new() };
+    let main = words::safe(main.name.as_str());
+    match &run.routing.away {
+        Some(Away { from, until: Some(until) }) => {
+            format!(" (by a route; {} is tried again after {})", words::safe(from.as_str()), words::clock(*until))
+        }
+        Some(Away { from, until: None }) => {
+            let (id, from) = (&run.id, words::safe(from.as_str()));
+            format!(" (by a route: {from} failed for good; back with longrein resume {id} --model {from})")
+        }
+        None => format!(" (by a route; else {main})"),
+    }
+}
+
+/// The same for programs. Null: the task has no routes.
+fn routing_json(run: &Run) -> Option<serde_json::Value> {
+    let away = run.routing.away.as_ref();
+    let routes = run
+        .task
+        .routes
+        .iter()
+        .map(|route| json!({ "model": route.model.name, "when": longrein::taskfile::when_of(route) }));
+    (!run.task.routes.is_empty()).then(|| {
+        json!({
+            "main": longrein::core::route::main(run).name, "away_from": away.map(|away| &away.from),
+            "until": away.and_then(|away| away.until).map(|at| at.to_string()),
+            "tried": run.routing.tried.iter().map(|tried| json!({
+                "model": tried.model, "class": longrein::core::route::class_word(tried.class), "words": tried.words,
+            })).collect::<Vec<_>>(),
+            "routes": routes.collect::<Vec<_>>(),
+        })
+    })
 }

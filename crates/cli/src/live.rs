@@ -294,6 +294,7 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::RunForked
         | EventKind::InputReceived
         | EventKind::ModelSwitched
+        | EventKind::ModelRouted
         | EventKind::GenerationStarted
         | EventKind::ActionApproved
         | EventKind::ActionStarted

@@ -76,7 +76,7 @@ pub(crate) async fn models(globals: Globals, args: ModelsArgs) -> Result<Status,
         }
     }
     if globals.json {
-        print_line(&rows.iter().map(Row::json).collect());
+        print_line(&rows.iter().map(|row| row.json(&config)).collect());
     }
     if rows.is_empty() {
         HOW_TO.iter().for_each(|line| tell!("{line}"));
@@ -84,6 +84,7 @@ pub(crate) async fn models(globals: Globals, args: ModelsArgs) -> Result<Status,
     }
     if !globals.json {
         print(&rows);
+        say_routes(&config);
     }
     Ok(Status::Done)
 }
@@ -105,6 +106,13 @@ fn named(
     let mut named: Vec<(About, ModelName, String)> = Vec::new();
     if let Some((name, source)) = &config.model {
         named.push((About::Model, ModelName::new(name.as_str()), source.clone()));
+    }
+    for (route, source) in
+        config.routes.iter().flat_map(|(routes, source)| routes.iter().map(move |route| (route, source)))
+    {
+        if named.iter().all(|(_, known, _)| known.as_str() != route.model()) {
+            named.push((About::Model, ModelName::new(route.model()), source.clone()));
+        }
     }
     for (name, table) in &config.models {
         if named.iter().all(|(_, known, _)| known.as_str() != name) {
@@ -257,11 +265,17 @@ impl Row {
         }
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, config: &Config) -> Value {
+        let routes = config.routes.iter().flat_map(|(routes, _)| routes);
+        let routes: Vec<_> = routes
+            .filter(|route| route.model() == self.name.as_str())
+            .map(longrein::taskfile::WrittenRoute::when)
+            .collect();
         let price = self.spec.price.map(|price| {
             json!({
                 "input": projection::usd(price.input), "cached": projection::usd(price.cached),
                 "cache_write": projection::usd(price.cache_write), "output": projection::usd(price.output),
+                "reasoning": price.reasoning.map(projection::usd),
             })
         });
         json!({
@@ -273,8 +287,17 @@ impl Row {
                 Standing::Not => Some(false),
                 Standing::Unasked => None,
             },
-            "detail": self.detail,
+            "detail": self.detail, "routes": routes,
         })
+    }
+}
+
+/// Where runs go whose task has no routes of its own.
+fn say_routes(config: &Config) {
+    let Some((routes, source)) = config.routes.as_ref().filter(|(routes, _)| !routes.is_empty()) else { return };
+    tell!("routes (from {}):", words::safe(source));
+    for (at, route) in routes.iter().enumerate() {
+        tell!("  {}. {}: {}", at + 1, words::safe(route.model()), words::safe(&route.when()));
     }
 }
 

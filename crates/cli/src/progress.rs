@@ -151,6 +151,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelReplied
         | EventKind::ModelFailed
         | EventKind::ModelSwitched
+        | EventKind::ModelRouted
         | EventKind::GenerationStarted
         | EventKind::SummaryFinished
         | EventKind::ActionRefused

@@ -250,6 +250,7 @@ impl Follow {
             | Event::InputReceived(_)
             | Event::InputRefused(_)
             | Event::ModelSwitched(_)
+            | Event::ModelRouted(_)
             | Event::ModelForgone(_)
             | Event::ResultSpilled(_)
             | Event::SummaryRequested(_)

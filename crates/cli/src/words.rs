@@ -3,7 +3,7 @@
 use longrein::core::action::Life;
 use longrein::core::event::{
     ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy,
-    Received, Requeue, RollbackWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName, TreeId};
@@ -359,6 +359,18 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         }
         Event::NoteTaken(e) => {
             format!("note {} ({}): {}", note_id(e), e.note.kind.as_str().replace('_', " "), short(&e.note.text, 120))
+        }
+        Event::ModelRouted(e) => {
+            let why = match &e.why {
+                RouteWhy::Failed(class) => {
+                    format!("{} failed ({})", e.from, longrein::core::route::class_word(*class).replace('_', " "))
+                }
+                #[expect(clippy::cast_precision_loss, reason = "shown to people")]
+                RouteWhy::Spent(micros) => format!("${:.4} is spent", *micros as f64 / 1e6),
+                RouteWhy::Phase(_) | RouteWhy::Context(_) | RouteWhy::CooledDown | RouteWhy::Main => e.words.clone(),
+            };
+            let until = e.until.map(|at| format!("; {} is tried again at {}", e.from, clock(at))).unwrap_or_default();
+            safe(&format!("model is now {}: {why}{until}", e.model.name))
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {

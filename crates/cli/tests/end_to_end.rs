@@ -22,6 +22,7 @@ mod local;
 mod modes;
 mod programs;
 mod questions;
+mod routes;
 mod shell;
 mod snapshots;
 mod summaries;

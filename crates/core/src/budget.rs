@@ -136,6 +136,23 @@ pub struct Price {
     pub cached: u64,
     pub cache_write: u64,
     pub output: u64,
+    /// Of the part of the output that is reasoning. None: as any output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
+}
+
+impl Price {
+    /// What so much may cost at most, whichever of the buckets it falls into, in micro-dollars.
+    pub fn at_most(&self, input: u64, output: u64) -> u64 {
+        let input_price = self.input.max(self.cached).max(self.cache_write);
+        let dearest = Price { input: input_price, output: self.dearest_output(), reasoning: None, ..*self };
+        Usage { input, output, ..Usage::default() }.micros(&dearest)
+    }
+
+    /// Of a token of output, whatever kind it is.
+    pub fn dearest_output(&self) -> u64 {
+        self.reasoning.unwrap_or(0).max(self.output)
+    }
 }
 
 /// Tokens of one or many model calls. The four buckets are disjoint; reasoning is part of output and shown beside it.
@@ -166,10 +183,13 @@ impl Usage {
 
     /// Micro-dollars, rounded up.
     pub fn micros(&self, price: &Price) -> u64 {
+        // Part of the output; more than all of it is a provider's slip.
+        let reasoning = self.reasoning.min(self.output);
         let sum = u128::from(self.input) * u128::from(price.input)
             + u128::from(self.cached) * u128::from(price.cached)
             + u128::from(self.cache_write) * u128::from(price.cache_write)
-            + u128::from(self.output) * u128::from(price.output);
+            + u128::from(self.output - reasoning) * u128::from(price.output)
+            + u128::from(reasoning) * u128::from(price.reasoning.unwrap_or(price.output));
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 }
@@ -193,4 +213,24 @@ pub struct Spent {
     pub usage: Usage,
     pub micros: u64,
     pub time_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bucket_has_its_price_and_no_other() {
+        let price =
+            Price { input: 1_000_000, cached: 100_000, cache_write: 1_250_000, output: 4_000_000, reasoning: None };
+        let usage = Usage { input: 10, cached: 100, cache_write: 20, output: 30, reasoning: 12 };
+        assert_eq!(usage.micros(&price), 10 + 10 + 25 + 120);
+        let dear = Price { reasoning: Some(8_000_000), ..price };
+        assert_eq!(usage.micros(&dear), 10 + 10 + 25 + 18 * 4 + 12 * 8);
+        // A provider that reports more reasoning than output is not believed.
+        let slip = Usage { reasoning: 1_000, ..usage };
+        assert_eq!(slip.micros(&dear), 10 + 10 + 25 + 30 * 8);
+        assert_eq!(dear.at_most(130, 30), 163 + 240, "wherever it falls: 162.5, rounded up");
+        assert!(dear.at_most(130, 30) >= slip.micros(&dear));
+    }
 }

@@ -53,6 +53,7 @@ use crate::program::children::Askable;
 use crate::prompt::Purpose;
 use crate::repeat;
 use crate::retry;
+use crate::route::{self, ROUTED_FAILURES_MAX, ROUTED_WAIT_MAX};
 use crate::ruling::{Bearing, Effect, Ruling};
 use crate::run::{Closing, Run, Stage};
 use crate::taint::Mark;
@@ -113,6 +114,8 @@ pub enum Command {
     Rebuild(Box<GenerationStarted>),
     /// The call that is owed is not made.
     Forgo(ModelForgone),
+    /// The next call is owed to another model: see [`crate::route::due`].
+    Route,
     /// A summary that is due is encoded and ready to go.
     AskSummary(AskSummary),
     /// The summary that is due is not made.
@@ -354,7 +357,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::TakeMessage(input, heard) => take_input(run, input, heard, now),
         Command::TakeHooks { moment, ran } => hooks::take(run, moment, ran),
         Command::Request { attempt, purpose, digest, bytes, counted, tail } => {
-            request(run, Requested { attempt, purpose, digest, bytes, counted, tail })
+            request(run, Requested { attempt, purpose, digest, bytes, counted, tail }, now)
         }
         Command::Spill { action, shown, total } => {
             if run.fresh.iter().any(|fresh| fresh.id == action) {
@@ -372,7 +375,14 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             }
         },
         Command::Forgo(forgone) => match &run.stage {
-            Stage::Ready(_) => Ok(vec![Event::ModelForgone(forgone)]),
+            Stage::Ready(_) => Ok(calls::forgo(run, forgone, now)),
+            Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => Err(Refusal::Stale),
+        },
+        Command::Route => match &run.stage {
+            Stage::Ready(_) => match route::due(run, now) {
+                Some(routed) => Ok(vec![Event::ModelRouted(routed)]),
+                None => Err(Refusal::NotDue),
+            },
             Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => Err(Refusal::Stale),
         },
         Command::AskSummary(asked) => summary::ask(run, asked),

@@ -102,6 +102,7 @@ events! {
     ModelFailed(ModelFailed) = "model.failed";
     ModelSwitched(ModelSwitched) = "model.switched";
     ModelForgone(ModelForgone) = "model.forgone";
+    ModelRouted(ModelRouted) = "model.routed";
     GenerationStarted(Box<GenerationStarted>) = "generation.started";
     ResultSpilled(ResultSpilled) = "result.spilled";
     SummaryRequested(SummaryRequested) = "summary.requested";
@@ -162,6 +163,7 @@ impl EventKind {
             | EventKind::ModelFailed
             | EventKind::ModelSwitched
             | EventKind::ModelForgone
+            | EventKind::ModelRouted
             | EventKind::GenerationStarted
             | EventKind::ResultSpilled
             | EventKind::SummaryRequested
@@ -232,6 +234,7 @@ impl Event {
             | Event::ModelFailed(_)
             | Event::RunClaimed(_)
             | Event::ModelForgone(_)
+            | Event::ModelRouted(_)
             | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
             | Event::SummaryFinished(_)

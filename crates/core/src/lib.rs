@@ -25,6 +25,7 @@ pub mod program;
 pub mod prompt;
 pub mod repeat;
 pub mod retry;
+pub mod route;
 pub mod ruling;
 pub mod run;
 pub mod secret;

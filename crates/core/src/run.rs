@@ -45,6 +45,7 @@ use crate::payload::{BlobRef, Content};
 use crate::program::Course;
 use crate::prompt::{Item, Purpose, WireCall};
 use crate::repeat::{self, Repeats};
+use crate::route::{self, Routing};
 use crate::ruling::Ruling;
 use crate::taint::{Mark, Taint};
 use crate::task::{EffectClass, Holds, Mode, ModelSpec, OnUnknown, Task, ToolSpec};
@@ -71,8 +72,11 @@ pub struct Run {
     /// The system text, made once from the task.
     #[serde(skip)]
     pub system: Arc<str>,
-    /// The task's model, or the one switched to.
+    /// The task's model, or the one switched to: the one that the next call goes to.
     pub model: ModelSpec,
+    /// Where it stands among the models of its routes.
+    #[serde(default, skip_serializing_if = "Routing::is_idle")]
+    pub routing: Routing,
     /// The task's limits, as raised.
     pub limits: Limits,
     pub spent: Spent,
@@ -172,6 +176,7 @@ impl Run {
             would: Would::default(),
             system: observe::system(&task).into(),
             model: task.model.clone(),
+            routing: Routing::default(),
             limits: task.limits.clone(),
             spent: Spent::default(),
             stage: Stage::Ready(Ready::default()),
@@ -226,8 +231,13 @@ impl Run {
 
     /// Tokens the model takes, request and reply together: as declared, or less where the server showed so.
     pub fn window_limit(&self) -> u64 {
-        let declared = self.model.context_limit.unwrap_or(ASSUMED_LIMIT);
+        let declared = self.limit_of(&self.model);
         self.window.served.limit.into_iter().chain(self.window.guessed).fold(declared, u64::min)
+    }
+
+    /// The same of another model, as declared.
+    pub fn limit_of(&self, model: &ModelSpec) -> u64 {
+        model.context_limit.unwrap_or(ASSUMED_LIMIT)
     }
 
     /// The turn that is going on or comes next.
@@ -424,25 +434,26 @@ impl Run {
             Event::ModelFailed(failed) => self.model_failed(failed),
             Event::ModelSwitched(switched) => {
                 self.barren_claims = 0;
-                self.model = switched.model.clone();
-                self.anchor = None;
-                self.window.served = Served::default();
-                self.window.guessed = None;
+                self.routing.switched();
+                self.take_model(&switched.model);
                 // Whoever names a model anew wants it asked anew.
                 self.window.trusts_learned = false;
-                self.window.overflows = 0;
-                self.window.answered = 0;
-                self.window.rejected = None;
                 self.reopen("Another model goes on with this run.");
+            }
+            Event::ModelRouted(routed) => {
+                let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
+                self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
+                route::routed(self, routed);
             }
             Event::ModelForgone(forgone) => {
                 let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
                 self.stage = Stage::Ready(Ready {
                     attempts,
                     after: Some(forgone.next),
-                    detail: forgone.reason.clone(),
+                    detail: route::in_words(self, &forgone.reason),
                     ..Ready::default()
                 });
+                route::gave_up(self);
             }
             Event::GenerationStarted(started) => window::rebuild(self, started),
             Event::ResultSpilled(spilled) => self.spilled(spilled),

@@ -68,6 +68,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         hooks: Vec::new(),
         rules: Vec::new(),
         context: Default::default(),
+        routes: Vec::new(),
         sources: Default::default(),
         snapshots: Default::default(),
         pins: Default::default(),

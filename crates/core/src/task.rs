@@ -12,6 +12,7 @@ use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
 use crate::payload::{Content, Payload};
 use crate::program::{Kind, Program};
+use crate::route::Route;
 
 /// Everything a run is to do, as it stands in `run.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ pub struct Task {
     pub rules: Vec<RuleFile>,
     #[serde(default, skip_serializing_if = "ContextSpec::is_default")]
     pub context: ContextSpec,
+    /// Other models, in the order in which they are considered: see [`crate::route`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
     /// Where each value that was not left at its default came from: `budget.turns` → `--max-turns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sources: BTreeMap<String, String>,

@@ -746,6 +746,7 @@ fn task(case: &Case) -> Task {
             digest: Digest::of(b"ROOT-RULE-7: be careful"),
         }],
         context: ContextSpec { trigger: case.trigger, summary, ..ContextSpec::default() },
+        routes: Vec::new(),
         sources: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),

@@ -13,7 +13,7 @@ use longrein_core::decide::{
     Asks, Command, Entry, Found, KeyView, Proposal, Readiness, Refusal, Transit, TreeView, Undone, begin, claimed,
     decide,
 };
-use longrein_core::event::{Counted, End, Event, Failure, Suspension, Wants};
+use longrein_core::event::{AfterFailure, Counted, End, Event, Failure, RouteWhy, Suspension, Wants};
 use longrein_core::hook::{self, Heard, HookEvent, HookOutcome, HookRan, HookSpec, Moment};
 use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, PhaseName, RunId, Seq, ToolName,
@@ -29,6 +29,7 @@ use longrein_core::program::{
     Agent, At, Call, Checks, Kind, LESSON_BYTES_MAX, LESSONS_MAX, Memory, Next, Phase, Phases, Program, Prose, To,
 };
 use longrein_core::prompt::{Item, Purpose};
+use longrein_core::route::{self, ROUTABLE, Route};
 use longrein_core::ruling::{Bearing, Effect, EffectKind, Ruling};
 use longrein_core::run::{Activity, Run, Stage};
 use longrein_core::taint::{Confidentiality, Integrity, Label, Mark, Taint};
@@ -65,6 +66,10 @@ impl Table {
         if seed % 2 == 1 {
             task.program = Program::Phases(Box::new(phases()));
         }
+        // Every third has somewhere else to go.
+        if seed % 3 == 0 {
+            task.routes = routes();
+        }
         let started = begin(RunId::new("r"), task, "test");
         table.run = Run::new(&started, table.now);
         table.events.push((table.now, Event::RunStarted(Box::new(started))));
@@ -100,6 +105,7 @@ impl Table {
                 assert_ne!(error.class, class::UNKNOWN_OUTCOME, "what is known not to have happened is not unknown");
             }
             self.law_8_modes(&before, &event);
+            self.law_11_routes(&event);
             let known = self.run.taint.clone();
             self.run.apply(self.run.head.next(), self.now, &event);
             law_8_only_an_endorsement_lowers(&known, &self.run, &event);
@@ -127,6 +133,31 @@ impl Table {
             let crosses = |mode: Mode| (mode == Mode::Shadow) != (before.mode == Mode::Shadow);
             assert!(!changed.mode.is_some_and(crosses), "{} became {:?}", before.mode, changed.mode);
         }
+    }
+
+    /// Law 11: a move leads from the model in use to another one of the task's, and within a turn no failure moves a run to
+    /// one that has failed in it.
+    fn law_11_routes(&self, event: &Event) {
+        let Event::ModelRouted(routed) = event else { return };
+        assert_eq!(routed.from, self.run.model.name);
+        assert_ne!(routed.from, routed.model.name);
+        let known = route::models(&self.run.task, Some(&self.run));
+        assert!(known.iter().any(|model| model.name == routed.model.name), "{routed:?}");
+        let mut failed = BTreeSet::from([&routed.from]);
+        for (_, event) in self.events.iter().rev() {
+            match event {
+                Event::ModelRouted(before) => {
+                    if let RouteWhy::Failed(_) = before.why {
+                        failed.insert(&before.from);
+                    }
+                }
+                Event::ModelReplied(_) | Event::ModelSwitched(_) | Event::ModelForgone(_) => break,
+                Event::ModelFailed(failure) if !matches!(failure.next, AfterFailure::Retry { .. }) => break,
+                _ => {}
+            }
+        }
+        assert!(!failed.contains(&routed.model.name), "{routed:?} though {failed:?} have failed in this turn");
+        assert!(failed.len() <= self.run.task.routes.len() + 2, "{failed:?}");
     }
 
     /// Law 8: every hook that has a say in a start was heard in the batch that writes it, and none said no.
@@ -299,6 +330,10 @@ impl Table {
                 let purpose = if closing { Purpose::Closing } else { Purpose::Work };
                 let bytes = self.roll(5_000);
                 let counted = Counted { likely: bytes / 4, upper: bytes / 2, safe: 100_000 };
+                if route::due(&self.run, self.now).is_some() {
+                    assert!(self.ask(Command::Route), "what is due is taken");
+                    assert_eq!(route::due(&self.run, self.now), None, "one move, and it is where it wants to be");
+                }
                 self.ask(Command::Request {
                     attempt,
                     purpose,
@@ -900,10 +935,34 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         hooks: if limits >= 2 { hooks() } else { Vec::new() },
         rules: Vec::new(),
         context: ContextSpec::default(),
+        routes: Vec::new(),
         sources: std::collections::BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
     }
+}
+
+/// Ways out, and choices of each kind.
+fn routes() -> Vec<Route> {
+    let all = Route {
+        model: ModelSpec::plain(ModelName::new("all"), 500),
+        on: ROUTABLE.into_iter().collect(),
+        phases: BTreeSet::new(),
+        context_over: None,
+        spent_over: None,
+    };
+    let model = |name: &str, limit: u64| ModelSpec {
+        context_limit: Some(limit),
+        ..ModelSpec::plain(ModelName::new(name), 400)
+    };
+    let choice = |route: Route| Route { on: BTreeSet::new(), ..route };
+    vec![
+        choice(Route { model: model("worker", 9_000), phases: [PhaseName::new("work")].into(), ..all.clone() }),
+        choice(Route { model: model("large", 900_000), context_over: Some(900), ..all.clone() }),
+        Route { model: model("busy", 50_000), on: [ModelErrorClass::RateLimited].into(), ..all.clone() },
+        Route { model: model("roomy", 500_000), on: [ModelErrorClass::ContextExhausted].into(), ..all.clone() },
+        all,
+    ]
 }
 
 /// One phase of each kind that runs by itself, in a circle.

@@ -173,7 +173,7 @@ impl Drive<'_> {
             if let Event::ModelRequested(requested) = &new.event
                 && let Some(encoded) = self.outgoing.remove(&requested.attempt)
             {
-                self.hangar.launch(Flight::Send(requested.attempt), jobs::send(self.ports, encoded));
+                self.hangar.launch(Flight::Send(requested.attempt), jobs::send(self.ports, &requested.model, encoded));
             }
             if let Event::SummaryRequested(requested) = &new.event {
                 self.send_summary(requested);

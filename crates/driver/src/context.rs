@@ -11,6 +11,7 @@ use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Purpose, ToolDef};
+use longrein_core::route;
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, ModelSpec, ToolBody};
 use longrein_ports::{Cabinet, Encoded, NewEvent};
@@ -35,6 +36,9 @@ impl Drive<'_> {
     /// Makes the next model call ready to leave, whatever the window needs first.
     pub(crate) async fn call(&mut self, attempt: AttemptId, purpose: Purpose) -> Result<bool, DriveError> {
         for _ in 0..PLANS_MAX {
+            if route::due(&self.run, self.ports.clock.now().max(self.run.at)).is_some() {
+                self.command(Command::Route);
+            }
             self.measure().await;
             let Some((_, meter)) = &self.meter else { return Ok(false) };
             let now = self.ports.clock.now().max(self.run.at);
@@ -144,7 +148,8 @@ impl Drive<'_> {
     fn encode(&self, purpose: Purpose, reserved: u64) -> Encoded {
         let tools = self.ports.definitions.clone();
         let mut prompt = render::render(&self.run, purpose, tools, reserved);
-        let encoded = self.ports.model.encode(&prompt);
+        let model = self.ports.model_named(&self.run.model.name);
+        let encoded = model.encode(&prompt);
         let allowance = decide::output_allowance(&self.run, encoded.bytes.len() as u64);
         if allowance == 0 || allowance >= prompt.max_output {
             return encoded;
@@ -152,7 +157,7 @@ impl Drive<'_> {
         // Its bytes can be used again if nobody holds them.
         drop(encoded);
         prompt.max_output = allowance;
-        self.ports.model.encode(&prompt)
+        model.encode(&prompt)
     }
 
     /// Replaces what is never shown, whatever its size, in the results of the last turn. Answers whether there was any.

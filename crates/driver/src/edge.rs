@@ -562,6 +562,7 @@ fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ModelFailed(_)
         | Event::ModelSwitched(_)
         | Event::ModelForgone(_)
+        | Event::ModelRouted(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)

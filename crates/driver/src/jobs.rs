@@ -241,8 +241,12 @@ impl Hangar {
     }
 }
 
-pub(crate) fn send(ports: &Ports, encoded: Encoded) -> impl Future<Output = Landed> + Send + 'static {
-    let (model, tools) = (Arc::clone(&ports.model), Arc::clone(&ports.tools));
+pub(crate) fn send(
+    ports: &Ports,
+    model: &ModelName,
+    encoded: Encoded,
+) -> impl Future<Output = Landed> + Send + 'static {
+    let (model, tools) = (Arc::clone(ports.model_named(model)), Arc::clone(&ports.tools));
     async move { said::sent(model.as_ref(), tools.as_ref(), encoded).await }
 }
 

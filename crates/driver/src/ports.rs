@@ -1,7 +1,9 @@
 //! The ports one drive works with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longrein_core::ids::ModelName;
 use longrein_core::prompt::ToolDef;
 use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, Origins, Tools, Trees};
 
@@ -15,7 +17,10 @@ pub struct Ports {
     pub cabinet: Arc<dyn Cabinet>,
     /// Kept up to date when turns leave the window.
     pub archive: Arc<dyn Archive>,
+    /// The one the run uses when the drive begins.
     pub model: Arc<dyn Model>,
+    /// Those that its routes may send it to, by name; the one above may be among them.
+    pub others: Arc<BTreeMap<ModelName, Arc<dyn Model>>>,
     /// Writes summaries of what has left the window. None: none are written here.
     pub summariser: Option<Arc<dyn Model>>,
     pub tools: Arc<dyn Tools>,
@@ -32,4 +37,11 @@ pub struct Ports {
     pub origins: Arc<dyn Origins>,
     /// What the children of a run are driven with. None: a run with children cannot go on here.
     pub children: Option<Arc<dyn Equip>>,
+}
+
+impl Ports {
+    /// The model that calls to this name go to.
+    pub fn model_named(&self, name: &ModelName) -> &Arc<dyn Model> {
+        self.others.get(name).unwrap_or(&self.model)
+    }
 }

@@ -513,6 +513,7 @@ mod tests {
             hooks: Vec::new(),
             rules: Vec::new(),
             context: Default::default(),
+            routes: Vec::new(),
             sources: BTreeMap::new(),
             pins: BTreeMap::new(),
         };

@@ -17,7 +17,9 @@ use longrein_ports::{
 use longrein_tools::{Host, Secrets};
 
 use crate::pins;
-use crate::runs::{Own, Place, Reach, Runs, RunsError, Strictest, nobody, summariser_of};
+use crate::runs::{
+    Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, nobody, others_of, summariser_of,
+};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.
@@ -48,6 +50,8 @@ pub(crate) enum Models {
         other: Arc<Reach>,
         /// What the embedding program brought for the root's.
         own: Option<Arc<dyn Model>>,
+        /// The same for those of routes.
+        own_others: BTreeMap<ModelName, Arc<dyn Model>>,
         host: Host,
         secrets: Secrets,
     },
@@ -76,14 +80,20 @@ impl Outfit {
         let place = Place { environment, sandbox, mode: works_in, faults: faults.clone() };
         let mut ports = match models {
             Models::Nobody => runs.ports_around(&task, nobody(), Secrets::new(), &place, None)?,
-            Models::Reach { of_root: (name, config), other, own, host, secrets } => {
+            Models::Reach { of_root: (name, config), other, own, own_others, host, secrets } => {
                 let is_same = *name == task.model.name;
                 let config = if is_same { config.clone() } else { other(&task.model.name).map_err(RunsError::Task)? };
-                let own =
-                    Own { model: own.clone().filter(|_| is_same), host: host.another(), secrets: secrets.clone() };
+                let own = Own {
+                    model: own.clone().filter(|_| is_same),
+                    others: own_others.clone(),
+                    host: host.another(),
+                    secrets: secrets.clone(),
+                };
+                let main = child.run.map(longrein_core::route::main);
+                let others = others_of(&task, main, other, &own.others, Missing::Fails)?;
                 // It is optional, and a child's task cannot be mended.
                 let writer = summariser_of(&task, other).unwrap_or_default();
-                runs.ports(&task, &config, writer, &place, own)?
+                runs.ports(&task, &config, Beside { others, summariser: writer }, &place, own)?
             }
         };
         if let Some(policy) = policy {

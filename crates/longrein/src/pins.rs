@@ -38,7 +38,8 @@ pub(crate) fn changed(task: &Task) -> Vec<String> {
 fn now(task: &Task) -> BTreeMap<String, Digest> {
     let commands = Commands::of(task);
     let mut pins = longrein_tools::pins(task, &|command, folder| commands.run_by(command, folder));
-    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()) {
+    let of_routes = task.routes.iter().map(|route| &route.model);
+    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()).chain(of_routes) {
         if let Some(script) = script_path(&model.name, &task.folder)
             && let Some(digest) = digest(&script)
         {

@@ -2,7 +2,7 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{End, Event, How, RollbackWhy, SettledBy, Truthful};
+use longrein_core::event::{End, Event, How, RollbackWhy, RouteWhy, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{RunId, Seq};
 use longrein_core::input::Truth;
@@ -12,6 +12,7 @@ use longrein_core::payload::{BlobRef, Content};
 use longrein_core::program::To;
 use longrein_core::repeat;
 use longrein_core::retry::ErrorClass;
+use longrein_core::route::class_word;
 use longrein_core::ruling::{Ruling, Shadowed};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
@@ -138,6 +139,20 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }),
         Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
         Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
+        Event::ModelRouted(e) => {
+            let (why, class) = match &e.why {
+                RouteWhy::Failed(class) => ("failed", Some(class_word(*class))),
+                RouteWhy::Phase(_) => ("phase", None),
+                RouteWhy::Context(_) => ("context", None),
+                RouteWhy::Spent(_) => ("spent", None),
+                RouteWhy::CooledDown => ("cooled_down", None),
+                RouteWhy::Main => ("main", None),
+            };
+            json!({
+                "from": e.from, "model": e.model.name, "why": why, "class": class, "words": e.words,
+                "until": e.until.map(|at| at.to_string()), "by": "route",
+            })
+        }
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
         Event::ActionProposed(e) => {
             let mut map = object(json!({

@@ -14,6 +14,7 @@ use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt, ToolDef};
+use longrein_core::route;
 use longrein_core::run::Run;
 use longrein_core::task::{Builtin, Mode, ModeChange, ModelSpec, PolicyRules, Task, ToolBody};
 use longrein_driver::{
@@ -21,7 +22,7 @@ use longrein_driver::{
     FoldError, Observer, Options, Ports, RollbackError, RollbackPlan, SNAPSHOT_EVERY, Stop, WhenAsked, fold,
     rollback_plan,
 };
-use longrein_models::ModelConfig;
+use longrein_models::{Lanes, ModelConfig, Secret};
 use longrein_policy::{Containment, Fence};
 use longrein_ports::{
     AppendError, Archive, Batch, BatchId, BoxFuture, Cabinet, Checks, ClaimError, Clock, Collected, Create, Durability,
@@ -57,6 +58,8 @@ pub struct Runs {
     held: Option<Containment>,
     /// Where snapshots of workspaces are kept. None: nowhere.
     trees: Option<Grove>,
+    /// What its runs share of what servers say of their limits.
+    lanes: Lanes,
 }
 
 /// The snapshots of a task's workspace. None: that one cannot be kept.
@@ -111,6 +114,8 @@ pub enum Target {
 pub(crate) struct Own {
     /// Instead of the one that the task's model name means.
     pub(crate) model: Option<Arc<dyn Model>>,
+    /// The same for models that routes name.
+    pub(crate) others: BTreeMap<ModelName, Arc<dyn Model>>,
     pub(crate) host: Host,
     pub(crate) secrets: Secrets,
 }
@@ -118,6 +123,7 @@ pub(crate) struct Own {
 /// The models of one drive.
 pub(crate) struct Connected {
     model: Arc<dyn Model>,
+    others: BTreeMap<ModelName, Arc<dyn Model>>,
     summariser: Option<Arc<dyn Model>>,
 }
 
@@ -256,6 +262,7 @@ impl Runs {
             binary: binary.to_owned(),
             ledger,
             held: None,
+            lanes: Lanes::default(),
             trees: trees::folder_of(store).map(trees::grove),
         })
     }
@@ -579,11 +586,11 @@ impl Runs {
     /// Finds every mistake that can be found before a run is claimed.
     pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
         let is_new = matches!(target, Target::New { .. });
-        let (id, begin, task, works_in) = match target {
+        let (id, begin, task, works_in, main) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
                 let works_in = of_ports.permission_mode;
-                (id, Begin::New { task, blobs }, *of_ports, works_in)
+                (id, Begin::New { task, blobs }, *of_ports, works_in, None)
             }
             Target::Existing(id) => {
                 let run = self.fold(&id, |_| {}).await?;
@@ -600,7 +607,8 @@ impl Runs {
                     changed.push("hooks".to_owned());
                 }
                 let task = Task { model: self.model_of(&run).await?, ..run.task.as_ref().clone() };
-                (id, Begin::Existing { changed, mode }, task, mode.unwrap_or(run.mode))
+                let main = route::main(&run).clone();
+                (id, Begin::Existing { changed, mode }, task, mode.unwrap_or(run.mode), Some(main))
             }
         };
         let Surroundings {
@@ -617,12 +625,18 @@ impl Runs {
             faults,
         } = around;
         can_be_confined(&sandbox, &task, asked)?;
+        // All runs of this process that use one key at one server hear what that says to any of them.
+        let lanes = self.lanes.clone();
+        let model = ModelConfig { lanes: Some(lanes.clone()), ..model };
+        let summariser: Reach =
+            Box::new(move |name| summariser(name).map(|config| ModelConfig { lanes: Some(lanes.clone()), ..config }));
         let writer = match summariser_of(&task, &summariser) {
             Ok(writer) => writer,
             // It is optional, and the task of a run cannot be mended any more.
             Err(_) if !is_new => None,
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
+        let others = others_of(&task, main.as_ref(), &summariser, &own.others, Missing::of(is_new))?;
         let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults: faults.clone() };
         // before anything runs there, and before anybody is told that the run goes on
         self.walls(&task, &place)
@@ -633,10 +647,11 @@ impl Runs {
             of_root: (task.model.name.clone(), model.clone()),
             other: Arc::new(summariser),
             own: own.model.clone(),
+            own_others: own.others.clone(),
             host: own.host.another(),
             secrets: own.secrets.clone(),
         };
-        let mut ports = self.ports(&task, &model, writer, &place, own)?;
+        let mut ports = self.ports(&task, &model, Beside { others, summariser: writer }, &place, own)?;
         if let Some(policy) = &policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
@@ -718,13 +733,14 @@ impl Runs {
         &self,
         task: &Task,
         model: &ModelConfig,
-        summariser: Option<Summariser>,
+        beside: Beside,
         place: &Place<'_>,
         own: Own,
     ) -> Result<Ports, RunsError> {
-        let Own { model: own_model, host, mut secrets } = own;
+        let Own { model: own_model, others: _, host, mut secrets } = own;
+        let Beside { others: Others { models: others, keys }, summariser } = beside;
         let of_summariser = summariser.as_ref().and_then(|summariser| summariser.config.api_key.as_ref());
-        for key in model.api_key.iter().chain(of_summariser) {
+        for key in model.api_key.iter().chain(of_summariser).chain(&keys) {
             secrets.know("model-api-key", key.reveal());
         }
         let summariser = summariser.map(|summariser| summariser.model);
@@ -732,7 +748,7 @@ impl Runs {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, Connected { model, summariser }, secrets, place, Some(host))
+        self.ports_around(task, Connected { model, others, summariser }, secrets, place, Some(host))
     }
 
     /// What is put around the commands of a run.
@@ -758,7 +774,7 @@ impl Runs {
     pub(crate) fn ports_around(
         &self,
         task: &Task,
-        Connected { model, summariser }: Connected,
+        Connected { model, others, summariser }: Connected,
         secrets: Secrets,
         place: &Place<'_>,
         host: Option<Host>,
@@ -792,6 +808,7 @@ impl Runs {
                 cabinet,
                 archive,
                 model,
+                others: Arc::new(others),
                 summariser,
                 tools,
                 definitions,
@@ -804,9 +821,11 @@ impl Runs {
                 trees,
             });
         };
+        let faulty = |inner| Arc::new(FaultyModel { inner, faults: Arc::clone(&faults) }) as Arc<dyn Model>;
         Ok(Ports {
             journal: Arc::new(FaultyJournal { inner: journal, faults: Arc::clone(&faults) }),
             model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
+            others: Arc::new(others.into_iter().map(|(name, inner)| (name, faulty(inner))).collect()),
             // Its call has points of its own around what is journaled of it; the model's are the run's.
             summariser,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
@@ -875,6 +894,74 @@ pub(crate) fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summari
     Ok(Some(Summariser { config, model }))
 }
 
+/// What is connected beside the model that is in use.
+pub(crate) struct Beside {
+    pub(crate) others: Others,
+    pub(crate) summariser: Option<Summariser>,
+}
+
+/// The models that a run's routes may send it to, and the keys of those.
+#[derive(Default)]
+pub(crate) struct Others {
+    models: BTreeMap<ModelName, Arc<dyn Model>>,
+    keys: Vec<Secret>,
+}
+
+/// What becomes of a route whose model cannot be used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It is a mistake to be mended before the run starts.
+    Refused,
+    /// It fails when its turn comes: the task cannot be mended any more, and the others may do.
+    Fails,
+}
+
+impl Missing {
+    fn of(is_new: bool) -> Self {
+        if is_new { Missing::Refused } else { Missing::Fails }
+    }
+}
+
+/// Connects to whatever a run with routes may go to. `main`: the one it was told to use, if it is there already.
+pub(crate) fn others_of(
+    task: &Task,
+    main: Option<&ModelSpec>,
+    reach: &Reach,
+    own: &BTreeMap<ModelName, Arc<dyn Model>>,
+    missing: Missing,
+) -> Result<Others, RunsError> {
+    let mut others = Others::default();
+    if task.routes.is_empty() {
+        return Ok(others);
+    }
+    let specs = main.into_iter().chain(route::models(task, None)).filter(|spec| spec.name != task.model.name);
+    for spec in specs {
+        if others.models.contains_key(&spec.name) {
+            continue;
+        }
+        if let Some(model) = own.get(&spec.name) {
+            others.models.insert(spec.name.clone(), Arc::clone(model));
+            continue;
+        }
+        let connected = reach(&spec.name).and_then(|config| {
+            let model = longrein_models::connect(spec, &config).map_err(|error| error.to_string())?;
+            Ok((model, config.api_key))
+        });
+        let model = match (connected, missing) {
+            (Ok((model, key)), _) => {
+                others.keys.extend(key);
+                model
+            }
+            (Err(why), Missing::Refused) => {
+                return Err(RunsError::Task(format!("the route to {} cannot be used: {why}", spec.name)));
+            }
+            (Err(why), Missing::Fails) => Arc::new(NoModel(Some(format!("it cannot be used here: {why}")))),
+        };
+        others.models.insert(spec.name.clone(), model);
+    }
+    Ok(others)
+}
+
 /// Two gates of which the stricter one counts: deny before ask before allow.
 pub(crate) struct Strictest(pub(crate) Arc<dyn Gate>, pub(crate) Arc<dyn Gate>);
 
@@ -892,10 +979,11 @@ pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longre
 
 /// Where no model may be called.
 pub(crate) fn nobody() -> Connected {
-    Connected { model: Arc::new(NoModel), summariser: None }
+    Connected { model: Arc::new(NoModel(None)), others: BTreeMap::new(), summariser: None }
 }
 
-struct NoModel;
+/// Why not, where that is more than that nobody calls here.
+struct NoModel(Option<String>);
 
 impl Model for NoModel {
     fn encode(&self, _prompt: &Prompt) -> Encoded {
@@ -903,10 +991,11 @@ impl Model for NoModel {
     }
 
     fn send(&self, _request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        let message = self.0.clone().unwrap_or_else(|| "no model is called here; resume the run".to_owned());
         Box::pin(async {
             Err(ModelFailure {
                 class: ModelErrorClass::BadRequest,
-                message: "no model is called here; resume the run".to_owned(),
+                message,
                 status: None,
                 retry_after_s: None,
                 billing: Billing::Nothing,

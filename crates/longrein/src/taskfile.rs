@@ -10,6 +10,7 @@ mod context;
 mod error;
 mod hook;
 pub mod program;
+mod route;
 mod rules;
 mod schema;
 mod section;
@@ -26,6 +27,7 @@ use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
+use longrein_core::route::Route;
 use longrein_core::task::{
     AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, Mode, ModelSpec, Numbers, PolicyRules, Protocol, Snapshots, Task,
     Temperature, ToolSpec,
@@ -40,6 +42,7 @@ pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
 pub use hook::configured as configured_hooks;
 pub use longrein_policy::Fault as RuleFault;
+pub use route::{WrittenRoute, configured as configured_routes, when_of};
 pub use rules::{WrittenRule, WrittenRules};
 
 use schema::Schemas;
@@ -94,6 +97,10 @@ pub struct Defaults {
     pub context: Vec<DefaultContext>,
     /// Hooks of every run, before those of its task.
     pub hooks: Vec<HookSpec>,
+    /// Routes of every run whose task has none.
+    pub routes: Vec<WrittenRoute>,
+    /// Where those are written.
+    pub routes_from: Option<String>,
     /// The mode to take where nothing names one.
     pub permission_mode: Option<DefaultMode>,
     /// Rules beside the task's own, in each file its own; they add up. Checked already.
@@ -210,6 +217,7 @@ struct Draft {
     answer: Option<AnswerSpec>,
     policy: WrittenRules,
     hooks: Vec<(Place, HookSpec)>,
+    routes: Vec<WrittenRoute>,
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
@@ -294,6 +302,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         let place = table.place("match");
         draft.hooks.push((place, hook::read(table, folder, TASK_FILE)?));
     }
+    draft.routes = route::read_all(&mut top)?;
     if let Some(table) = top.section("context")? {
         (draft.context, draft.summary) = context::read(table)?;
     }
@@ -481,6 +490,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     if let Some(ModelSpec { name, .. }) = unpriced.filter(|_| limits.micros != Limit::Unlimited) {
         return Err(unpriced_model(name));
     }
+    let routes = routes(draft.routes, options, &folder, &mut sources)?;
     let acceptance = checks(draft.acceptance, options, &mut sources)?;
     let answer = final_answer(draft.answer, options, &mut sources)?;
     let policy = policy(&draft.policy, draft.policy_place, options, &draft.tools, &mut sources)?;
@@ -512,6 +522,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         hooks,
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
+        routes: routes.iter().map(|(_, route)| route.clone()).collect(),
         sources,
         snapshots: draft.snapshots,
         pins: BTreeMap::new(),
@@ -526,6 +537,10 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
             if priced && spec.price.is_none() { Err(unpriced_model(&spec.name)) } else { Ok(spec) }
         })?;
         task.program = Program::Phases(Box::new(phases));
+    }
+    route::check(&routes, task.program.phases())?;
+    if let Some(model) = route::unpriced(&task, &routes) {
+        return Err(unpriced_model(&model.name));
     }
     Ok(Loaded { task, blobs })
 }
@@ -729,7 +744,7 @@ fn spec_of(
                     format!("cannot read {file}: {source} (script/FILE: FILE is relative to {base_in_words})");
                 TaskFileError::Task { place, problem }
             })?;
-            let free = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
+            let free = Price { input: 0, cached: 0, cache_write: 0, output: 0, reasoning: None };
             (format!("{SCRIPT}/{}", utf8(&script)?), Some(settings.price.unwrap_or(free)))
         }
         Some(_) | None if is_script(written) && !written.starts_with("openai/") => {
@@ -878,6 +893,25 @@ fn hooks(
     Ok(all)
 }
 
+/// The task's routes, or where it has none those of the configuration.
+fn routes(
+    written: Vec<WrittenRoute>,
+    options: &Options,
+    folder: &Path,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<Vec<(Place, Route)>, TaskFileError> {
+    let is_own = !written.is_empty();
+    let (written, base, words) = if is_own {
+        (written, folder, FILES_FOLDER)
+    } else {
+        if let Some(source) = options.defaults.routes_from.as_ref().filter(|_| !options.defaults.routes.is_empty()) {
+            sources.insert("route".to_owned(), source.clone());
+        }
+        (options.defaults.routes.clone(), options.here.as_path(), "the folder you are in")
+    };
+    route::resolve(written, &|place, name| spec_of(place, name, base, words, options))
+}
+
 /// Configuration's word where the task has none.
 fn final_context(written: ContextSettings, options: &Options, sources: &mut BTreeMap<String, String>) -> ContextSpec {
     let mut spec = ContextSpec::default();
@@ -914,7 +948,7 @@ pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-const TOP_KEYS: [&str; 14] = [
+const TOP_KEYS: [&str; 15] = [
     "goal",
     "instructions",
     "constraints",
@@ -929,6 +963,7 @@ const TOP_KEYS: [&str; 14] = [
     "answer",
     "policy",
     "hooks",
+    "route",
 ];
 const BUDGET_KEYS: [(&str, BudgetKind); 7] = [
     ("turns", BudgetKind::Turns),

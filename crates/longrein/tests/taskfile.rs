@@ -660,7 +660,7 @@ fn a_prompt_alone_is_a_task() {
     options.limits.push(LimitFlag { kind: BudgetKind::Usd, value: "1".to_owned() });
     let unpriced = plain(&options).unwrap_err();
     assert!(matches!(unpriced, TaskFileError::Configuration { .. }), "{unpriced}");
-    let price = Price { input: 1, cached: 1, cache_write: 1, output: 1 };
+    let price = Price { input: 1, cached: 1, cache_write: 1, output: 1, reasoning: None };
     let settings = ModelSettings { max_output: Some(99), price: Some(price), ..ModelSettings::default() };
     options.defaults.models.insert("ollama/qwen3".to_owned(), settings);
     assert_eq!(plain(&options).unwrap().task.model.max_output, 99);

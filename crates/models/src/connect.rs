@@ -11,6 +11,7 @@ use longrein_ports::Model;
 use crate::actions::{JsonActions, Wire};
 use crate::anthropic::Anthropic;
 use crate::gemini::Gemini;
+use crate::lanes::Lanes;
 use crate::ollama::Ollama;
 use crate::openai::OpenAi;
 use crate::responses::Responses;
@@ -60,6 +61,10 @@ pub struct ModelConfig {
     pub headers: Vec<(String, Secret)>,
     /// None: as suits the provider and its place.
     pub timeouts: Option<Timeouts>,
+    /// What calls of one key to one server share, for all models that are given the same. None: each is on its own.
+    pub lanes: Option<Lanes>,
+    /// The most calls of this key to this server that are on the way together.
+    pub max_concurrent: Option<u32>,
     /// What a relative script path is relative to; empty: the working directory.
     pub base_folder: PathBuf,
 }

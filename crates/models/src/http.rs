@@ -2,7 +2,7 @@
 //! what the bytes mean is decided there.
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connect::{ConfigError, ModelConfig, Secret};
 use crate::failure::{Refusal, broken};
+use crate::lanes::{Lane, Lanes};
 use crate::reading::{End, Progress, Reading, malformed};
 use crate::timeouts::Timeouts;
 
@@ -66,6 +67,9 @@ pub(crate) struct Client {
     /// What must not stand in any message: the key, and the headers of the configuration.
     secrets: Vec<Secret>,
     timeouts: Timeouts,
+    /// What it shares with all calls of this key to this server, and how many of them may be on the way together.
+    lane: Option<Arc<Lane>>,
+    at_once: Option<u32>,
     /// What to look at where the server cannot be reached.
     advice: &'static str,
     /// Built at the first call: a run that makes none should not read the system's certificates. The error is a text
@@ -120,7 +124,13 @@ impl Client {
         let secrets =
             key.map(Secret::new).into_iter().chain(named).filter(|one| one.reveal().len() >= SECRET_MIN_BYTES);
         let (has_key, secrets) = (key.is_some(), secrets.collect());
-        Ok(Self { url, headers, has_key, secrets, timeouts, advice, http: OnceLock::new() })
+        // A cap alone is kept, too, where nobody has brought lanes.
+        let lanes = config.lanes.clone().or_else(|| config.max_concurrent.map(|_| Lanes::default()));
+        let place =
+            format!("{} {}", url.origin().ascii_serialization(), config.base_url.as_deref().unwrap_or_default());
+        let lane = lanes.map(|lanes| lanes.of(&place, key.unwrap_or_default()));
+        let at_once = config.max_concurrent;
+        Ok(Self { url, headers, has_key, secrets, timeouts, lane, at_once, advice, http: OnceLock::new() })
     }
 
     pub(crate) fn has_key(&self) -> bool {
@@ -133,7 +143,22 @@ impl Client {
 
     /// One attempt.
     pub(crate) async fn attempt<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+        let _pass = match &self.lane {
+            Some(lane) => Some(lane.enter(self.at_once).await.map_err(|left| self.closed(left))?),
+            None => None,
+        };
         self.exchange::<D>(body).await.map_err(|failure| self.without_key(failure))
+    }
+
+    /// It is not even sent.
+    fn closed(&self, left: Duration) -> ModelFailure {
+        let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        let text = format!(
+            "not sent: {} has asked for a pause from all that use this key, {seconds} s of it are left",
+            self.host()
+        );
+        let failure = broken(ModelErrorClass::RateLimited, Billing::Nothing, text);
+        ModelFailure { retry_after_s: Some(seconds), ..failure }
     }
 
     async fn exchange<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
@@ -151,6 +176,9 @@ impl Client {
             Ok(Err(error)) => return Err(self.unsent(&error)),
             Err(_) => return Err(self.silent("did not begin to answer", self.timeouts.headers)),
         };
+        if let Some(lane) = &self.lane {
+            lane.heard(response.status(), response.headers(), retry_after(response.headers()));
+        }
         if response.status().is_success() {
             self.read::<D>(response, last).await
         } else {

@@ -12,6 +12,7 @@ mod failure;
 pub mod gemini;
 mod grown;
 mod http;
+mod lanes;
 mod lines;
 pub mod ollama;
 pub mod openai;
@@ -24,5 +25,6 @@ mod stream;
 pub mod timeouts;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
+pub use lanes::Lanes;
 pub use probe::{Answering, endpoint, probe, usual_timeouts};
 pub use timeouts::Timeouts;

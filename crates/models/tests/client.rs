@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::task::Protocol;
-use longrein_models::{ConfigError, ModelConfig, Secret, Timeouts, connect};
+use longrein_models::{ConfigError, Lanes, ModelConfig, Secret, Timeouts, connect};
 use longrein_ports::Model;
 use tokio::net::TcpListener;
 
@@ -336,4 +336,48 @@ async fn tls_needs_nothing_process_wide() {
     let secure = Server { url: server.url.replace("http://", "https://"), ..server };
     let failure = ask(&*model(&secure)).await.unwrap_err();
     assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Nothing));
+}
+
+/// Two models, as two runs of one process have them.
+fn two(server: &Server, lanes: &Lanes, key: &str) -> [Arc<dyn Model>; 2] {
+    ["openai/one", "openai/other"].map(|name| {
+        let config = ModelConfig {
+            base_url: Some(server.url.clone()),
+            api_key: Some(Secret::new(key)),
+            timeouts: Some(quick()),
+            lanes: Some(lanes.clone()),
+            ..ModelConfig::default()
+        };
+        connect(&spec(name), &config).expect("good settings")
+    })
+}
+
+#[tokio::test]
+async fn what_one_model_is_told_holds_up_the_other_of_the_same_key() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+    let server = server(vec![Write(busy.into())]).await;
+    let lanes = Lanes::default();
+    let [one, other] = two(&server, &lanes, "sk-a");
+    let began = Instant::now();
+    assert_eq!(ask(&*one).await.unwrap_err().class, ModelErrorClass::RateLimited);
+    assert!(began.elapsed() < Duration::from_millis(800), "the first is not held up");
+    assert_eq!(ask(&*other).await.unwrap_err().class, ModelErrorClass::RateLimited);
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    let [another, _] = two(&server, &lanes, "sk-b");
+    let began = Instant::now();
+    assert!(ask(&*another).await.is_err());
+    assert!(began.elapsed() < Duration::from_millis(800), "another key is no business of theirs");
+}
+
+#[tokio::test]
+async fn a_pause_that_is_too_long_is_told_without_sending() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 90\r\ncontent-length: 0\r\n\r\n";
+    let server = server(vec![Write(busy.into())]).await;
+    let [one, other] = two(&server, &Lanes::default(), "sk-a");
+    assert!(ask(&*one).await.is_err());
+    let failure = ask(&*other).await.unwrap_err();
+    assert_eq!((failure.class, failure.billing), (ModelErrorClass::RateLimited, Billing::Nothing));
+    assert!(failure.retry_after_s.is_some_and(|seconds| (80..=90).contains(&seconds)), "{failure:?}");
+    assert!(failure.message.starts_with("not sent: "), "{}", failure.message);
+    assert_eq!(server.requests.lock().unwrap().len(), 1);
 }

@@ -33,6 +33,7 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ModelFailed(_)
         | Event::ModelSwitched(_)
         | Event::ModelForgone(_)
+        | Event::ModelRouted(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)

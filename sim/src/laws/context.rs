@@ -256,7 +256,7 @@ impl Past {
                 }
                 self.last = None;
             }
-            Event::ModelSwitched(_) | Event::BudgetRaised(_) => {
+            Event::ModelSwitched(_) | Event::ModelRouted(_) | Event::BudgetRaised(_) => {
                 self.refused_in_a_row = 0;
                 self.last = None;
             }

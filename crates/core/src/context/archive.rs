@@ -206,6 +206,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ModelFailed(_)
         | Event::ModelSwitched(_)
         | Event::ModelForgone(_)
+        | Event::ModelRouted(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)
         // Sources are found, never what was made of them.

@@ -35,14 +35,15 @@ fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
         }
     }
     let Some(price) = run.model.price else { return Ok(Reservation { input, output, micros: 0 }) };
-    let cost = |output: u64| Usage { input, output, ..Usage::default() }.micros(&price);
+    let cost = |output: u64| price.at_most(input, output);
     match run.limits.micros {
         Limit::Unlimited => {}
         limit @ Limit::At(_) => {
             let left = limit.left(run.spent.micros + aside.micros);
             let for_output = u128::from(left.saturating_sub(cost(0))) * 1_000_000;
-            if price.output > 0 {
-                output = output.min(u64::try_from(for_output / u128::from(price.output)).unwrap_or(u64::MAX));
+            if price.dearest_output() > 0 {
+                let tokens = for_output / u128::from(price.dearest_output());
+                output = output.min(u64::try_from(tokens).unwrap_or(u64::MAX));
             }
             if cost(0) > left || output < wanted {
                 return Err(BudgetKind::Usd);
@@ -66,7 +67,18 @@ pub(super) struct Requested {
     pub(super) tail: Option<Digest>,
 }
 
-pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Refusal> {
+/// A call that is not made; where another model has more room, that one is asked.
+pub(super) fn forgo(run: &Run, forgone: ModelForgone, now: Timestamp) -> Vec<Event> {
+    let routed = match forgone.next {
+        AfterFailure::ContextExhausted => {
+            route::way_out(run, ModelErrorClass::ContextExhausted, &forgone.reason, None, now)
+        }
+        AfterFailure::Retry { .. } | AfterFailure::Suspend | AfterFailure::Fail(_) => None,
+    };
+    vec![routed.map_or_else(|| Event::ModelForgone(forgone), Event::ModelRouted)]
+}
+
+pub(super) fn request(run: &Run, requested: Requested, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     let Requested { attempt, purpose, digest, bytes, counted, tail } = requested;
     match &run.stage {
         Stage::Rest(_) => return Err(Refusal::AtRest),
@@ -85,7 +97,7 @@ pub(super) fn request(run: &Run, requested: Requested) -> Result<Vec<Event>, Ref
     // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
     if run.window.rejected.as_ref() == Some(&digest) {
         let reason = "the provider found this very request too long, and it cannot be made smaller".to_owned();
-        return Ok(vec![Event::ModelForgone(ModelForgone { next: AfterFailure::ContextExhausted, reason })]);
+        return Ok(forgo(run, ModelForgone { next: AfterFailure::ContextExhausted, reason }, now));
     }
     match reserve(run, bytes) {
         Ok(reserved) => Ok(vec![Event::ModelRequested(ModelRequested {
@@ -237,15 +249,26 @@ pub(super) fn fail_model(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
-    let (usage, settled) = settle(failure.usage, failure.billing, thinking.reserved);
+    let (usage, settled) = match (failure.class, failure.usage) {
+        // It broke off while it was counted: what came after the last count, nobody has told.
+        (ModelErrorClass::Transient, Some(counted)) if failure.billing == Billing::Perhaps => {
+            let output = counted.output.max(thinking.reserved.output);
+            (Usage { output, ..counted }, Settled::Estimated)
+        }
+        (_, usage) => settle(usage, failure.billing, thinking.reserved),
+    };
     let micros = run.model.price.map_or(0, |price| usage.micros(&price));
+    let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default();
+    // Another try costs little, another model the prompt cache: who has somewhere to go still tries again.
+    let has_way_out = route::next(run, failure.class).is_some();
+    let tries_max = if has_way_out { ROUTED_FAILURES_MAX } else { MODEL_FAILURES_MAX };
     let mut told = None;
     let next = match failure.class {
         ModelErrorClass::Transient | ModelErrorClass::RateLimited | ModelErrorClass::Overloaded => {
-            if thinking.failures + 1 >= MODEL_FAILURES_MAX {
+            if thinking.failures + 1 >= tries_max || (has_way_out && asked > ROUTED_WAIT_MAX) {
                 AfterFailure::Suspend
             } else {
-                let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default().min(RETRY_AFTER_MAX);
+                let asked = asked.min(RETRY_AFTER_MAX);
                 AfterFailure::Retry { at: now.plus(backoff(thinking.failures, jitter).max(asked)) }
             }
         }
@@ -265,7 +288,17 @@ pub(super) fn fail_model(
         ModelErrorClass::Lost => AfterFailure::Retry { at: now },
         ModelErrorClass::Script => AfterFailure::Fail(Failure::Script),
     };
-    Ok(vec![Event::ModelFailed(ModelFailed {
+    let (next, routed) = match next {
+        AfterFailure::Retry { .. } => (next, None),
+        // The same request goes to the next model; what there is of this reply was a candidate and stays one.
+        AfterFailure::Suspend | AfterFailure::Fail(_) | AfterFailure::ContextExhausted => {
+            match route::way_out(run, failure.class, &failure.message, Some(asked), now) {
+                Some(routed) => (AfterFailure::Retry { at: now }, Some(Event::ModelRouted(routed))),
+                None => (next, None),
+            }
+        }
+    };
+    let failed = Event::ModelFailed(ModelFailed {
         attempt,
         class: failure.class,
         message: failure.message,
@@ -277,7 +310,8 @@ pub(super) fn fail_model(
         next,
         partial: failure.partial,
         served: failure.served,
-    })])
+    });
+    Ok(std::iter::once(failed).chain(routed).collect())
 }
 
 /// Doubling waits, spread over half their length so that many runs do not come back together.

@@ -232,3 +232,48 @@ pub struct ModelSwitched {
     pub input: InputId,
     pub model: ModelSpec,
 }
+
+/// Calls go to another model from now on, by the task's routes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRouted {
+    pub from: crate::ids::ModelName,
+    pub model: ModelSpec,
+    pub why: RouteWhy,
+    /// For people; of a failure, what the model before said.
+    pub words: String,
+    /// When the model that is wanted is tried again. None: not by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// Why calls go to another model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteWhy {
+    /// The model before failed so.
+    Failed(ModelErrorClass),
+    /// A route is for this phase.
+    Phase(PhaseName),
+    /// A request had so many tokens.
+    Context(u64),
+    /// The run has spent so many micro-dollars.
+    Spent(u64),
+    /// What sent the run away has had time to pass.
+    CooledDown,
+    /// No choice holds (any more): the main model.
+    Main,
+}
+
+impl RouteWhy {
+    /// For people.
+    pub fn words(&self) -> String {
+        match self {
+            RouteWhy::Failed(class) => format!("the model before failed: {}", crate::route::class_word(*class)),
+            RouteWhy::Phase(phase) => format!("it is for the phase {phase}"),
+            RouteWhy::Context(tokens) => format!("a request had {tokens} tokens"),
+            RouteWhy::Spent(micros) => format!("{} micro-dollars are spent", micros),
+            RouteWhy::CooledDown => "it has been left alone long enough and is tried again".to_owned(),
+            RouteWhy::Main => "no other route holds any more".to_owned(),
+        }
+    }
+}

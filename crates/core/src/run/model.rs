@@ -3,6 +3,17 @@
 use super::*;
 
 impl Run {
+    /// Calls go to this model from now on. What was counted and found out of the one before says nothing of it.
+    pub(crate) fn take_model(&mut self, model: &ModelSpec) {
+        self.model = model.clone();
+        self.anchor = None;
+        self.window.served = Served::default();
+        self.window.guessed = None;
+        self.window.overflows = 0;
+        self.window.answered = 0;
+        self.window.rejected = None;
+    }
+
     pub(super) fn spend(&mut self, usage: &Usage, micros: u64) {
         self.spent.usage.add(usage);
         self.spent.micros = self.spent.micros.saturating_add(micros);
@@ -40,6 +51,9 @@ impl Run {
         self.window.overflows = 0;
         self.window.answered = 0;
         self.window.rejected = None;
+        if !self.task.routes.is_empty() {
+            self.routing.replied(replied.usage.tokens().saturating_sub(replied.usage.output));
+        }
         self.spent.turns += 1;
         self.stage = Stage::Ready(Ready::default());
         let reply = &replied.reply;
@@ -115,8 +129,17 @@ impl Run {
             failures,
             malformed,
             after: Some(failed.next),
-            detail: failed.message.clone(),
+            detail: match failed.next {
+                AfterFailure::Retry { .. } => failed.message.clone(),
+                AfterFailure::Suspend | AfterFailure::Fail(_) | AfterFailure::ContextExhausted => {
+                    route::in_words(self, &failed.message)
+                }
+            },
         });
+        match failed.next {
+            AfterFailure::Retry { .. } => {}
+            AfterFailure::Suspend | AfterFailure::Fail(_) | AfterFailure::ContextExhausted => route::gave_up(self),
+        }
         self.show_pending();
     }
 

@@ -311,6 +311,7 @@ impl Longrein {
         });
         let own = Own {
             model: own_model,
+            others: BTreeMap::new(),
             host: Host::new(functions.collect(), notice.clone()),
             secrets: self.inner.secrets.clone(),
         };

@@ -32,7 +32,7 @@ pub(crate) enum Source {
 /// The most tokens of a reply where nothing says otherwise.
 const MAX_OUTPUT: u64 = 8_192;
 
-const FREE: Price = Price { input: 0, cached: 0, cache_write: 0, output: 0 };
+const FREE: Price = Price { input: 0, cached: 0, cache_write: 0, output: 0, reasoning: None };
 
 impl LanguageModel {
     /// A model of a provider: `openai/NAME` (any compatible server, with [`base_url`](LanguageModel::base_url)),

@@ -371,6 +371,7 @@ impl Task {
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),
+            routes: Vec::new(),
             sources: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
             pins: BTreeMap::new(),

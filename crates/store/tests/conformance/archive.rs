@@ -134,6 +134,7 @@ fn task(goal: &str) -> Task {
         hooks: Vec::new(),
         rules: Vec::new(),
         context: ContextSpec::default(),
+        routes: Vec::new(),
         sources: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Limit, Reservation, Usage};
+use crate::budget::{Limit, Reservation};
 use crate::children;
 use crate::context::archive::Handle;
 use crate::context::settings::{ASSUMED_LIMIT, Limits, share};
@@ -206,13 +206,13 @@ pub fn limits(run: &Run, spec: &ModelSpec, learned: Option<u64>) -> Limits {
 
 /// What a summary of at most `input` tokens costs at most.
 pub fn reservation(spec: &ModelSpec, input: u64, output: u64) -> Reservation {
-    let usage = Usage { input, output, ..Usage::default() };
-    Reservation { input, output, micros: spec.price.map_or(0, |price| usage.micros(&price)) }
+    Reservation { input, output, micros: spec.price.map_or(0, |price| price.at_most(input, output)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Usage;
     use crate::event::RebuildWhy;
 
     fn rebuild(generation: u32, from: u32, to: u32) -> GenerationStarted {
