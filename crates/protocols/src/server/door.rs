@@ -159,7 +159,7 @@ pub trait Door: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Value, Fault>>;
     /// Brings a run to rest.
     fn cancel<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Value, Fault>>;
-    /// What an action or a check brought back.
+    /// What an action brought back.
     fn evidence<'a>(&'a self, id: &'a str, evidence: &'a str) -> BoxFuture<'a, Result<Value, Fault>>;
     /// Suspends what is driven here, in order; returns when that is done.
     fn stop(&self) -> BoxFuture<'_, ()>;

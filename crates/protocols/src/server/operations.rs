@@ -305,7 +305,7 @@ impl Offer for Operations {
         vec![
             template("{id}", "run", "One run at a glance"),
             template("{id}/log", "log", "The first events of a run's journal; run_events has the rest"),
-            template("{id}/evidence/{evidence}", "evidence", "What an action or a check brought back"),
+            template("{id}/evidence/{evidence}", "evidence", "What an action brought back"),
         ]
     }
 
@@ -464,7 +464,7 @@ fn for_clients() -> Vec<ToolDef> {
             &["id", "evidence"],
             &json!({
                 "id": id,
-                "evidence": { "type": "string", "pattern": "^[ec][0-9]+$", "description": "Such as e1" },
+                "evidence": { "type": "string", "pattern": "^e[0-9]+$", "description": "Such as e1" },
             }),
         ),
     ]
