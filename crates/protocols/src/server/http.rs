@@ -253,13 +253,7 @@ impl Server {
                     Ok(client) => client,
                     Err(reply) => return *reply,
                 };
-                if Session::is_quick(&method) {
-                    let outlet = Arc::clone(&client.standing) as Arc<dyn Outlet>;
-                    return match client.session.request(&id, &method, params, outlet).await {
-                        Some(response) => json_reply(StatusCode::OK, &response),
-                        None => empty(StatusCode::ACCEPTED),
-                    };
-                }
+                // By a stream, whatever the method: a client that loses its connection can come back for any answer.
                 let stream = client.new_stream();
                 let reply = events(&stream, 0);
                 self.at_work.spawn(async move {
