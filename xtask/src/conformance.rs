@@ -54,7 +54,8 @@ impl Tally {
             let folder = folder?.path();
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Ok(text) = std::fs::read_to_string(folder.join("checks.json")) else { continue };
-            let checks: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name}: no list of checks"))?;
+            let checks: Vec<Value> =
+                serde_json::from_str(&text).with_context(|| format!("{name}: no list of checks"))?;
             tally.add(&scenario(&name), &checks);
         }
         tally.lacking.sort();
@@ -156,7 +157,8 @@ struct Fixtures {
 impl Fixtures {
     fn started() -> anyhow::Result<Self> {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let words = ["run", "--locked", "--quiet", "--package", "longrein-protocols", "--example", "conformance_server"];
+        let words =
+            ["run", "--locked", "--quiet", "--package", "longrein-protocols", "--example", "conformance_server"];
         let mut command = Command::new(program);
         command.args(words).current_dir(crate::root()).stdout(Stdio::piped());
         // On Unix cargo becomes the program it runs, so that ending the one ends the other.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::task::{books, booked, calls, says, task, tool};
+use crate::support::task::{booked, books, calls, says, task, tool};
 use crate::support::{World, of_type};
 
 /// Nothing here takes this long unless it hangs.
@@ -115,8 +115,7 @@ impl Drop for Client {
 /// Three slow replies, the first of which books once.
 fn slow(world: &World) {
     let delayed = |text: String| text.replace("usage =", "delay = \"700ms\"\nusage =");
-    let replies =
-        [delayed(calls("book", "{}")), delayed(calls("look", "{}")), delayed(says("Booked."))].concat();
+    let replies = [delayed(calls("book", "{}")), delayed(calls("look", "{}")), delayed(says("Booked."))].concat();
     let tools = [tool("book", "external", &books("x"), ""), tool("look", "read", "echo 1", "")].concat();
     task(world, &format!("policy = {{ allow = [\"book\"] }}\n{tools}"), &replies);
 }
@@ -137,7 +136,13 @@ fn a_run_is_started_waited_for_and_its_evidence_read() {
     // The same again is the stored answer; another task under its id is none.
     let again = client.call("run_start", json!({ "task_file": "checkout/task.toml", "id": "c" }));
     assert_eq!(again["rendered"], ANSWER);
-    assert_eq!(client.fails("run_start", json!({ "prompt": "Something else", "id": "c", "model": "script/checkout/checkout.script.toml" }))["class"], "data");
+    assert_eq!(
+        client.fails(
+            "run_start",
+            json!({ "prompt": "Something else", "id": "c", "model": "script/checkout/checkout.script.toml" })
+        )["class"],
+        "data"
+    );
     assert_eq!(world.log("c").len(), length);
 
     // All events, in pages, are those of the log.
@@ -327,8 +332,7 @@ fn the_door_does_not_open_from_inside_nor_over_http_without_a_token() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
-    let server =
-        world.longrein(["mcp", "--http", &address, "--token-env", "KEY"]).env("KEY", token).start();
+    let server = world.longrein(["mcp", "--http", &address, "--token-env", "KEY"]).env("KEY", token).start();
     let shown = |bearer: &str| {
         let mut stream = TcpStream::connect(&address).ok()?;
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;

@@ -7,15 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longrein_ports::BoxFuture;
-use longrein_protocols::server::{
-    About, Access, Level, Offer, Page, Peer, RpcError, ToolDef, ToolReply, serve_http,
-};
+use longrein_protocols::server::{About, Access, Level, Offer, Page, Peer, RpcError, ToolDef, ToolReply, serve_http};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// One red point.
-const PNG: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 /// No sound at all.
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
@@ -157,11 +154,7 @@ impl Fixtures {
                 content: vec![
                     said("Multiple content types test:"),
                     image(),
-                    resource(
-                        "test://mixed-content-resource",
-                        "application/json",
-                        r#"{"test":"data","value":123}"#,
-                    ),
+                    resource("test://mixed-content-resource", "application/json", r#"{"test":"data","value":123}"#),
                 ],
                 ..ToolReply::default()
             },
@@ -303,7 +296,8 @@ impl Offer for Fixtures {
 
     fn prompts(&self) -> Option<Vec<Value>> {
         let argument = |name: &str| json!({ "name": name, "description": name, "required": true });
-        let prompt = |name: &str, arguments: Vec<Value>| json!({ "name": name, "description": name, "arguments": arguments });
+        let prompt =
+            |name: &str, arguments: Vec<Value>| json!({ "name": name, "description": name, "arguments": arguments });
         Some(vec![
             prompt("test_simple_prompt", Vec::new()),
             prompt("test_prompt_with_arguments", vec![argument("arg1"), argument("arg2")]),

@@ -82,21 +82,11 @@ impl Door for Tame {
         told(json!({ "run": id, "approved": action, "always": always }))
     }
 
-    fn deny<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        reason: Option<String>,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
+    fn deny<'a>(&'a self, id: &'a str, action: &'a str, reason: Option<String>) -> BoxFuture<'a, Result<Value, Fault>> {
         told(json!({ "run": id, "denied": action, "reason": reason }))
     }
 
-    fn settle<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        done: Option<Value>,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
+    fn settle<'a>(&'a self, id: &'a str, action: &'a str, done: Option<Value>) -> BoxFuture<'a, Result<Value, Fault>> {
         told(json!({ "run": id, "settled": action, "done": done }))
     }
 
@@ -143,7 +133,8 @@ impl Lines {
     }
 
     async fn initialize(&mut self, version: &str) -> Value {
-        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "0" } });
+        let params =
+            json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "0" } });
         let response = self.ask("initialize", params).await;
         self.write(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         response
@@ -237,9 +228,21 @@ async fn every_tool_reaches_its_door() {
         ("run_send", json!({ "id": "r", "text": "t" }), json!({ "run": "r", "text": "t" })),
         ("approvals", json!({}), json!({ "waiting": [] })),
         ("approve", json!({ "id": "r", "action": "a1" }), json!({ "run": "r", "approved": "a1", "always": false })),
-        ("deny", json!({ "id": "r", "action": "a1", "reason": "no" }), json!({ "run": "r", "denied": "a1", "reason": "no" })),
-        ("settle", json!({ "id": "r", "action": "a1", "as": "not_done" }), json!({ "run": "r", "settled": "a1", "done": null })),
-        ("settle", json!({ "id": "r", "action": "a1", "as": "done", "result": 7 }), json!({ "run": "r", "settled": "a1", "done": 7 })),
+        (
+            "deny",
+            json!({ "id": "r", "action": "a1", "reason": "no" }),
+            json!({ "run": "r", "denied": "a1", "reason": "no" }),
+        ),
+        (
+            "settle",
+            json!({ "id": "r", "action": "a1", "as": "not_done" }),
+            json!({ "run": "r", "settled": "a1", "done": null }),
+        ),
+        (
+            "settle",
+            json!({ "id": "r", "action": "a1", "as": "done", "result": 7 }),
+            json!({ "run": "r", "settled": "a1", "done": 7 }),
+        ),
         ("cancel", json!({ "id": "r" }), json!({ "run": "r", "state": "cancelled" })),
         ("evidence", json!({ "id": "r", "evidence": "e1" }), json!({ "run": "r", "evidence": "e1" })),
     ];
@@ -314,7 +317,9 @@ async fn resources_are_listed_in_pages_and_read() {
         assert_eq!(contents[0]["uri"], uri);
         assert_eq!(serde_json::from_str::<Value>(contents[0]["text"].as_str().unwrap()).unwrap(), expected);
     }
-    for uri in ["longrein://runs/gone", "longrein://", "file:///etc/passwd", "longrein://runs/", "longrein://runs/r/x", ""] {
+    for uri in
+        ["longrein://runs/gone", "longrein://", "file:///etc/passwd", "longrein://runs/", "longrein://runs/r/x", ""]
+    {
         assert_eq!(client.ask("resources/read", json!({ "uri": uri })).await["error"]["code"], -32002, "{uri}");
     }
 }
@@ -488,7 +493,8 @@ async fn a_flood_of_noise_is_survived() {
 fn client_parts(client: &mut Lines) -> Lines {
     let (spare, _) = tokio::io::duplex(1);
     let (from, to) = tokio::io::split(spare);
-    let spare = Lines { to, from: BufReader::new(from), stop: CancellationToken::new(), served: tokio::spawn(async {}) };
+    let spare =
+        Lines { to, from: BufReader::new(from), stop: CancellationToken::new(), served: tokio::spawn(async {}) };
     std::mem::replace(client, spare)
 }
 
@@ -745,7 +751,9 @@ async fn no_request_ends_the_server() {
     let large = vec![b' '; MESSAGE_MAX_BYTES + 1];
     assert_eq!(server.send("POST", &all, &large).await.status, 413);
     // No HTTP at all, a head without an end, a body that is never sent: each costs its connection only.
-    for bytes in [&b"\x16\x03\x01\x02\x00"[..], b"POST /mcp HTTP/1.1\r\nHo", b"POST /mcp HTTP/1.1\r\nContent-Length: 9\r\n\r\n"] {
+    for bytes in
+        [&b"\x16\x03\x01\x02\x00"[..], b"POST /mcp HTTP/1.1\r\nHo", b"POST /mcp HTTP/1.1\r\nContent-Length: 9\r\n\r\n"]
+    {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         drop(stream);

@@ -131,6 +131,10 @@ impl Desk {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
     pub(super) fn is_driven_here(&self, id: &RunId) -> bool {
         self.driven().contains_key(id)
     }
@@ -297,7 +301,7 @@ impl Desk {
         permits: Permits,
         asked: WhenAsked,
     ) -> Result<(), Fault> {
-        if self.is_closing.load(std::sync::atomic::Ordering::SeqCst) {
+        if self.is_closing() {
             return Err(Fault::new(Class::Unavailable, "this server is about to end"));
         }
         let mut environment = context::environment();
@@ -382,7 +386,7 @@ impl Desk {
                 tokio::time::sleep(LOOK_EVERY.min(left)).await;
                 continue;
             }
-            if tries >= TRIES {
+            if tries >= TRIES || self.is_closing() {
                 return Ok(run);
             }
             tries += 1;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longrein::WhenAsked;
 use longrein::core::action::Action;
 use longrein::core::ids::{ActionId, RunId, Seq};
 use longrein::core::input::{Approve, Covers, Deny, Door as By, InputBody, Settle, Truth};
@@ -10,7 +11,6 @@ use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
 use longrein::mcp_server::{Class, Door, Fault, Start, Watch};
 use longrein::ports::BoxFuture;
-use longrein::WhenAsked;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, fault, of_runs};
@@ -95,8 +95,10 @@ impl Door for Front {
         Box::pin(async move {
             let (run, action) = self.action(id, action).await?;
             if let Some(question) = run.action(action).and_then(Action::asks) {
-                let problem =
-                    format!("{action} asks a question, and a yes is no answer to it: {}", words::safe(&question.reason));
+                let problem = format!(
+                    "{action} asks a question, and a yes is no answer to it: {}",
+                    words::safe(&question.reason)
+                );
                 return Err(Fault::new(Class::Data, problem).hint("run_send, with the answer"));
             }
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
@@ -108,12 +110,7 @@ impl Door for Front {
         })
     }
 
-    fn deny<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        reason: Option<String>,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
+    fn deny<'a>(&'a self, id: &'a str, action: &'a str, reason: Option<String>) -> BoxFuture<'a, Result<Value, Fault>> {
         Box::pin(async move {
             let (run, action) = self.action(id, action).await?;
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
@@ -123,12 +120,7 @@ impl Door for Front {
         })
     }
 
-    fn settle<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        done: Option<Value>,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
+    fn settle<'a>(&'a self, id: &'a str, action: &'a str, done: Option<Value>) -> BoxFuture<'a, Result<Value, Fault>> {
         Box::pin(async move {
             let (run, action) = self.action(id, action).await?;
             if !run.action(action).is_some_and(Action::is_uncertain) {

@@ -144,19 +144,9 @@ pub trait Door: Send + Sync + 'static {
     /// A person's yes.
     fn approve<'a>(&'a self, id: &'a str, action: &'a str, always: bool) -> BoxFuture<'a, Result<Value, Fault>>;
     /// A person's no.
-    fn deny<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        reason: Option<String>,
-    ) -> BoxFuture<'a, Result<Value, Fault>>;
+    fn deny<'a>(&'a self, id: &'a str, action: &'a str, reason: Option<String>) -> BoxFuture<'a, Result<Value, Fault>>;
     /// What became of an unknown effect. None: it did not happen; else its result.
-    fn settle<'a>(
-        &'a self,
-        id: &'a str,
-        action: &'a str,
-        done: Option<Value>,
-    ) -> BoxFuture<'a, Result<Value, Fault>>;
+    fn settle<'a>(&'a self, id: &'a str, action: &'a str, done: Option<Value>) -> BoxFuture<'a, Result<Value, Fault>>;
     /// Brings a run to rest.
     fn cancel<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Value, Fault>>;
     /// What an action brought back.

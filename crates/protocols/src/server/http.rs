@@ -213,11 +213,17 @@ impl Server {
     /// The session a request belongs to, or why there is none.
     fn client(&self, headers: &HeaderMap) -> Result<Arc<Client>, Box<Reply>> {
         let Some(id) = headers.get(SESSION_ID) else {
-            return Err(Box::new(refused(StatusCode::BAD_REQUEST, "Mcp-Session-Id is missing: initialize comes first")));
+            return Err(Box::new(refused(
+                StatusCode::BAD_REQUEST,
+                "Mcp-Session-Id is missing: initialize comes first",
+            )));
         };
         let client = id.to_str().ok().and_then(|id| self.sessions().get(id).cloned());
         let Some(client) = client else {
-            return Err(Box::new(refused(StatusCode::NOT_FOUND, "there is no such session (any more): initialize again")));
+            return Err(Box::new(refused(
+                StatusCode::NOT_FOUND,
+                "there is no such session (any more): initialize again",
+            )));
         };
         *client.seen.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         Ok(client)
@@ -412,10 +418,12 @@ fn says(headers: &HeaderMap, name: &HeaderName, kind: &str) -> bool {
 
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let group = kind.split('/').next().unwrap_or_default();
-    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|one| {
-        let one = one.split(';').next().unwrap_or_default().trim();
-        one.eq_ignore_ascii_case(kind) || one == "*/*" || one.strip_suffix("/*").is_some_and(|of| of == group)
-    })
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(
+        |one| {
+            let one = one.split(';').next().unwrap_or_default().trim();
+            one.eq_ignore_ascii_case(kind) || one == "*/*" || one.strip_suffix("/*").is_some_and(|of| of == group)
+        },
+    )
 }
 
 fn events(stream: &Arc<Stream>, after: u64) -> Reply {

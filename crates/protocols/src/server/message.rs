@@ -81,10 +81,20 @@ pub(crate) fn response(id: &Value, outcome: &Result<Value, RpcError>) -> Value {
 /// A message that can be acted on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Message {
-    Request { id: Value, method: String, params: Map<String, Value> },
-    Notification { method: String, params: Map<String, Value> },
+    Request {
+        id: Value,
+        method: String,
+        params: Map<String, Value>,
+    },
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
     /// An answer to one of our own requests.
-    Response { id: Value, outcome: Result<Value, Value> },
+    Response {
+        id: Value,
+        outcome: Result<Value, Value>,
+    },
 }
 
 /// One that cannot, and the answer to it.

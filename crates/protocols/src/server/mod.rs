@@ -20,8 +20,8 @@ mod stream;
 
 pub use door::{Class, Door, Fault, Start, Watch};
 pub use http::{Access, serve_http};
-pub use offer::{About, Offer, Page, ToolDef, ToolReply};
 pub use message::RpcError;
+pub use offer::{About, Offer, Page, ToolDef, ToolReply};
 pub use operations::{Operations, Powers};
 pub use peer::{Level, Peer};
 pub use session::VERSIONS;

@@ -158,7 +158,9 @@ impl Operations {
                     Some(seconds) if seconds.is_finite() && seconds >= 0.0 => {
                         std::time::Duration::try_from_secs_f64(seconds.ceil()).map_or(WAIT_MAX_S, |span| span.as_secs())
                     }
-                    Some(_) => return Err(Fault::new(Class::Usage, "timeout_s must be a number of seconds, 0 or more")),
+                    Some(_) => {
+                        return Err(Fault::new(Class::Usage, "timeout_s must be a number of seconds, 0 or more"));
+                    }
                 };
                 let told = |head: u64, line: &str| {
                     #[expect(clippy::cast_precision_loss, reason = "shown only; exact up to 2^53 events")]
@@ -299,9 +301,7 @@ impl Offer for Operations {
     }
 
     fn templates(&self) -> Vec<Value> {
-        let template = |path: &str, name: &str, title: &str| {
-            json!({ "uriTemplate": format!("{RUNS_URI}/{path}"), "name": name, "title": title, "mimeType": "application/json" })
-        };
+        let template = |path: &str, name: &str, title: &str| json!({ "uriTemplate": format!("{RUNS_URI}/{path}"), "name": name, "title": title, "mimeType": "application/json" });
         vec![
             template("{id}", "run", "One run at a glance"),
             template("{id}/log", "log", "The first events of a run's journal; run_events has the rest"),
@@ -332,7 +332,7 @@ enum Does {
         /// Twice is as good as once.
         again: bool,
     },
-    /// Records a person's word that lets nothing happen.
+    /// Records a person's word that lets no effect happen.
     Records,
 }
 

@@ -56,13 +56,8 @@ impl Drop for Running<'_> {
 
 impl Session {
     pub(crate) fn new(offer: Arc<dyn Offer>) -> Arc<Self> {
-        let state = State {
-            version: None,
-            level: Level::Info,
-            running: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            asks: 0,
-        };
+        let state =
+            State { version: None, level: Level::Info, running: BTreeMap::new(), asked: BTreeMap::new(), asks: 0 };
         Arc::new(Self { offer, state: Mutex::new(state) })
     }
 
@@ -123,10 +118,7 @@ impl Session {
 
     /// Whether a method is answered from memory: such requests are answered in the order they came in.
     pub(crate) fn is_quick(method: &str) -> bool {
-        !matches!(
-            method,
-            "tools/call" | "resources/read" | "resources/list" | "prompts/get" | "completion/complete"
-        )
+        !matches!(method, "tools/call" | "resources/read" | "resources/list" | "prompts/get" | "completion/complete")
     }
 
     /// The response to a request. None: it was cancelled, and nobody waits for one.
@@ -249,9 +241,7 @@ impl Session {
                 let page = self.offer.resources(cursor()?).await?;
                 Ok(paged("resources", page.items, page.next))
             }
-            "resources/templates/list" => {
-                page("resourceTemplates", self.offer.templates(), "uriTemplate", cursor()?)
-            }
+            "resources/templates/list" => page("resourceTemplates", self.offer.templates(), "uriTemplate", cursor()?),
             "resources/read" => Ok(json!({ "contents": self.offer.read(text("uri")?).await? })),
             "resources/subscribe" | "resources/unsubscribe" => {
                 self.offer.subscribe(text("uri")?)?;
