@@ -26,6 +26,10 @@ pub(super) async fn holder(desk: &Desk, id: &RunId) -> Option<Holder> {
 
 /// State, answer, proof and totals; what it waits for; the command that goes on where it is not driven.
 pub(super) async fn status(desk: &Desk, run: &Run) -> Value {
+    Value::Object(state(desk, run).await)
+}
+
+async fn state(desk: &Desk, run: &Run) -> Map<String, Value> {
     let mut status = Map::new();
     status.insert("run".to_owned(), json!(run.id));
     status.extend(projection::summary(run));
@@ -50,7 +54,7 @@ pub(super) async fn status(desk: &Desk, run: &Run) -> Value {
     if let Some(command) = way_on {
         status.insert("way_on".to_owned(), json!(desk.session.store.command(&command)));
     }
-    Value::Object(status)
+    status
 }
 
 /// What a run waits for, its children's questions too.
@@ -151,10 +155,7 @@ pub(super) async fn list(desk: &Desk, most: usize) -> Result<Value, Fault> {
 }
 
 pub(super) async fn glance(desk: &Desk, run: &Run) -> Result<Value, Fault> {
-    let mut shown = match status(desk, run).await {
-        Value::Object(shown) => shown,
-        other => return Ok(other),
-    };
+    let mut shown = state(desk, run).await;
     let evidence: Vec<Value> = run
         .evidence
         .iter()

@@ -199,10 +199,8 @@ mod tests {
     use super::*;
 
     fn code(text: &str) -> (Value, i64) {
-        match parse(text.as_bytes()) {
-            Incoming::One(Err(refused)) => (refused.id, refused.error.code),
-            other => panic!("{text} passes: {other:?}"),
-        }
+        let Incoming::One(Err(refused)) = parse(text.as_bytes()) else { panic!("{text} passes") };
+        (refused.id, refused.error.code)
     }
 
     #[test]
