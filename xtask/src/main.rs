@@ -3,6 +3,7 @@
 //! Read [`layers`] for which crate may import which, [`tidy`] for what no file may hold. Never shipped.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
+mod conformance;
 mod layers;
 mod source;
 mod tidy;
@@ -17,7 +18,9 @@ const HELP: &str = "\
 cargo xtask check     the crate graph and the tidy rules, without building anything else
 cargo xtask test      format, lints, check, then every test
 cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
-cargo xtask doc       the documentation; a warning is an error";
+cargo xtask doc       the documentation; a warning is an error
+cargo xtask conformance server
+                      the MCP project's suite against our server; needs npm and its registry";
 
 /// What the slow repetitions use unless the environment says otherwise.
 const NIGHTLY: &[(&str, &str)] =
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         ["test"] => test(&[]),
         ["nightly"] => test(NIGHTLY),
         ["doc"] => doc(),
+        ["conformance", "server"] => conformance::server(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -108,7 +108,7 @@ fn actions(words: &[String]) -> Result<Vec<ActionId>, Failure> {
 }
 
 /// The digest of the question an action waits on, unless it was answered already.
-async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Failure> {
+pub(crate) async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result<Digest, Failure> {
     let found = run.action(action);
     let Some(Action { life: Life::Held(Question { digest, .. }), .. }) = found else {
         let next = run.next_action();

@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// What works here: store, file modes, SQLite, kernel, git, model configuration, terminal
     Doctor(DoctorArgs),
+    /// Serve runs to programs that speak the Model Context Protocol, on stdin and stdout or over HTTP on this machine
+    Mcp(McpArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page (roff); read it with: longrein man | man -l -
@@ -324,6 +326,29 @@ pub(crate) struct RunArgs {
     pub(crate) output_schema: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Serve over HTTP on this loopback address, under /mcp, instead of stdin and stdout
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) http: Option<std::net::SocketAddr>,
+    /// The variable that holds the token a client must show (with --http)
+    #[arg(long, value_name = "NAME", default_value = "LONGREIN_MCP_TOKEN")]
+    pub(crate) token_env: String,
+    /// The client speaks for a person: offer approve, deny and settle, and let it loosen the permission mode
+    #[arg(long)]
+    pub(crate) operator: bool,
+    /// How much a run may do without asking, at most: plan, ask, accept-edits, auto, shadow [default: the configuration's, else
+    /// ask; a task file's own]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) permission_mode: Option<String>,
+    /// Start only task files that lie in this folder. Repeatable [default: any]
+    #[arg(long = "tasks", value_name = "DIR")]
+    pub(crate) tasks: Vec<PathBuf>,
+    /// Runs that are driven at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) max_runs: u16,
+}
+
 /// What `run` and `resume` share.
 #[derive(Debug, Args, Default)]
 pub(crate) struct DriveArgs {
@@ -506,7 +531,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Commands of the contract that a later version brings.
-const LATER: &[&str] = &["mcp", "serve", "worker", "acp", "eval"];
+const LATER: &[&str] = &["serve", "worker", "acp", "eval"];
 
 pub(crate) fn not_yet(words: &[String]) -> Failure {
     let word = words.first().map(String::as_str).unwrap_or_default();

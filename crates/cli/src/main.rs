@@ -16,6 +16,7 @@ mod inspect;
 mod keep;
 mod live;
 mod manual;
+mod mcp;
 mod models;
 mod out;
 mod policy;
@@ -113,6 +114,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Program(ProgramCommand::Show(args)) => program::show(&globals, &args),
         Command::Tools(args) => tools::tools(globals, args),
         Command::Doctor(args) => doctor::doctor(globals, args).await,
+        Command::Mcp(args) => mcp::mcp(globals, args).await,
         Command::Completions(args) => manual::completions(args),
         Command::Man(_) => manual::man(),
         Command::Later(words) => Err(args::not_yet(&words)),

@@ -34,14 +34,14 @@ use crate::{ask, words};
 const CONTEXT_MAX_BYTES: u64 = 1024 * 1024;
 
 /// What a drive is told of permissions, beside the task.
-struct Permits {
+pub(crate) struct Permits {
     /// Of a run that is there: the mode it goes on in.
-    mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// Of a run that is there: rules that can only tighten.
-    policy: Option<PolicyRules>,
+    pub(crate) policy: Option<PolicyRules>,
     /// Of a run that is there: the hooks its task names now.
-    hooks: Option<Vec<HookSpec>>,
-    sandbox: SandboxSettings,
+    pub(crate) hooks: Option<Vec<HookSpec>>,
+    pub(crate) sandbox: SandboxSettings,
 }
 
 /// Said before anything is sent to the run.
@@ -66,15 +66,15 @@ fn named_mode(args: &DriveArgs) -> Result<Option<Mode>, Failure> {
 }
 
 /// One command's way to a run.
-struct Session {
-    runs: Arc<Runs>,
-    store: StoreAt,
-    config: Config,
+pub(crate) struct Session {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) store: StoreAt,
+    pub(crate) config: Config,
     globals: Globals,
 }
 
 impl Session {
-    fn open(globals: Globals) -> Result<Self, Failure> {
+    pub(crate) fn open(globals: Globals) -> Result<Self, Failure> {
         let store = StoreAt::of(&globals)?;
         let config = Config::load()?;
         let runs = Arc::new(store.open()?);
@@ -197,7 +197,7 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
 
 impl Session {
     /// A run that rests, and that nobody has sent anything to.
-    async fn is_over(&self, run: &Run) -> Result<bool, Failure> {
+    pub(crate) async fn is_over(&self, run: &Run) -> Result<bool, Failure> {
         Ok(matches!(run.stage, Stage::Rest(_)) && self.runs.inbox(&run.id).await?.is_empty())
     }
 
@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// What counts for a task beside itself: the workspace's own configuration, which tightens it here, and the sandbox.
-    fn permits_for(&self, task: &mut Task, args: &DriveArgs) -> Result<Permits, Failure> {
+    pub(crate) fn permits_for(&self, task: &mut Task, args: &DriveArgs) -> Result<Permits, Failure> {
         let ours = trust::of_workspace(task.workspace.as_ref(), &self.globals)?;
         if let Some(ours) = &ours {
             let mode = ours.mode_for(task.permission_mode);
@@ -297,7 +297,7 @@ impl Session {
 
     /// What counts for a run that is there: rules that configuration has now, which can only tighten, and the mode that a
     /// flag names, else the run's own or a stricter one of the workspace's.
-    fn permits_of(&self, run: &Run, args: &DriveArgs) -> Result<Permits, Failure> {
+    pub(crate) fn permits_of(&self, run: &Run, args: &DriveArgs) -> Result<Permits, Failure> {
         let ours = trust::of_workspace(run.task.workspace.as_ref(), &self.globals)?;
         let mut policy = run.task.policy.clone();
         for layer in &self.config.policy {
@@ -670,7 +670,7 @@ fn piped() -> Result<Option<String>, Failure> {
 }
 
 /// Under a known id only the same task goes on (`semantics.md` B5).
-fn same_task(run: &Run, loaded: &Loaded) -> Result<(), Failure> {
+pub(crate) fn same_task(run: &Run, loaded: &Loaded) -> Result<(), Failure> {
     let differences = run.task.differences(&loaded.task);
     if differences.is_empty() {
         return Ok(());

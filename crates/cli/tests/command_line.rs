@@ -213,7 +213,7 @@ fn policy_check_rules_on_calls_that_nobody_makes() {
 fn what_is_to_come_says_so() {
     let world = World::new();
     world.write("s.toml", &says("x"));
-    for word in ["mcp", "serve", "worker", "acp", "eval"] {
+    for word in ["serve", "worker", "acp", "eval"] {
         world.run(&format!("{word} something")).is(64).says("not yet").says(word);
     }
     world.run("fork-bomb").is(64).says("there is no command");

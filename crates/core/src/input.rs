@@ -51,6 +51,8 @@ pub enum Door {
     Http,
     /// An embedding program.
     Library,
+    /// A client of the MCP server, which was started as an operator's.
+    Mcp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

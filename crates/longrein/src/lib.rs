@@ -85,6 +85,8 @@ pub use longrein_policy::Containment;
 /// Names that may have been meant by one that is not known.
 pub use longrein_policy::near;
 pub use longrein_ports as ports;
+/// Runs for clients of MCP: the binary opens it a door.
+pub use longrein_protocols::server as mcp_server;
 pub use longrein_sandbox::{Probed as ProbedSandbox, Tier as SandboxTier, probe as probe_sandbox};
 pub use longrein_store::{Health as StoreHealth, health as store_health, place_fits, sqlite_version};
 pub use longrein_tools::builtin;

@@ -187,6 +187,11 @@ impl Call {
         terminal::Terminal::start(self.command, columns)
     }
 
+    /// Starts it with stdin and stdout for a conversation; stderr is this test's own.
+    pub(crate) fn conversing(mut self) -> Child {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs it to its end.
     #[track_caller]
     pub(crate) fn done(self) -> Done {
