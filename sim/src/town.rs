@@ -516,6 +516,7 @@ pub fn task(name: &str) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }

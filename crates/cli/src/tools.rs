@@ -105,6 +105,7 @@ fn source(spec: &ToolSpec) -> String {
         }
         ToolBody::Builtin(_) => "built in".to_owned(),
         ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
+        ToolBody::Mcp(of) => format!("the MCP server {}", of.server),
     }
 }
 

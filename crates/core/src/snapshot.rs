@@ -69,6 +69,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         rules: Vec::new(),
         context: Default::default(),
         sources: Default::default(),
+        servers: Default::default(),
         snapshots: Default::default(),
         pins: Default::default(),
     })

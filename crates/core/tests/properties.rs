@@ -901,6 +901,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: std::collections::BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
     }

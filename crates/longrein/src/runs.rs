@@ -684,7 +684,7 @@ impl Runs {
             || task.tools.iter().any(|tool| match &tool.body {
                 ToolBody::Builtin(builtin) => *builtin == Builtin::Shell,
                 ToolBody::Command(_) => true,
-                ToolBody::Host(_) => false,
+                ToolBody::Host(_) | ToolBody::Mcp(_) => false,
             });
         runs_something.then(|| match (self.held, sandbox.mode) {
             (Some(_), _) | (None, SandboxMode::External) => Tier::External,

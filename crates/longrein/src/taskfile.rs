@@ -513,6 +513,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
         sources,
+        servers: draft.servers,
         snapshots: draft.snapshots,
         pins: BTreeMap::new(),
     };

@@ -45,6 +45,7 @@ pub use builtin::builtin;
 pub use canonical::canonical;
 pub use check::Checked;
 pub use confine::{Sandbox, Walls, Workspace};
+pub use environment::{of_server as server_environment, with_secrets};
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;

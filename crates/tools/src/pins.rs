@@ -30,7 +30,7 @@ pub(crate) fn of_tool(task: &Task, tool: &ToolSpec) -> Vec<PathBuf> {
     let reconcile = match &tool.body {
         ToolBody::Command(_) | ToolBody::Builtin(_) => tool.reconcile.as_slice(),
         // The version of a function.
-        ToolBody::Host(_) => &[],
+        ToolBody::Host(_) | ToolBody::Mcp(_) => &[],
     };
     let words = tool.body.command().iter().chain(reconcile).chain(&tool.check);
     named(task, &task.folder, words)

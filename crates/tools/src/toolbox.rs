@@ -304,7 +304,7 @@ impl Toolbox {
                 // The run itself does these.
                 Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
-            ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
+            ToolBody::Host(_) | ToolBody::Mcp(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
         }
     }
 
@@ -325,7 +325,7 @@ impl Toolbox {
                 | Builtin::WebFetch,
             )
             | ToolBody::Command(_)
-            | ToolBody::Host(_) => return false,
+            | ToolBody::Host(_) | ToolBody::Mcp(_) => return false,
         };
         let is_plain = |text: &str| self.secrets.marked_in(text).is_none();
         args.iter().all(|(name, value)| {
@@ -410,7 +410,7 @@ impl Toolbox {
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
             }
-            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_)) => {
+            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_) | ToolBody::Mcp(_)) => {
                 self.host.ask(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
             }
             Some(tool) => {
@@ -495,7 +495,7 @@ impl Tools for Toolbox {
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
         match &self.tools.get(tool)?.spec.body {
             ToolBody::Command(_) | ToolBody::Builtin(Builtin::Shell) => Some(self.sandbox.tier().as_str()),
-            ToolBody::Builtin(_) | ToolBody::Host(_) => None,
+            ToolBody::Builtin(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => None,
         }
     }
 
@@ -529,7 +529,7 @@ impl Tools for Toolbox {
         match known.spec.body {
             ToolBody::Command(_) => self.validated.keep(tool, arguments, &valid),
             // what the file system or the embedding program says of a call may change
-            ToolBody::Builtin(_) | ToolBody::Host(_) => {}
+            ToolBody::Builtin(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => {}
         }
         Ok(valid)
     }
@@ -554,6 +554,9 @@ impl Tools for Toolbox {
     }
 
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
+        if let Some(changed) = self.host.changed(tool) {
+            return Some(changed);
+        }
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
 
@@ -636,7 +639,7 @@ impl Tool {
     fn file_tool(&self) -> Option<FileTool> {
         match self.spec.body {
             ToolBody::Builtin(builtin) => FileTool::of(builtin),
-            ToolBody::Command(_) | ToolBody::Host(_) => None,
+            ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => None,
         }
     }
 

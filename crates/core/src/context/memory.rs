@@ -341,7 +341,7 @@ fn is_own(run: &Run, cite: &str) -> bool {
             | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
-        | ToolBody::Host(_) => false,
+        | ToolBody::Host(_) | ToolBody::Mcp(_) => false,
     })
 }
 

@@ -372,6 +372,7 @@ impl Task {
             rules: Vec::new(),
             context: self.context.clone(),
             sources: BTreeMap::new(),
+            servers: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
             pins: BTreeMap::new(),
         };

@@ -135,6 +135,7 @@ fn task(goal: &str) -> Task {
         rules: Vec::new(),
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }
