@@ -15,10 +15,11 @@ use longrein::Timeouts;
 use longrein::core::budget::Price;
 use longrein::core::hook::HookSpec;
 use longrein::core::ids::ToolName;
+use longrein::core::mcp::McpServer;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
     CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
-    WrittenRules, configured_hooks, mode,
+    WrittenRules, configured_hooks, configured_servers, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use rustix::fs::{Mode as FileMode, OFlags};
@@ -41,6 +42,8 @@ struct Written {
     sandbox: SandboxTable,
     /// Read by the reader of task files, which has the same table.
     hooks: Option<toml::Value>,
+    /// The same.
+    mcp: Option<toml::Value>,
 }
 
 /// `[sandbox]`.
@@ -154,6 +157,8 @@ pub(crate) struct Config {
     pub(crate) sandbox: SandboxSettings,
     /// Hooks of every run.
     pub(crate) hooks: Vec<HookSpec>,
+    /// MCP servers of every run.
+    pub(crate) servers: BTreeMap<String, McpServer>,
 }
 
 impl Config {
@@ -194,6 +199,11 @@ impl Config {
                 configured_hooks(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.hooks.extend(hooks);
         }
+        if file.mcp.is_some() {
+            let servers =
+                configured_servers(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.servers.extend(servers);
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -215,11 +225,12 @@ impl Config {
             permission_mode: self.permission_mode.clone(),
             policy: self.policy.clone(),
             hooks: self.hooks.clone(),
+            servers: self.servers.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks"];
+const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "mcp"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",

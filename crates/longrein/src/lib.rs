@@ -59,6 +59,7 @@ pub mod projection;
 mod request;
 mod rulefiles;
 mod runs;
+mod servers;
 mod settings;
 pub mod taskfile;
 pub mod trajectory;

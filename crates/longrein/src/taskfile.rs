@@ -13,6 +13,7 @@ pub mod program;
 mod rules;
 mod schema;
 mod section;
+mod servers;
 mod tool;
 mod values;
 
@@ -24,6 +25,7 @@ use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
+use longrein_core::mcp::{McpServer, PREFIX};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::task::{
@@ -39,6 +41,7 @@ pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
 pub use hook::configured as configured_hooks;
+pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 pub use longrein_policy::Fault as RuleFault;
 pub use rules::{WrittenRule, WrittenRules};
 
@@ -94,6 +97,8 @@ pub struct Defaults {
     pub context: Vec<DefaultContext>,
     /// Hooks of every run, before those of its task.
     pub hooks: Vec<HookSpec>,
+    /// Servers of every run, by name; a task's own of the same name counts instead.
+    pub servers: BTreeMap<String, McpServer>,
     /// The mode to take where nothing names one.
     pub permission_mode: Option<DefaultMode>,
     /// Rules beside the task's own, in each file its own; they add up. Checked already.
@@ -210,6 +215,7 @@ struct Draft {
     answer: Option<AnswerSpec>,
     policy: WrittenRules,
     hooks: Vec<(Place, HookSpec)>,
+    servers: BTreeMap<String, McpServer>,
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
@@ -294,6 +300,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         let place = table.place("match");
         draft.hooks.push((place, hook::read(table, folder, TASK_FILE)?));
     }
+    draft.servers = servers::read(&mut top, folder, TASK_FILE)?;
     if let Some(table) = top.section("context")? {
         (draft.context, draft.summary) = context::read(table)?;
     }
@@ -436,7 +443,8 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
             }
             let place = binding.place("tool");
             let tool = binding.text("tool")?.ok_or_else(|| binding.wrong("tool", "which tool's evidence is it?"))?;
-            if !tools.iter().any(|known| known.name.as_str() == tool) {
+            // what a server offers is not known yet
+            if !tool.starts_with(PREFIX) && !tools.iter().any(|known| known.name.as_str() == tool) {
                 let near = longrein_policy::near(&tool, tools.iter().map(|tool| tool.name.as_str()));
                 let problem = format!("there is no tool \"{tool}\"; near it: {}", near.join(", "));
                 return Err(TaskFileError::Task { place, problem });
@@ -513,7 +521,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         rules: Vec::new(),
         context: ContextSpec { summary, ..context },
         sources,
-        servers: draft.servers,
+        servers: final_servers(draft.servers, options),
         snapshots: draft.snapshots,
         pins: BTreeMap::new(),
     };
@@ -877,6 +885,13 @@ fn hooks(
         all.push(spec);
     }
     Ok(all)
+}
+
+/// Configuration's servers, and the task's own over them.
+fn final_servers(written: BTreeMap<String, McpServer>, options: &Options) -> BTreeMap<String, McpServer> {
+    let mut servers = options.defaults.servers.clone();
+    servers.extend(written);
+    servers
 }
 
 /// Configuration's word where the task has none.

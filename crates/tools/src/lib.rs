@@ -51,4 +51,4 @@ pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use pins::pins;
 pub use preview::{cleaned, preview};
 pub use secrets::{Secrets, redactions};
-pub use toolbox::{Toolbox, definitions};
+pub use toolbox::{Toolbox, WayOut, definitions, usable, way_out};

@@ -467,9 +467,38 @@ fn proxy(hosts: &[String]) -> Result<(Proxy, Allowed), StartError> {
     Ok((proxy, allowed))
 }
 
+/// A way out for a program that lives longer than a command. Dropped, it is closed.
+pub struct WayOut(Proxy);
+
+impl fmt::Debug for WayOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WayOut").field(&self.socket()).finish()
+    }
+}
+
+impl WayOut {
+    pub fn socket(&self) -> &Path {
+        self.0.socket()
+    }
+}
+
+/// A way out to these hosts; what is wrong with them, for people.
+pub fn way_out(hosts: &[String]) -> Result<WayOut, String> {
+    let (proxy, _) = proxy(hosts).map_err(|error| error.to_string())?;
+    Ok(WayOut(proxy))
+}
+
+/// Whether calls can be held against the schema of a tool that somebody else made; or what is wrong with it.
+pub fn usable(parameters: &Payload) -> Result<(), String> {
+    match Schema::of_a_stranger(parameters) {
+        Ok(_) => Ok(()),
+        Err(Unusable::Schema(problem) | Unusable::Default { problem, .. }) => Err(problem),
+    }
+}
+
 /// What a model is offered of a task's tools, for looking: nothing is made ready, and a tool that cannot be is left out.
 pub fn definitions(task: &Task) -> Vec<ToolDef> {
-    let offered = |spec: &ToolSpec| Schema::compile(&spec.parameters).ok().map(|schema| schema.offered());
+    let offered = |spec: &ToolSpec| compiled(spec).ok().map(|schema| schema.offered());
     let tools = task.tools.iter().filter_map(|spec| Some((spec, offered(spec)?)));
     tools
         .map(|(spec, parameters)| ToolDef {
@@ -620,7 +649,7 @@ impl Tool {
         {
             return Err(ToolsError::NoCommand { tool: name });
         }
-        let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
+        let schema = compiled(spec).map_err(|unusable| match unusable {
             Unusable::Schema(problem) => ToolsError::Parameters { tool: name.clone(), problem },
             Unusable::Default { field, problem } => ToolsError::Default { tool: name.clone(), field, problem },
         })?;
@@ -664,6 +693,13 @@ impl Tool {
         let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
         let digest = args.digest();
         Ok(ValidArgs { args, digest, cites, key, path })
+    }
+}
+
+fn compiled(spec: &ToolSpec) -> Result<Schema, Unusable> {
+    match spec.body {
+        ToolBody::Mcp(_) => Schema::of_a_stranger(&spec.parameters),
+        ToolBody::Command(_) | ToolBody::Builtin(_) | ToolBody::Host(_) => Schema::compile(&spec.parameters),
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use longrein_core::payload::Payload;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ServerResult,
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ErrorCode, ListToolsRequest,
+    PaginatedRequestParams, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
@@ -141,41 +142,38 @@ impl Server {
             Ok(handle) => handle,
             Err(error) => return Err(CallError::NotSent(format!("it could not be sent: {error}"))),
         };
-        let id = handle.id.clone();
-        let answered = if self.limits.idle.is_some() {
-            tokio::select! {
-                answered = handle.await_response() => Some(answered),
-                () = &mut given_up => {
-                    cancel(&connection, id);
-                    None
-                }
-                why = connection.over() => return Err(CallError::Lost(why)),
-            }
-        } else {
-            tokio::select! {
-                answered = &mut handle.rx => Some(answered.unwrap_or(Err(ServiceError::TransportClosed))),
-                () = &mut given_up => {
-                    cancel(&connection, id);
-                    None
-                }
-                why = connection.over() => return Err(CallError::Lost(why)),
+        // whoever stops waiting, by giving up or by going away: the server is told
+        let waiting = Waiting { connection: &connection, id: Some(handle.id.clone()) };
+        let idle = self.limits.idle.is_some();
+        let answer = async {
+            match idle {
+                true => handle.await_response().await,
+                false => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             }
         };
+        let answered = tokio::select! {
+            answered = answer => answered,
+            () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
+            why = connection.over() => {
+                waiting.is_over();
+                return Err(CallError::Lost(why));
+            }
+        };
+        waiting.is_over();
         match answered {
-            None => Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
-            Some(Ok(result)) => {
+            Ok(result) => {
                 self.answered().await;
                 Ok(answer::read(&raw(result)))
             }
-            Some(Err(ServiceError::McpError(error))) => {
+            Err(ServiceError::McpError(error)) => {
                 self.answered().await;
                 Err(of_protocol(&error))
             }
-            Some(Err(ServiceError::Timeout { timeout })) => {
+            Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
             }
             // which of the two it was cannot be told
-            Some(Err(error)) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
+            Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
         }
     }
 
@@ -204,14 +202,27 @@ impl Server {
     }
 }
 
-/// Tells the server, without waiting for it to listen.
-fn cancel(connection: &Arc<Connection>, id: rmcp::model::RequestId) {
-    let connection = Arc::clone(connection);
-    tokio::spawn(async move {
-        let params = rmcp::model::CancelledNotificationParam::new(Some(id), Some("nobody waits any more".to_owned()));
-        let told = connection.peer.notify_cancelled(params);
-        let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
-    });
+/// A call that was sent and is not answered. Dropped, the server is told that nobody waits, without waiting for it to listen.
+struct Waiting<'a> {
+    connection: &'a Arc<Connection>,
+    id: Option<RequestId>,
+}
+
+impl Waiting<'_> {
+    fn is_over(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let connection = Arc::clone(self.connection);
+        runtime.spawn(async move {
+            let params = CancelledNotificationParam::new(Some(id), Some("nobody waits any more".to_owned()));
+            let _ = tokio::time::timeout(Duration::from_secs(1), connection.peer.notify_cancelled(params)).await;
+        });
+    }
 }
 
 async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
