@@ -18,6 +18,7 @@ mod hooks;
 mod hostile;
 mod keep;
 mod local;
+mod mcp;
 mod modes;
 mod programs;
 mod questions;

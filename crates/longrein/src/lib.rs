@@ -94,5 +94,6 @@ pub use rulefiles::capture as rule_files;
 pub use runs::{
     Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now, pin,
 };
+pub use servers::add_tools_of_servers;
 pub use settings::{SandboxMode, SandboxSettings};
 pub use trees::{WorkspaceTrees, collect_trees, folder_of as trees_folder_of, sizes_of_trees};

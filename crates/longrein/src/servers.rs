@@ -16,8 +16,12 @@ use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed};
 use longrein_protocols::client::{CallError, Definition, Http, Limits, Quarantined, Reach, Server};
 use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
-use longrein_tools::{HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, WayOut, server_environment, with_secrets};
+use longrein_tools::{
+    HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment, with_secrets,
+};
 use serde_json::json;
+
+use crate::settings::{SandboxMode, SandboxSettings};
 
 /// What became of a task's servers.
 #[derive(Default)]
@@ -300,8 +304,17 @@ fn failed(of: &McpTool, effect: EffectClass, message: String) -> Result<Payload,
 /// The class of an error that a tool itself tells of.
 const TOOL_ERROR: &str = "tool_error";
 
-/// What a task's servers offer, for looking: they are started, asked and ended. A line each on what is wrong.
-pub async fn look(task: &mut Task, environment: &BTreeMap<String, String>, sandbox: Sandbox) -> Vec<String> {
+/// Starts a task's servers, puts the tools they offer into it, and ends them again: for looking. A line each on what is wrong.
+pub async fn add_tools_of_servers(
+    task: &mut Task,
+    environment: &BTreeMap<String, String>,
+    settings: &SandboxSettings,
+) -> Vec<String> {
+    let walls = match settings.mode {
+        SandboxMode::External => Walls::None,
+        SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
+    };
+    let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
     let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()) };
     attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await.notices
 }
