@@ -530,6 +530,7 @@ pub fn task(name: &str) -> Task {
         context: ContextSpec::default(),
         routes: Vec::new(),
         sources: BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }

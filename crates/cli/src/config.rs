@@ -15,10 +15,11 @@ use longrein::Timeouts;
 use longrein::core::budget::Price;
 use longrein::core::hook::HookSpec;
 use longrein::core::ids::ToolName;
+use longrein::core::mcp::McpServer;
 use longrein::core::task::{Builtin, Protocol, Temperature};
 use longrein::taskfile::{
     CONTEXT_KEYS, ContextSettings, DefaultContext, DefaultMode, DefaultModel, DefaultRules, Defaults, ModelSettings,
-    WrittenRoute, WrittenRules, configured_hooks, configured_routes, mode,
+    WrittenRoute, WrittenRules, configured_hooks, configured_routes, configured_servers, mode,
 };
 use longrein::{SandboxMode, SandboxSettings};
 use rustix::fs::{Mode as FileMode, OFlags};
@@ -43,6 +44,7 @@ struct Written {
     hooks: Option<toml::Value>,
     /// The same.
     route: Option<toml::Value>,
+    mcp: Option<toml::Value>,
 }
 
 /// `[sandbox]`.
@@ -161,6 +163,8 @@ pub(crate) struct Config {
     pub(crate) hooks: Vec<HookSpec>,
     /// Routes of every run whose task has none, and where they are written: those of the last file that has any.
     pub(crate) routes: Option<(Vec<WrittenRoute>, String)>,
+    /// MCP servers of every run.
+    pub(crate) servers: BTreeMap<String, McpServer>,
 }
 
 impl Config {
@@ -206,6 +210,11 @@ impl Config {
                 .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.routes = Some((routes, source()));
         }
+        if file.mcp.is_some() {
+            let servers = configured_servers(path, text)
+                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            self.servers.extend(servers);
+        }
         for (name, mut table) in file.models {
             table.settings = settings(&name, &table)
                 .map_err(|(key, problem)| wrong(path, &format!("models.\"{name}\".{key}: {problem}")))?;
@@ -229,11 +238,13 @@ impl Config {
             hooks: self.hooks.clone(),
             routes: self.routes.as_ref().map(|(routes, _)| routes.clone()).unwrap_or_default(),
             routes_from: self.routes.as_ref().map(|(_, source)| source.clone()),
+            servers: self.servers.clone(),
         }
     }
 }
 
-const TOP_KEYS: &[&str] = &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "route"];
+const TOP_KEYS: &[&str] =
+    &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "route", "mcp"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",

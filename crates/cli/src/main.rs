@@ -112,7 +112,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Trust(args) => trust::trust(globals, args),
         Command::Policy(PolicyCommand::Check(args)) => policy::check(&globals, args),
         Command::Program(ProgramCommand::Show(args)) => program::show(&globals, &args),
-        Command::Tools(args) => tools::tools(globals, args),
+        Command::Tools(args) => tools::tools(globals, args).await,
         Command::Doctor(args) => doctor::doctor(globals, args).await,
         Command::Mcp(args) => mcp::mcp(globals, args).await,
         Command::Completions(args) => manual::completions(args),

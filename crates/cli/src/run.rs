@@ -105,6 +105,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
                 session.permits_of(&run, &args.drive)?
             } else {
                 let mut loaded = load(&args, &session.config)?;
+                trust::add_servers(&mut loaded.task, &session.globals)?;
                 same_task(&run, &loaded)?;
                 let permits = session.permits_for(&mut loaded.task, &args.drive)?;
                 let mode = session.mode_now(&run, &loaded.task, &args.drive)?;
@@ -121,6 +122,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
+            trust::add_servers(&mut task, &session.globals)?;
             session.store.refuse_inside(task.workspace.as_ref())?;
             let permits = session.permits_for(&mut task, &args.drive)?;
             longrein::pin(&mut task);

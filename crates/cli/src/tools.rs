@@ -14,22 +14,35 @@ use crate::context;
 use crate::failure::{Failure, Status};
 use crate::out::say;
 use crate::progress::print_line;
-use crate::words;
+use crate::{trust, words};
 
 /// Descriptions of fewer words say what a name says already.
 const WORDS_MIN: usize = 6;
 /// Longer ones cost more than they tell: they are sent with every request.
 const DESCRIPTION_MAX: usize = 2_000;
 
-pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure> {
+pub(crate) async fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure> {
     let environment = context::environment();
+    let mut told = Vec::new();
     let (specs, folder) = match &args.task {
         Some(file) => {
-            let task = load(file, &args.vars)?;
+            let mut task = load(file, &args.vars)?;
+            trust::add_servers(&mut task, &globals)?;
+            told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox).await;
             let folder = PathBuf::from(&task.folder);
             (task.tools, folder)
         }
-        None => (Builtin::ALL.into_iter().map(longrein::builtin).collect(), PathBuf::new()),
+        None => {
+            let builtins = Builtin::ALL.into_iter().map(longrein::builtin).collect();
+            match plain()? {
+                Some(mut task) => {
+                    trust::add_servers(&mut task, &globals)?;
+                    told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox).await;
+                    (task.tools, PathBuf::new())
+                }
+                None => (builtins, PathBuf::new()),
+            }
+        }
     };
     let rows: Vec<_> = specs
         .iter()
@@ -66,7 +79,23 @@ pub(crate) fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure
     if rows.is_empty() {
         say!("no tools");
     }
+    for line in &told {
+        say!("{}", words::safe(line));
+    }
     Ok(Status::Done)
+}
+
+/// What a run without a task file would have here. None: nothing can be said of it.
+fn plain() -> Result<Option<Task>, Failure> {
+    let mut options = taskfile::Options {
+        here: context::here()?,
+        prompt: Some("tools".to_owned()),
+        defaults: Config::load()?.defaults(),
+        ..taskfile::Options::default()
+    };
+    let any = || DefaultModel { name: "openai/any".to_owned(), source: "tools".to_owned() };
+    options.defaults.model.get_or_insert_with(any);
+    Ok(taskfile::plain(&options).ok().map(|loaded| loaded.task))
 }
 
 /// The task as a run would have it. That it names a model and a goal is not needed to look at its tools.
@@ -105,6 +134,7 @@ fn source(spec: &ToolSpec) -> String {
         }
         ToolBody::Builtin(_) => "built in".to_owned(),
         ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
+        ToolBody::Mcp(of) => format!("the MCP server {}", of.server),
     }
 }
 

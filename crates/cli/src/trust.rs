@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use longrein::SandboxMode;
 use longrein::core::ids::Digest;
-use longrein::core::task::{Mode, PolicyRules};
-use longrein::taskfile::{self, WrittenRules};
+use longrein::core::mcp::McpReach;
+use longrein::core::task::{Mode, PolicyRules, Task};
+use longrein::taskfile::{self, MCP_FILE, WrittenRules};
 use rustix::fs::{Mode as FileMode, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -73,6 +74,93 @@ pub(crate) fn of_workspace(workspace: &Path, globals: &Globals) -> Result<Option
             Ok(None)
         }
     }
+}
+
+/// Adds the servers of a workspace's `.mcp.json` to a task, where a person has trusted this very content. What the operator or
+/// the task declares under the same name counts instead.
+pub(crate) fn add_servers(task: &mut Task, globals: &Globals) -> Result<(), Failure> {
+    let workspace = PathBuf::from(&task.workspace);
+    let file = workspace.join(MCP_FILE);
+    let shown = words::safe(&file.display().to_string()).to_string();
+    let tell = |what: &str| {
+        if !globals.quiet {
+            tell!("longrein: {shown} {what}");
+        }
+    };
+    let bytes = match read_servers(&workspace) {
+        Ok(None) => return Ok(()),
+        Ok(Some(bytes)) => bytes,
+        Err(problem) => {
+            tell(&format!("is not read: {problem}"));
+            return Ok(());
+        }
+    };
+    let command = format!("longrein trust {}", context::quoted(&workspace.to_string_lossy()));
+    match Register::open(&context::home()?)?.entry(&file) {
+        Some(entry) if entry.digest == Digest::of(&bytes) => {}
+        Some(_) => {
+            tell(&format!("changed since you trusted it, and is not read; `{command}` shows and accepts it"));
+            return Ok(());
+        }
+        None => {
+            tell(&format!("is not trusted, and is not read; `{command}` shows and accepts it"));
+            return Ok(());
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let wrong = |problem: String| Failure::new(Status::Configuration, format!("{shown}: {problem}"));
+    let (servers, told) = taskfile::servers_of_workspace(&workspace, &text).map_err(wrong)?;
+    told.iter().for_each(|line| tell(&format!("is read in part: {}", words::safe(line))));
+    for (name, server) in servers {
+        task.servers.entry(name).or_insert(server);
+    }
+    Ok(())
+}
+
+/// The bytes of a workspace's `.mcp.json`; None: it has none. No link is followed.
+fn read_servers(workspace: &Path) -> Result<Option<Vec<u8>>, String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(workspace.join(MCP_FILE), flags, FileMode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => return Err("it is a link".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(format!("it is larger than {FILE_MAX_BYTES} bytes"));
+    }
+    Ok(Some(bytes))
+}
+
+/// Trusts a workspace's `.mcp.json` as it is, and shows what it starts. False: there is none.
+fn trust_servers(globals: &Globals, home: &Path, workspace: &Path) -> Result<bool, Failure> {
+    let file = workspace.join(MCP_FILE);
+    let refused = |problem: String| Failure::new(Status::Configuration, format!("{}: {problem}", file.display()));
+    let Some(bytes) = read_servers(workspace).map_err(refused)? else { return Ok(false) };
+    let text = std::str::from_utf8(&bytes).map_err(|_| refused("it is no UTF-8".to_owned()))?;
+    let (servers, told) = taskfile::servers_of_workspace(workspace, text).map_err(refused)?;
+    let key = file.to_str().ok_or_else(|| refused("the workspace's path is no UTF-8".to_owned()))?.to_owned();
+    let entry = Entry { digest: Digest::of(&bytes), by: crate::ask::operator() };
+    Register::change(home, |workspaces| {
+        workspaces.insert(key, entry);
+    })?;
+    if !globals.json {
+        say!("{} is trusted as it is now. It", words::safe(&file.display().to_string()));
+        for (name, server) in &servers {
+            let what = match &server.reach {
+                McpReach::Stdio { command, .. } => format!("starts {}", command.join(" ")),
+                McpReach::Http { url, .. } => format!("reaches {url}"),
+            };
+            say!("  for the server {name} {}", words::safe(&what));
+        }
+        told.iter().for_each(|line| say!("  is not used for {}", words::safe(line)));
+    }
+    Ok(true)
 }
 
 impl Tightening {
@@ -299,7 +387,11 @@ pub(crate) fn trust(globals: Globals, args: TrustArgs) -> Result<Status, Failure
     let workspace = workspace(args.dir.as_deref())?;
     let file = workspace.join(FOLDER).join(FILE);
     let refused = |problem: String| Failure::new(Status::Configuration, format!("{}: {problem}", file.display()));
+    let has_servers = trust_servers(&globals, &home, &workspace)?;
     let Some(bytes) = read(&workspace).map_err(|problem| refused(format!("it cannot be trusted: {problem}")))? else {
+        if has_servers {
+            return Ok(Status::Done);
+        }
         let problem = format!("{} has no {FOLDER}/{FILE}; there is nothing to trust", workspace.display());
         return Err(Failure::new(Status::NotFound, problem));
     };
@@ -335,6 +427,7 @@ fn forget(home: &Path, dir: &Path) -> Result<Status, Failure> {
     let mut was_there = false;
     Register::change(home, |workspaces| {
         was_there = real.to_str().is_some_and(|root| workspaces.remove(root).is_some());
+        was_there |= real.join(MCP_FILE).to_str().is_some_and(|file| workspaces.remove(file).is_some());
     })?;
     if was_there {
         tell!("{} is trusted no more", words::safe(&real.display().to_string()));
@@ -346,7 +439,11 @@ fn forget(home: &Path, dir: &Path) -> Result<Status, Failure> {
 
 fn list(globals: &Globals, home: &Path) -> Result<Status, Failure> {
     let register = Register::open(home)?;
-    let state = |root: &str, entry: &Entry| match read(Path::new(root)) {
+    let content = |root: &str| match root.strip_suffix(MCP_FILE) {
+        Some(workspace) => read_servers(Path::new(workspace)),
+        None => read(Path::new(root)),
+    };
+    let state = |root: &str, entry: &Entry| match content(root) {
         Ok(Some(bytes)) if Digest::of(&bytes) == entry.digest => "as trusted",
         Ok(Some(_)) => "changed",
         Ok(None) | Err(_) => "gone",

@@ -83,6 +83,7 @@ pub(crate) fn carried_out_by(run: &Run, tool: &ToolSpec) -> String {
         }
         ToolBody::Builtin(_) => "Longrein itself".to_owned(),
         ToolBody::Host(_) => "the program that embeds Longrein".to_owned(),
+        ToolBody::Mcp(of) => format!("the MCP server {}", of.server),
     }
 }
 

@@ -19,6 +19,7 @@ mod hooks;
 mod hostile;
 mod keep;
 mod local;
+mod mcp;
 mod mcp_server;
 mod modes;
 mod programs;

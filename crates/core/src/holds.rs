@@ -59,7 +59,7 @@ impl Hold {
                     Self { shared: Vec::new(), exclusive: Vec::new() }
                 }
             },
-            ToolBody::Command(_) | ToolBody::Host(_) => Self::declared(tool),
+            ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => Self::declared(tool),
         }
     }
 

@@ -128,7 +128,7 @@ impl HookSpec {
 const LABEL_MAX_BYTES: usize = 120;
 
 /// Whether a text fits a pattern in which `*` stands for any text, the empty one too.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
         Some((b'*', rest)) => (0..=text.len()).any(|from| fits(rest, &text[from..])),

@@ -17,6 +17,7 @@ pub mod hook;
 pub mod ids;
 pub mod input;
 pub mod manifest;
+pub mod mcp;
 pub mod observe;
 pub mod outcome;
 pub mod owed;

@@ -70,6 +70,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         context: Default::default(),
         routes: Vec::new(),
         sources: Default::default(),
+        servers: Default::default(),
         snapshots: Default::default(),
         pins: Default::default(),
     })

@@ -10,6 +10,7 @@ use crate::budget::{Limits, Price};
 use crate::context::settings::ContextSpec;
 use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
+use crate::mcp::{McpServer, McpTool};
 use crate::payload::{Content, Payload};
 use crate::program::{Kind, Program};
 use crate::route::Route;
@@ -58,6 +59,9 @@ pub struct Task {
     /// Where each value that was not left at its default came from: `budget.turns` → `--max-turns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sources: BTreeMap<String, String>,
+    /// Servers of somebody else's whose tools are offered, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<String, McpServer>,
     /// Whether the workspace is kept as it was before each step that may change it.
     #[serde(default, skip_serializing_if = "Snapshots::is_auto")]
     pub snapshots: Snapshots,
@@ -118,7 +122,12 @@ impl Task {
         note(self.workspace != other.workspace, "workspace");
         note(self.principal != other.principal, "principal");
         note(self.limits != other.limits, "budget");
-        note(self.tools != other.tools, "tools");
+        // what servers offer is only known once they have been asked
+        let own = |task: &Task| -> Vec<ToolSpec> {
+            task.tools.iter().filter(|tool| !matches!(tool.body, ToolBody::Mcp(_))).cloned().collect()
+        };
+        note(own(self) != own(other), "tools");
+        note(self.servers != other.servers, "servers");
         note(self.acceptance != other.acceptance, "acceptance");
         note(self.answer != other.answer, "answer");
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
@@ -382,6 +391,8 @@ pub enum ToolBody {
     /// A function of the program that embeds Longrein. The text is its version, as that program names it: another one is
     /// another tool.
     Host(String),
+    /// A tool of a server of somebody else's.
+    Mcp(McpTool),
 }
 
 impl ToolBody {
@@ -389,7 +400,7 @@ impl ToolBody {
     pub fn command(&self) -> &[String] {
         match self {
             ToolBody::Command(words) => words,
-            ToolBody::Builtin(_) | ToolBody::Host(_) => &[],
+            ToolBody::Builtin(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => &[],
         }
     }
 }

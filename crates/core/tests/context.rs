@@ -748,6 +748,7 @@ fn task(case: &Case) -> Task {
         context: ContextSpec { trigger: case.trigger, summary, ..ContextSpec::default() },
         routes: Vec::new(),
         sources: BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }

@@ -937,6 +937,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         context: ContextSpec::default(),
         routes: Vec::new(),
         sources: std::collections::BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: std::collections::BTreeMap::new(),
     }

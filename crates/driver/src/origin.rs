@@ -56,7 +56,7 @@ impl Watch {
 /// Whether nobody knows beforehand what it writes.
 fn writes_unseen(body: &ToolBody) -> bool {
     match body {
-        ToolBody::Command(_) | ToolBody::Host(_) => true,
+        ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => true,
         ToolBody::Builtin(builtin) => match builtin {
             Builtin::Shell => true,
             Builtin::ReadFile

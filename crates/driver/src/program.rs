@@ -509,6 +509,7 @@ mod tests {
             answer: None,
             policy: Default::default(),
             permission_mode: Default::default(),
+            servers: Default::default(),
             snapshots: Default::default(),
             hooks: Vec::new(),
             rules: Vec::new(),

@@ -17,9 +17,7 @@ use longrein_ports::{
 use longrein_tools::{Host, Secrets};
 
 use crate::pins;
-use crate::runs::{
-    Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, nobody, others_of, summariser_of,
-};
+use crate::runs::{Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, nobody, others_of, summariser_of};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.

@@ -60,6 +60,7 @@ pub mod projection;
 mod request;
 mod rulefiles;
 mod runs;
+mod servers;
 mod settings;
 pub mod taskfile;
 pub mod trajectory;
@@ -97,5 +98,6 @@ pub use rulefiles::capture as rule_files;
 pub use runs::{
     Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now,
 };
+pub use servers::add_tools_of_servers;
 pub use settings::{SandboxMode, SandboxSettings};
 pub use trees::{WorkspaceTrees, collect_trees, folder_of as trees_folder_of, sizes_of_trees};

@@ -11,6 +11,7 @@ use longrein_core::event::{Event, Suspension};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{ActionId, Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
+use longrein_core::mcp::McpReach;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt, ToolDef};
@@ -39,6 +40,7 @@ use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::gate;
 use crate::ledger::Ledger;
 use crate::pins::{self, Commands};
+use crate::servers;
 use crate::settings::{SandboxMode, SandboxSettings};
 use crate::trees;
 
@@ -584,9 +586,14 @@ impl Runs {
     }
 
     /// Finds every mistake that can be found before a run is claimed.
-    pub(crate) async fn prepare(&self, target: Target, around: Surroundings, own: Own) -> Result<Prepared, RunsError> {
+    pub(crate) async fn prepare(
+        &self,
+        target: Target,
+        around: Surroundings,
+        mut own: Own,
+    ) -> Result<Prepared, RunsError> {
         let is_new = matches!(target, Target::New { .. });
-        let (id, begin, task, works_in, main) = match target {
+        let (id, mut begin, mut task, works_in, main) = match target {
             Target::New { id, task, blobs } => {
                 let of_ports = task.clone();
                 let works_in = of_ports.permission_mode;
@@ -643,6 +650,20 @@ impl Runs {
             .sweep(std::path::Path::new(&task.workspace))
             .iter()
             .for_each(|line| observer.noticed(line));
+        let attached = {
+            let tools = if is_new { servers::Tools::ToBeFound } else { servers::Tools::Pinned };
+            let sandbox = self.walls(&task, &place);
+            let mark = format!("{id}@{}", self.identity);
+            let around = servers::Around { environment: &environment, sandbox, mark };
+            servers::attach(&mut task, tools, around, &mut own.secrets).await
+        };
+        attached.notices.iter().for_each(|line| observer.noticed(line));
+        own.host = own.host.and(attached.functions);
+        match &mut begin {
+            Begin::New { task: of_run, .. } => of_run.tools.clone_from(&task.tools),
+            Begin::Existing { changed, .. } => changed.extend(attached.changed),
+            Begin::Child { .. } => {}
+        }
         let models = Models::Reach {
             of_root: (task.model.name.clone(), model.clone()),
             other: Arc::new(summariser),
@@ -707,8 +728,9 @@ impl Runs {
             || task.tools.iter().any(|tool| match &tool.body {
                 ToolBody::Builtin(builtin) => *builtin == Builtin::Shell,
                 ToolBody::Command(_) => true,
-                ToolBody::Host(_) => false,
-            });
+                ToolBody::Host(_) | ToolBody::Mcp(_) => false,
+            })
+            || task.servers.values().any(|server| matches!(server.reach, McpReach::Stdio { .. }));
         runs_something.then(|| match (self.held, sandbox.mode) {
             (Some(_), _) | (None, SandboxMode::External) => Tier::External,
             (None, SandboxMode::Best | SandboxMode::Required) => longrein_sandbox::probe_blocking().tier(),

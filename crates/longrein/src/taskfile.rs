@@ -14,6 +14,7 @@ mod route;
 mod rules;
 mod schema;
 mod section;
+mod servers;
 mod tool;
 mod values;
 
@@ -25,6 +26,7 @@ use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
+use longrein_core::mcp::{McpServer, PREFIX};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::route::Route;
@@ -44,6 +46,7 @@ pub use hook::configured as configured_hooks;
 pub use longrein_policy::Fault as RuleFault;
 pub use route::{WrittenRoute, configured as configured_routes, when_of};
 pub use rules::{WrittenRule, WrittenRules};
+pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 
 use schema::Schemas;
 use section::{Section, Value};
@@ -101,6 +104,8 @@ pub struct Defaults {
     pub routes: Vec<WrittenRoute>,
     /// Where those are written.
     pub routes_from: Option<String>,
+    /// Servers of every run, by name; a task's own of the same name counts instead.
+    pub servers: BTreeMap<String, McpServer>,
     /// The mode to take where nothing names one.
     pub permission_mode: Option<DefaultMode>,
     /// Rules beside the task's own, in each file its own; they add up. Checked already.
@@ -218,6 +223,7 @@ struct Draft {
     policy: WrittenRules,
     hooks: Vec<(Place, HookSpec)>,
     routes: Vec<WrittenRoute>,
+    servers: BTreeMap<String, McpServer>,
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
@@ -303,6 +309,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
         draft.hooks.push((place, hook::read(table, folder, TASK_FILE)?));
     }
     draft.routes = route::read_all(&mut top)?;
+    draft.servers = servers::read(&mut top, folder, TASK_FILE)?;
     if let Some(table) = top.section("context")? {
         (draft.context, draft.summary) = context::read(table)?;
     }
@@ -445,7 +452,8 @@ fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Resu
             }
             let place = binding.place("tool");
             let tool = binding.text("tool")?.ok_or_else(|| binding.wrong("tool", "which tool's evidence is it?"))?;
-            if !tools.iter().any(|known| known.name.as_str() == tool) {
+            // what a server offers is not known yet
+            if !tool.starts_with(PREFIX) && !tools.iter().any(|known| known.name.as_str() == tool) {
                 let near = longrein_policy::near(&tool, tools.iter().map(|tool| tool.name.as_str()));
                 let problem = format!("there is no tool \"{tool}\"; near it: {}", near.join(", "));
                 return Err(TaskFileError::Task { place, problem });
@@ -524,6 +532,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         context: ContextSpec { summary, ..context },
         routes: routes.iter().map(|(_, route)| route.clone()).collect(),
         sources,
+        servers: final_servers(draft.servers, options),
         snapshots: draft.snapshots,
         pins: BTreeMap::new(),
     };
@@ -910,6 +919,13 @@ fn routes(
         (options.defaults.routes.clone(), options.here.as_path(), "the folder you are in")
     };
     route::resolve(written, &|place, name| spec_of(place, name, base, words, options))
+}
+
+/// Configuration's servers, and the task's own over them.
+fn final_servers(written: BTreeMap<String, McpServer>, options: &Options) -> BTreeMap<String, McpServer> {
+    let mut servers = options.defaults.servers.clone();
+    servers.extend(written);
+    servers
 }
 
 /// Configuration's word where the task has none.

@@ -42,7 +42,7 @@ impl Policy {
 fn tried(rule: &str, list: List, matches: &Matches, example: &str) -> (bool, Option<String>) {
     match matches {
         Matches::EveryTool => (true, None),
-        Matches::Tool(name) => (name.as_str() == example, None),
+        Matches::Tool(name) => (crate::rule::fits(name.as_str(), example), None),
         Matches::Paths(_, pattern) => {
             let case = if list == List::Allow { Case::Matters } else { Case::Ignored };
             if example.starts_with('/') != pattern.is_absolute {

@@ -29,7 +29,8 @@ impl Policy {
         let ledger = self.surroundings.ledger.as_ref();
         let mut marks: Vec<Mark> = Vec::new();
         let untrusted = |source: &str| Mark { label: UNTRUSTED, source: source.to_owned() };
-        if call.tool.declared.untrusted {
+        // what a server brings has the server as its source
+        if call.tool.declared.untrusted && server.is_none() {
             marks.push(untrusted(call.tool.name.as_str()));
         }
         marks.extend(server.map(untrusted));
@@ -48,7 +49,7 @@ impl Policy {
                     }
                 }
                 (ToolBody::Command(_), None) => marks.extend(ledger.below(call.workspace)),
-                (ToolBody::Host(_) | ToolBody::Builtin(_), None) => {}
+                (ToolBody::Mcp(_), _) | (ToolBody::Host(_) | ToolBody::Builtin(_), None) => {}
             },
             Nature::ReadsFiles | Nature::WritesFiles | Nature::Shell | Nature::Fetch | Nature::Mcp => {}
         }

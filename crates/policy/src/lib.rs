@@ -109,6 +109,7 @@ impl Policy {
                 Builtin::WebFetch => Nature::Fetch,
             },
             ToolBody::Command(_) | ToolBody::Host(_) => Nature::Declared(call.tool),
+            ToolBody::Mcp(of) => return self.judge_tool_of_server(call, &of.server, &of.tool),
         };
         let verdict = verdict.and(self.runs_marked(&executed));
         let ruled = self.settle(call, nature, verdict, effects, carries, None);
@@ -190,7 +191,7 @@ impl Policy {
         }
         let verdict = match &call.tool.body {
             ToolBody::Builtin(builtin) => self.builtin(*builtin, call, effects, carries, executed),
-            ToolBody::Command(_) | ToolBody::Host(_) => {
+            ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => {
                 match call.tool.effect {
                     EffectClass::Read => {}
                     EffectClass::Workspace | EffectClass::External => {
@@ -366,7 +367,7 @@ impl Rule {
     fn names(&self, tool: &ToolName) -> bool {
         match &self.matches {
             Matches::EveryTool => true,
-            Matches::Tool(name) => name == tool,
+            Matches::Tool(name) => rule::fits(name.as_str(), tool.as_str()),
             Matches::Paths(..) | Matches::Commands(_) | Matches::Hosts(_) => false,
         }
     }

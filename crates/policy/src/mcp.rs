@@ -1,6 +1,7 @@
 //! Calls of tools on servers of somebody else's (MCP). Nothing is known of what they do, so they are asked about; what
 //! their arguments name may be denied. What a server says of its own tools is a claim and lifts nothing.
 
+use longrein_core::task::EffectClass;
 use longrein_ports::{GateCall, Ruled};
 use serde_json::{Map, Value};
 
@@ -48,6 +49,43 @@ impl Policy {
                 verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "it has too many arguments to look at"));
         }
         self.settle(call, Nature::Mcp, verdict, effects, Carries::Data, Some(server))
+    }
+
+    /// The ruling on a call of a server's tool that the run has under a name of its own. What configuration says of its effect
+    /// counts, and rules by that name; what its arguments name is looked at in any case.
+    pub(crate) fn judge_tool_of_server(&self, call: &GateCall<'_>, server: &str, tool: &str) -> Ruled {
+        let name = &call.tool.name;
+        let mut effects = Vec::new();
+        let of_server = format!("{server}: {tool}");
+        let (nature, mut verdict) = match call.tool.effect {
+            EffectClass::Read => (Nature::Declared(call.tool), Verdict::allow(own::DECLARED_READ)),
+            EffectClass::Workspace | EffectClass::External => {
+                Effect::add(&mut effects, EffectKind::Unknown, &of_server);
+                let reason = format!("what {} of the server {} does cannot be told", shown(tool), shown(server));
+                (Nature::Mcp, Verdict::new(Strictness::Unless, own::MCP, reason))
+            }
+        };
+        if let Some(rule) = self.allow.iter().find(|rule| rule.names(name)) {
+            verdict = Verdict::allow(&rule.text);
+        }
+        if let Some(named) = self.named_rule(name.as_str()) {
+            verdict = verdict.and(named);
+        }
+        match call.args.read::<Value>() {
+            Ok(args) => {
+                let mut budget = TEXTS_MAX;
+                verdict = verdict.and(self.argument(call, "", &args, About::of(server, tool), &mut budget, 0));
+                if budget == 0 {
+                    let reason = "it has too many arguments to look at";
+                    verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+                }
+            }
+            Err(_) => {
+                verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "its arguments cannot be read"));
+            }
+        }
+        let stranger = call.tool.declared.untrusted.then_some(server);
+        self.settle(call, nature, verdict, effects, Carries::Data, stranger)
     }
 
     fn argument(

@@ -123,7 +123,7 @@ fn is_contained(nature: Nature<'_>, verdict: &Verdict, effects: &[Effect], fence
         Nature::Shell => true,
         Nature::Declared(tool) => match (&tool.body, tool.effect) {
             (ToolBody::Command(_), EffectClass::Workspace) => tool.declared.network.is_empty(),
-            (ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Builtin(_), _) => false,
+            (ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) | ToolBody::Builtin(_), _) => false,
         },
         Nature::OfTheRun | Nature::ReadsFiles | Nature::WritesFiles | Nature::Fetch | Nature::Mcp => false,
     };

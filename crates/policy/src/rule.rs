@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use longrein_core::ids::ToolName;
+use longrein_core::mcp::PREFIX;
 use longrein_core::task::Builtin;
 
 use crate::hosts::HostPattern;
@@ -20,6 +21,8 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Matches {
     EveryTool,
+    /// One tool; of the tools of servers perhaps several, by a pattern: what they offer is not known before they have been
+    /// asked.
     Tool(ToolName),
     /// A file tool on these paths.
     Paths(Builtin, PathPattern),
@@ -126,6 +129,14 @@ pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault
         None => (text, "*"),
     };
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if name.starts_with(PREFIX) {
+        let is_pattern = name.bytes().all(|byte| is_word(byte) || byte == b'*');
+        return match (is_pattern, pattern) {
+            (false, _) => Err(Fault::Unreadable),
+            (true, "*") => Ok(Matches::Tool(ToolName::new(name))),
+            (true, _) => Err(Fault::Pattern { tool: name.to_owned() }),
+        };
+    }
     if name != "*" && (name.is_empty() || !name.bytes().all(is_word)) {
         return Err(Fault::Unreadable);
     }
@@ -162,6 +173,19 @@ pub(crate) fn parse(text: &str, tools: &BTreeSet<&str>) -> Result<Matches, Fault
         Some(Builtin::WebFetch) => Ok(Matches::Hosts(HostPattern::parse(pattern).ok_or(Fault::Host)?)),
         Some(Builtin::Ask | Builtin::Recall | Builtin::Note) | None => Err(Fault::Pattern { tool: name.to_owned() }),
     }
+}
+
+/// `*` stands for any text.
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
 }
 
 fn path_pattern(tool: &str, pattern: &str) -> Result<PathPattern, Fault> {

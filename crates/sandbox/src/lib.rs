@@ -29,6 +29,7 @@ compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc"
 mod attack;
 mod bridge;
 mod capture;
+mod companion;
 mod confine;
 mod drawn;
 mod exit;
@@ -49,6 +50,7 @@ mod toolchain;
 mod tree;
 mod view;
 
+pub use companion::{COMPANIONS_MAX, Companion, Pipes, start};
 pub use confine::{Confined, Confinement, Network, ResourceLimits, Sealed, Step, Tier, Way};
 pub use exit::exit_now;
 pub use probe::{Attack, Attempt, Became, Probed, probe, probe_blocking, probe_way};

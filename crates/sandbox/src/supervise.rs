@@ -67,7 +67,8 @@ pub(crate) async fn run_after(spec: Spec, attacks: Option<Arc<Attacks>>) -> Resu
     let place = PLACES.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
     let bridge =
         Bridge::before(&spec.confinement).map_err(|source| StartError::Sandbox { step: Step::Network, source })?;
-    let (mut order, pipes, ours) = prepare(&spec, bridge.as_ref())?;
+    let (stdio, pipes) = connect(&spec).map_err(StartError::System)?;
+    let (mut order, ours) = prepare(&spec, bridge.as_ref(), stdio)?;
     order.attacks = attacks;
     let marker = spec.marker.to_string();
     let Ours { report, bridge: listener, network } = ours;
@@ -282,7 +283,7 @@ struct Pipes {
     stderr: Option<(OwnedFd, Keep)>,
 }
 
-fn prepare(spec: &Spec, bridge: Option<&Bridge>) -> Result<(Order, Pipes, Ours), StartError> {
+pub(crate) fn prepare(spec: &Spec, bridge: Option<&Bridge>, stdio: [OwnedFd; 3]) -> Result<(Order, Ours), StartError> {
     let program = spec.argv.first().filter(|program| !program.is_empty()).ok_or(StartError::Empty)?;
     let text = |text: &str, what| CString::new(text).map_err(|_| StartError::Nul { what });
     let programs =
@@ -299,7 +300,6 @@ fn prepare(spec: &Spec, bridge: Option<&Bridge>) -> Result<(Order, Pipes, Ours),
         .collect::<Result<_, _>>()?;
     let cwd =
         CString::new(spec.cwd.as_os_str().as_encoded_bytes()).map_err(|_| StartError::Nul { what: "the folder" })?;
-    let (stdio, pipes) = connect(spec).map_err(StartError::System)?;
     let (plan, ours) = match &spec.confinement {
         Confinement::None => (None, Ours::default()),
         Confinement::Confined(confined) => {
@@ -309,7 +309,7 @@ fn prepare(spec: &Spec, bridge: Option<&Bridge>) -> Result<(Order, Pipes, Ours),
             (Some(plan), ours)
         }
     };
-    Ok((Order { programs, argv, env, cwd, stdio, plan, attacks: None }, pipes, ours))
+    Ok((Order { programs, argv, env, cwd, stdio, plan, attacks: None }, ours))
 }
 
 /// Variables that have another value inside, or, where it is empty, none.
@@ -376,7 +376,7 @@ fn connect(spec: &Spec) -> io::Result<([OwnedFd; 3], Pipes)> {
 }
 
 /// Our end, which never waits, and theirs, which does.
-fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&read, true)?;
     Ok((read, write))
@@ -403,11 +403,11 @@ fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
 const PIPE_HOLDS: usize = 64 * 1024;
 
 /// In a process whose own 0, 1 or 2 is closed, a pipe may get that number and be overwritten on its way to its place.
-fn above_two(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn above_two(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 { Ok(fd) } else { Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?) }
 }
 
-fn explain(stillborn: Stillborn, spec: &Spec) -> StartError {
+pub(crate) fn explain(stillborn: Stillborn, spec: &Spec) -> StartError {
     let program = spec.argv.first().cloned().unwrap_or_default();
     match stillborn {
         Stillborn::Folder(source) => StartError::Folder { folder: spec.cwd.clone(), source },

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use tokio::sync::{SemaphorePermit, oneshot};
 
+use crate::companion::{COMPANIONS, COMPANIONS_MAX};
 use crate::init::REPORT_BYTES;
 use crate::network;
 use crate::nursery::{self, Born};
@@ -165,7 +166,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// and nobody but us ends an orphan that was born while they were sent.
 pub async fn all_gone() -> bool {
     let by = Instant::now() + GONE_WITHIN;
-    while PLACES.available_permits() < ALIVE_MAX {
+    while PLACES.available_permits() < ALIVE_MAX || COMPANIONS.available_permits() < COMPANIONS_MAX {
         if Instant::now() >= by {
             return false;
         }

@@ -190,6 +190,23 @@ impl Sandbox {
         confinement
     }
 
+    /// The walls around a server of somebody else's that is a program: it may write what a declared tool may.
+    pub fn of_server(
+        &self,
+        task: &Task,
+        reads: Vec<PathBuf>,
+        writes: Vec<PathBuf>,
+        proxy: Option<&Path>,
+    ) -> Confinement {
+        let network = proxy.map_or(Network::Off, |socket| Network::Proxy { socket: socket.to_owned() });
+        let workspace = match self.workspace {
+            Workspace::Writable => vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)],
+            Workspace::ReadOnly => Vec::new(),
+        };
+        let reads = reads.into_iter().chain([PathBuf::from(&task.workspace)]).collect();
+        self.walls(task, reads, workspace.into_iter().chain(writes).collect(), network)
+    }
+
     /// The walls around what works in the whole workspace: acceptance checks and hooks.
     pub(crate) fn of_workspace(&self, task: &Task) -> Confinement {
         self.walls(task, Vec::new(), vec![PathBuf::from(&task.workspace)], Network::Off)

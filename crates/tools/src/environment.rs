@@ -1,6 +1,7 @@
 //! What a tool's program finds in its environment: a fixed, small set, and what its task says. Nothing is inherited.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use longrein_core::hook::HookSpec;
 use longrein_core::task::ToolSpec;
@@ -51,6 +52,35 @@ pub(crate) fn of_tool(
         Wrong::Entry(entry) => ToolsError::Environment { tool: spec.name.clone(), entry },
         Wrong::Missing(name) => ToolsError::MissingSecret { tool: spec.name.clone(), name },
     })
+}
+
+/// The same of a server of somebody else's; what is wrong with it, for people.
+pub fn of_server(
+    entries: &[String],
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<BTreeMap<String, String>, String> {
+    of(entries, operator, secrets).map_err(|wrong| wrong.to_string())
+}
+
+/// A text with each `${secret:X}` replaced. Secrets it names become known to `secrets`.
+pub fn with_secrets(text: &str, operator: &BTreeMap<String, String>, secrets: &mut Secrets) -> Result<String, String> {
+    match expand(text, operator, secrets) {
+        Ok(Some((text, _))) => Ok(text),
+        Ok(None) => Err(Wrong::Entry(text.to_owned()).to_string()),
+        Err(wrong) => Err(wrong.to_string()),
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Entry(entry) => write!(f, "\"{entry}\": write NAME, NAME=value or ${{secret:NAME}}"),
+            Wrong::Missing(name) => {
+                write!(f, "it needs the secret {name}, which is not set in the environment: export {name} first")
+            }
+        }
+    }
 }
 
 /// The same of a hook.

@@ -16,7 +16,7 @@ use longrein_core::ids::{ActionId, ToolName};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{EffectClass, ToolBody, ToolSpec};
-use longrein_ports::{BoxFuture, Handed, Probed, Ran};
+use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran};
 use longrein_sandbox::Captured;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,11 @@ pub trait HostTool: Send + Sync {
     fn accepts(&self, args: &Payload) -> Result<(), ToolError>;
 
     fn call(&self, call: HostCall) -> BoxFuture<'static, Result<Payload, HostError>>;
+
+    /// What it is now, if that is not what the run was started with.
+    fn changed(&self) -> Option<Changed> {
+        None
+    }
 
     /// Tells whether a call took effect.
     fn reconcile(&self, call: HostCall) -> BoxFuture<'static, Result<HostAnswer, ToolError>>;
@@ -109,8 +114,19 @@ impl Host {
         }
     }
 
+    /// The same functions and more.
+    #[must_use]
+    pub fn and(mut self, more: BTreeMap<ToolName, Arc<dyn HostTool>>) -> Self {
+        self.functions.extend(more);
+        self
+    }
+
+    pub(crate) fn changed(&self, tool: &ToolName) -> Option<Changed> {
+        self.functions.get(tool)?.changed()
+    }
+
     pub(crate) fn accepts(&self, spec: &ToolSpec, args: &Payload) -> Result<(), ToolError> {
-        let ToolBody::Host(_) = &spec.body else { return Ok(()) };
+        let (ToolBody::Host(_) | ToolBody::Mcp(_)) = &spec.body else { return Ok(()) };
         let Some(function) = self.functions.get(&spec.name) else { return Ok(()) };
         catch_unwind(AssertUnwindSafe(|| function.accepts(args))).unwrap_or_else(|panic| {
             let message = format!("The arguments cannot be read: {}", panic_message(panic.as_ref()));
@@ -239,8 +255,8 @@ fn outcome(spec: &ToolSpec, ended: Ended<Result<Payload, HostError>>, secrets: &
     let mut blobs = Blobs::default();
     let outcome = match ended {
         Ok(Ok(result)) => match spec.effect {
-            EffectClass::Read if result.as_str().len() > RESULT_MAX_BYTES => {
-                let message = format!("{} found more than {RESULT_MAX_BYTES} bytes.", spec.name);
+            EffectClass::Read if result.as_str().len() > max_bytes(spec) => {
+                let message = format!("{} found more than {} bytes.", spec.name, max_bytes(spec));
                 let hint = "Ask for less: a narrower query, fewer lines.";
                 Outcome::Error(ToolError::new(class::OUTPUT_TOO_LARGE, message).hint(hint))
             }
@@ -275,6 +291,17 @@ fn outcome(spec: &ToolSpec, ended: Ended<Result<Payload, HostError>>, secrets: &
     };
     Ran { outcome, blobs: blobs.0 }
 }
+
+/// How much a read may bring. Whoever calls a server of somebody else's does not choose how much it says.
+fn max_bytes(spec: &ToolSpec) -> usize {
+    match spec.body {
+        ToolBody::Mcp(_) => SERVER_RESULT_MAX_BYTES,
+        ToolBody::Command(_) | ToolBody::Builtin(_) | ToolBody::Host(_) => RESULT_MAX_BYTES,
+    }
+}
+
+/// A server's answer is one message, and no longer message is taken.
+const SERVER_RESULT_MAX_BYTES: usize = 64 << 20;
 
 /// An error as it may leave: what stands in it came from anywhere.
 fn clean(error: ToolError, secrets: &Secrets) -> ToolError {

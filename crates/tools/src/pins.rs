@@ -34,7 +34,7 @@ pub(crate) fn of_tool(task: &Task, tool: &ToolSpec, run_by: RunBy<'_>) -> Vec<Pa
     let reconcile = match &tool.body {
         ToolBody::Command(_) | ToolBody::Builtin(_) => tool.reconcile.as_slice(),
         // The version of a function.
-        ToolBody::Host(_) => &[],
+        ToolBody::Host(_) | ToolBody::Mcp(_) => &[],
     };
     let commands = [tool.body.command(), reconcile, &tool.check];
     commands.into_iter().flat_map(|command| named(task, &task.folder, command, run_by)).collect()

@@ -29,6 +29,24 @@ pub(crate) struct Schema {
     validator: jsonschema::Validator,
     /// Top-level property → the tool its evidence must come from.
     pub(crate) evidence: BTreeMap<String, ToolName>,
+    owner: Owner,
+}
+
+/// Who wrote a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Operator,
+    Stranger,
+}
+
+fn built(parameters: &Payload) -> Result<(Value, jsonschema::Validator), Unusable> {
+    let root: Value = parameters.read().map_err(|error| Unusable::Schema(error.to_string()))?;
+    let root = normalised(root)?;
+    let validator = jsonschema::options()
+        .offline()
+        .build(&root)
+        .map_err(|error| Unusable::Schema(clip(&format!("at {}: {error}", pointer(error.instance_path().as_str())))))?;
+    Ok((root, validator))
 }
 
 /// What is wrong with a schema itself.
@@ -40,11 +58,7 @@ pub(crate) enum Unusable {
 
 impl Schema {
     pub(crate) fn compile(parameters: &Payload) -> Result<Self, Unusable> {
-        let root: Value = parameters.read().map_err(|error| Unusable::Schema(error.to_string()))?;
-        let root = normalised(root)?;
-        let validator = jsonschema::options().offline().build(&root).map_err(|error| {
-            Unusable::Schema(clip(&format!("at {}: {error}", pointer(error.instance_path().as_str()))))
-        })?;
+        let (root, validator) = built(parameters)?;
         let mut evidence = BTreeMap::new();
         for (name, property) in properties(&root).into_iter().flatten() {
             match property.get(EVIDENCE) {
@@ -57,9 +71,15 @@ impl Schema {
                 }
             }
         }
-        let schema = Self { root, validator, evidence };
+        let schema = Self { root, validator, evidence, owner: Owner::Operator };
         schema.check_defaults()?;
         Ok(schema)
+    }
+
+    /// One that somebody else wrote: our keyword means nothing in it, and its defaults are filled in by whoever wrote them.
+    pub(crate) fn of_a_stranger(parameters: &Payload) -> Result<Self, Unusable> {
+        let (root, validator) = built(parameters)?;
+        Ok(Self { root, validator, evidence: BTreeMap::new(), owner: Owner::Stranger })
     }
 
     /// A default that breaks the schema would be held against the model in every call.
@@ -100,7 +120,11 @@ impl Schema {
 
     /// Fills in the defaults of absent properties, here and in nested objects that are present.
     pub(crate) fn fill_defaults(&self, value: &mut Value) {
-        fill(&self.root, &self.root, value, 0);
+        match self.owner {
+            Owner::Operator => fill(&self.root, &self.root, value, 0),
+            // a call goes out as the model wrote it
+            Owner::Stranger => {}
+        }
     }
 
     pub(crate) fn check(&self, value: &Value) -> Result<(), ToolError> {

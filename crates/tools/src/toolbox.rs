@@ -320,7 +320,9 @@ impl Toolbox {
                 // The run itself does these.
                 Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
-            ToolBody::Host(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
+            ToolBody::Host(_) | ToolBody::Mcp(_) => {
+                self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
+            }
         }
     }
 
@@ -341,7 +343,8 @@ impl Toolbox {
                 | Builtin::WebFetch,
             )
             | ToolBody::Command(_)
-            | ToolBody::Host(_) => return false,
+            | ToolBody::Host(_)
+            | ToolBody::Mcp(_) => return false,
         };
         let is_plain = |text: &str| self.secrets.marked_in(text).is_none();
         args.iter().all(|(name, value)| {
@@ -426,7 +429,7 @@ impl Toolbox {
             Some(tool) if tool.spec.reconcile.is_empty() => {
                 no_answer(format!("{} has no reconcile command", attempt.tool))
             }
-            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_)) => {
+            Some(tool) if matches!(tool.spec.body, ToolBody::Host(_) | ToolBody::Mcp(_)) => {
                 self.host.ask(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
             }
             Some(tool) => {
@@ -483,9 +486,38 @@ fn proxy(hosts: &[String]) -> Result<(Proxy, Allowed), StartError> {
     Ok((proxy, allowed))
 }
 
+/// A way out for a program that lives longer than a command. Dropped, it is closed.
+pub struct WayOut(Proxy);
+
+impl fmt::Debug for WayOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WayOut").field(&self.socket()).finish()
+    }
+}
+
+impl WayOut {
+    pub fn socket(&self) -> &Path {
+        self.0.socket()
+    }
+}
+
+/// A way out to these hosts; what is wrong with them, for people.
+pub fn way_out(hosts: &[String]) -> Result<WayOut, String> {
+    let (proxy, _) = proxy(hosts).map_err(|error| error.to_string())?;
+    Ok(WayOut(proxy))
+}
+
+/// Whether calls can be held against the schema of a tool that somebody else made; or what is wrong with it.
+pub fn usable(parameters: &Payload) -> Result<(), String> {
+    match Schema::of_a_stranger(parameters) {
+        Ok(_) => Ok(()),
+        Err(Unusable::Schema(problem) | Unusable::Default { problem, .. }) => Err(problem),
+    }
+}
+
 /// What a model is offered of a task's tools, for looking: nothing is made ready, and a tool that cannot be is left out.
 pub fn definitions(task: &Task) -> Vec<ToolDef> {
-    let offered = |spec: &ToolSpec| Schema::compile(&spec.parameters).ok().map(|schema| schema.offered());
+    let offered = |spec: &ToolSpec| compiled(spec).ok().map(|schema| schema.offered());
     let tools = task.tools.iter().filter_map(|spec| Some((spec, offered(spec)?)));
     tools
         .map(|(spec, parameters)| ToolDef {
@@ -511,7 +543,7 @@ impl Tools for Toolbox {
     fn sandbox(&self, tool: &ToolName) -> Option<&'static str> {
         match &self.tools.get(tool)?.spec.body {
             ToolBody::Command(_) | ToolBody::Builtin(Builtin::Shell) => Some(self.sandbox.tier().as_str()),
-            ToolBody::Builtin(_) | ToolBody::Host(_) => None,
+            ToolBody::Builtin(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => None,
         }
     }
 
@@ -545,7 +577,7 @@ impl Tools for Toolbox {
         match known.spec.body {
             ToolBody::Command(_) => self.validated.keep(tool, arguments, &valid),
             // what the file system or the embedding program says of a call may change
-            ToolBody::Builtin(_) | ToolBody::Host(_) => {}
+            ToolBody::Builtin(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => {}
         }
         Ok(valid)
     }
@@ -570,6 +602,9 @@ impl Tools for Toolbox {
     }
 
     fn changed(&self, tool: &ToolName) -> Option<Changed> {
+        if let Some(changed) = self.host.changed(tool) {
+            return Some(changed);
+        }
         self.first_changed(&self.tools.get(tool)?.pinned)
     }
 
@@ -633,7 +668,7 @@ impl Tool {
         {
             return Err(ToolsError::NoCommand { tool: name });
         }
-        let schema = Schema::compile(&spec.parameters).map_err(|unusable| match unusable {
+        let schema = compiled(spec).map_err(|unusable| match unusable {
             Unusable::Schema(problem) => ToolsError::Parameters { tool: name.clone(), problem },
             Unusable::Default { field, problem } => ToolsError::Default { tool: name.clone(), field, problem },
         })?;
@@ -652,7 +687,7 @@ impl Tool {
     fn file_tool(&self) -> Option<FileTool> {
         match self.spec.body {
             ToolBody::Builtin(builtin) => FileTool::of(builtin),
-            ToolBody::Command(_) | ToolBody::Host(_) => None,
+            ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => None,
         }
     }
 
@@ -677,6 +712,13 @@ impl Tool {
         let args = Payload::parse(canonical(args)).expect("canonical JSON is JSON");
         let digest = args.digest();
         Ok(ValidArgs { args, digest, cites, key, path })
+    }
+}
+
+fn compiled(spec: &ToolSpec) -> Result<Schema, Unusable> {
+    match spec.body {
+        ToolBody::Mcp(_) => Schema::of_a_stranger(&spec.parameters),
+        ToolBody::Command(_) | ToolBody::Builtin(_) | ToolBody::Host(_) => Schema::compile(&spec.parameters),
     }
 }
 

@@ -295,6 +295,7 @@ pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ModelRequested(_)
         | Event::ModelFailed(_)
         | Event::ModelSwitched(_)
+        | Event::ModelRouted(_)
         | Event::ModelForgone(_)
         | Event::GenerationStarted(_)
         | Event::ResultSpilled(_)

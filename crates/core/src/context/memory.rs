@@ -360,7 +360,8 @@ pub(crate) fn repeats(run: &Run, tool: &ToolName) -> bool {
             | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
-        | ToolBody::Host(_) => false,
+        | ToolBody::Host(_)
+        | ToolBody::Mcp(_) => false,
     })
 }
 

@@ -27,7 +27,7 @@ pub fn undo_of(run: &Run, action: &Action) -> Result<Undo, &'static str> {
     // Where others wrote at the same time, holds kept them apart: to what each declares, or the one file it names.
     let declared = || match spec.map(|spec| &spec.body) {
         Some(ToolBody::Builtin(Builtin::WriteFile | Builtin::EditFile)) => action.path.clone().map(|path| vec![path]),
-        Some(ToolBody::Builtin(_) | ToolBody::Command(_) | ToolBody::Host(_)) | None => {
+        Some(ToolBody::Builtin(_) | ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_)) | None => {
             spec.and_then(|spec| spec.writes.clone())
         }
     };

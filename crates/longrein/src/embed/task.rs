@@ -373,6 +373,7 @@ impl Task {
             context: self.context.clone(),
             routes: Vec::new(),
             sources: BTreeMap::new(),
+            servers: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
             pins: BTreeMap::new(),
         };

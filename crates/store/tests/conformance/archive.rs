@@ -136,6 +136,7 @@ fn task(goal: &str) -> Task {
         context: ContextSpec::default(),
         routes: Vec::new(),
         sources: BTreeMap::new(),
+        servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
         pins: BTreeMap::new(),
     }

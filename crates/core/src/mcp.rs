@@ -1,0 +1,183 @@
+//! Tool servers of somebody else's (MCP) that a task uses, and one tool of such a server. Values only: what a server is told
+//! and how it is reached lies outside.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Digest, ToolName};
+use crate::task::{EffectClass, duration_ms, option_duration_ms};
+
+/// What every tool of a server begins with.
+pub const PREFIX: &str = "mcp__";
+/// No provider takes longer names.
+const NAME_MAX: usize = 64;
+
+/// A server, as configuration or a task file declares it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServer {
+    pub reach: McpReach,
+    /// Of every tool that [`McpServer::tools`] does not name. What a server says of its own tools does not count.
+    pub effect: EffectClass,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, EffectClass>,
+    /// The tools that are offered, by the server's names, `*` for any text; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Of one call.
+    #[serde(rename = "timeout_ms", with = "duration_ms")]
+    pub timeout: Duration,
+    /// From its start until it has listed its tools.
+    #[serde(rename = "start_timeout_ms", with = "duration_ms")]
+    pub start_timeout: Duration,
+    /// How long a call may go on without any sign of progress. None: as long as it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "idle_timeout_ms", with = "option_duration_ms")]
+    pub idle_timeout: Option<Duration>,
+    #[serde(default, skip_serializing_if = "OnError::is_told")]
+    pub on_error: OnError,
+    /// The operator's word that what it brings is no stranger's: it taints nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
+    /// Where it is declared: a file.
+    pub source: String,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpReach {
+    /// A program of our own, spoken to over its standard input and output.
+    Stdio {
+        command: Vec<String>,
+        /// The folder it runs in.
+        folder: String,
+        /// `NAME`, `NAME=value` or `${secret:NAME}`; nothing else is inherited.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        env: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        network: Vec<String>,
+        /// Paths beside the workspace and the folder.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reads: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        writes: Vec<String>,
+        walls: McpWalls,
+    },
+    /// Streamable HTTP.
+    Http {
+        url: String,
+        /// Sent with every request; `${secret:X}` stands for a variable of the operator's.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// What is around a server that is a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpWalls {
+    /// Those of the run's commands.
+    OfTheRun,
+    /// None: the operator says that it may do what they may.
+    None,
+}
+
+/// What it means that a server answers a call that is no read with an error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// An answer like another, marked as an error: the model is told, and the run goes on. The call counts as made.
+    #[default]
+    Told,
+    /// Nobody knows what happened before it: the effect is unknown.
+    Unknown,
+}
+
+impl OnError {
+    fn is_told(&self) -> bool {
+        *self == OnError::Told
+    }
+}
+
+impl McpServer {
+    pub const TIMEOUT: Duration = Duration::from_secs(60);
+    pub const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+    pub fn new(reach: McpReach, source: impl Into<String>) -> Self {
+        Self {
+            reach,
+            effect: EffectClass::External,
+            tools: BTreeMap::new(),
+            allow: Vec::new(),
+            timeout: Self::TIMEOUT,
+            start_timeout: Self::START_TIMEOUT,
+            idle_timeout: None,
+            on_error: OnError::Told,
+            trusted: false,
+            source: source.into(),
+        }
+    }
+
+    pub fn effect_of(&self, tool: &str) -> EffectClass {
+        self.tools.get(tool).copied().unwrap_or(self.effect)
+    }
+
+    /// Whether a tool of it is offered.
+    pub fn offers(&self, tool: &str) -> bool {
+        self.allow.is_empty() || self.allow.iter().any(|pattern| crate::hook::fits(pattern.as_bytes(), tool.as_bytes()))
+    }
+}
+
+/// One tool of a server, as it was when the run started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpTool {
+    /// The server's name in [`crate::task::Task::servers`].
+    pub server: String,
+    /// Its name there.
+    pub tool: String,
+    /// Of what the server said of it: another one is another tool.
+    pub definition: Digest,
+    #[serde(default, skip_serializing_if = "OnError::is_told")]
+    pub on_error: OnError,
+}
+
+/// What the model calls it by: `mcp__SERVER__TOOL`, of the letters that every provider takes. A name that is too long, or that
+/// another tool has already, is told apart by a digest at its end.
+pub fn tool_name(server: &str, tool: &str, taken: impl Fn(&ToolName) -> bool) -> ToolName {
+    let clean = |text: &str| -> String {
+        text.chars()
+            .map(|char| if char.is_ascii_alphanumeric() || char == '-' || char == '_' { char } else { '_' })
+            .collect()
+    };
+    let plain = format!("{PREFIX}{}__{}", clean(server), clean(tool));
+    let name = ToolName::new(plain.as_str());
+    if plain.len() <= NAME_MAX && !taken(&name) {
+        return name;
+    }
+    let digest = Digest::of_parts([server.as_bytes(), tool.as_bytes()]).to_string();
+    let digest: String = digest.chars().filter(char::is_ascii_alphanumeric).collect();
+    let tail: String = digest.chars().rev().take(DIGEST_SHOWN).collect();
+    let head: String = plain.chars().take(NAME_MAX - DIGEST_SHOWN - 1).collect();
+    ToolName::new(format!("{head}_{tail}"))
+}
+
+const DIGEST_SHOWN: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_every_provider_takes() {
+        let nobody = |_: &ToolName| false;
+        assert_eq!(tool_name("shop", "get_user", nobody).as_str(), "mcp__shop__get_user");
+        assert_eq!(tool_name("a b", "größe/read.file", nobody).as_str(), "mcp__a_b__gr__e_read_file");
+        let first = tool_name("s", "a.b", nobody);
+        let second = tool_name("s", "a/b", |name| *name == first);
+        assert_ne!(first, second);
+        let long = tool_name("server", &"x".repeat(300), nobody);
+        assert_eq!(long.as_str().len(), 64);
+        assert_ne!(long, tool_name("server", &"x".repeat(299), nobody));
+    }
+}

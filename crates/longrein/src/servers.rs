@@ -1,0 +1,329 @@
+//! The servers of a task: started before its first request, asked what they offer, and their tools pinned in the run.
+//!
+//! A server that does not come is told of once; the run goes on without its tools. In a run that is there the tools are those it
+//! was started with: a definition that differs now is said, and what calls it is held.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use longrein_core::ids::{Digest, ToolName};
+use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, OnError, tool_name};
+use longrein_core::outcome::{ToolError, class};
+use longrein_core::payload::Payload;
+use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
+use longrein_ports::{BoxFuture, Changed};
+use longrein_protocols::client::{CallError, Definition, Http, Limits, Quarantined, Reach, Server};
+use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
+use longrein_tools::{
+    HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment,
+    with_secrets,
+};
+use serde_json::json;
+
+use crate::settings::{SandboxMode, SandboxSettings};
+
+/// What became of a task's servers.
+#[derive(Default)]
+pub(crate) struct Attached {
+    pub(crate) functions: BTreeMap<ToolName, Arc<dyn HostTool>>,
+    /// Tools that are no longer what the run was started with.
+    pub(crate) changed: Vec<String>,
+    /// A line each for people.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Whose servers these are, and what is around them.
+pub(crate) struct Around<'a> {
+    pub(crate) environment: &'a BTreeMap<String, String>,
+    pub(crate) sandbox: Sandbox,
+    /// What their processes carry as their run.
+    pub(crate) mark: String,
+}
+
+/// Whether a task gets its tools now, or has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tools {
+    ToBeFound,
+    Pinned,
+}
+
+/// Everything that lives as long as a server does.
+struct Kept {
+    server: Server,
+    sandbox: Arc<Sandbox>,
+    way_out: Option<WayOut>,
+}
+
+/// Starts a task's servers and gives it their tools.
+pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, secrets: &mut Secrets) -> Attached {
+    let mut attached = Attached::default();
+    let used =
+        |name: &String| task.tools.iter().any(|tool| matches!(&tool.body, ToolBody::Mcp(of) if of.server == *name));
+    let servers: Vec<(String, McpServer)> = task
+        .servers
+        .iter()
+        .filter(|(name, _)| tools == Tools::ToBeFound || used(name))
+        .map(|(name, server)| (name.clone(), server.clone()))
+        .collect();
+    if servers.is_empty() {
+        return attached;
+    }
+    let sandbox = Arc::new(around.sandbox);
+    let mut ready = Vec::new();
+    for (name, server) in servers {
+        match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
+            Ok(kept) => ready.push((name, server, Arc::new(kept))),
+            Err(why) => attached.notices.push(format!("the MCP server {name} cannot be used: {why}")),
+        }
+    }
+    let listed = join_all(ready.iter().map(|(_, _, kept)| kept.server.tools())).await;
+    for ((name, declared, kept), listed) in ready.into_iter().zip(listed) {
+        let (definitions, quarantined) = match listed {
+            Ok(listed) => listed,
+            Err(down) => {
+                let without = match tools {
+                    Tools::ToBeFound => "the run goes on without its tools",
+                    Tools::Pinned => "calls of its tools start it again",
+                };
+                attached.notices.push(format!("the MCP server {name} is not there, and {without}: {down}"));
+                (Vec::new(), Vec::new())
+            }
+        };
+        let mut changed = BTreeMap::new();
+        match tools {
+            Tools::ToBeFound => {
+                let bad = offer(task, &name, &declared, definitions);
+                for Quarantined { name: tool, why } in quarantined.iter().chain(&bad) {
+                    let tool = tool.escape_debug();
+                    attached
+                        .notices
+                        .push(format!("the tool \"{tool}\" of the MCP server {name} is not offered: {why}"));
+                }
+            }
+            // one that is not there has not changed
+            Tools::Pinned if definitions.is_empty() => {}
+            Tools::Pinned => {
+                changed = differing(task, &name, &definitions);
+                attached.changed.extend(changed.keys().map(ToString::to_string));
+            }
+        }
+        for spec in &task.tools {
+            let ToolBody::Mcp(of) = &spec.body else { continue };
+            if of.server != name {
+                continue;
+            }
+            let function = ServerTool {
+                kept: Arc::clone(&kept),
+                of: of.clone(),
+                effect: spec.effect,
+                changed: changed.get(&spec.name).cloned(),
+            };
+            attached.functions.insert(spec.name.clone(), Arc::new(function));
+        }
+    }
+    attached
+}
+
+/// Puts a server's tools into the task, after its own. Those that cannot be used.
+fn offer(task: &mut Task, server: &str, declared: &McpServer, definitions: Vec<Definition>) -> Vec<Quarantined> {
+    let mut bad = Vec::new();
+    for definition in definitions.into_iter().filter(|definition| declared.offers(&definition.name)) {
+        let Definition { name: tool, description, parameters, digest, claims: _ } = definition;
+        if let Err(why) = longrein_tools::usable(&parameters) {
+            bad.push(Quarantined { name: tool, why });
+            continue;
+        }
+        let name = tool_name(server, &tool, |name| task.tool(name).is_some());
+        let effect = declared.effect_of(&tool);
+        let of = McpTool { server: server.to_owned(), tool, definition: digest, on_error: declared.on_error };
+        task.tools.push(ToolSpec {
+            description,
+            parameters,
+            timeout: declared.timeout,
+            declared: Declared { untrusted: !declared.trusted, ..Declared::default() },
+            ..ToolSpec::new(name, ToolBody::Mcp(of), effect)
+        });
+    }
+    bad
+}
+
+/// The tools of a task that this server now describes in another way, each with what it says now; None: it has it no more.
+fn differing(task: &Task, server: &str, definitions: &[Definition]) -> BTreeMap<ToolName, Option<Digest>> {
+    let mut differing = BTreeMap::new();
+    for spec in &task.tools {
+        let ToolBody::Mcp(of) = &spec.body else { continue };
+        let now = definitions.iter().find(|definition| definition.name == of.tool).map(|found| &found.digest);
+        if of.server == server && now != Some(&of.definition) {
+            differing.insert(spec.name.clone(), now.cloned());
+        }
+    }
+    differing
+}
+
+fn made(
+    task: &Task,
+    name: &str,
+    server: &McpServer,
+    environment: &BTreeMap<String, String>,
+    sandbox: &Arc<Sandbox>,
+    mark: &str,
+    secrets: &mut Secrets,
+) -> Result<Kept, String> {
+    let limits = Limits { start: server.start_timeout, idle: server.idle_timeout };
+    let (reach, way_out) = match &server.reach {
+        McpReach::Http { url, headers } => {
+            let mut whole = BTreeMap::new();
+            for (header, value) in headers {
+                whole.insert(header.clone(), with_secrets(value, environment, secrets)?);
+            }
+            (Reach::Http(Http { url: url.clone(), headers: whole }), None)
+        }
+        McpReach::Stdio { command, folder, env, network, reads, writes, walls } => {
+            let env = server_environment(env, environment, secrets)?;
+            let folder = PathBuf::from(folder);
+            let way_out = match (walls, network.is_empty()) {
+                (McpWalls::OfTheRun, false) => Some(longrein_tools::way_out(network)?),
+                (McpWalls::OfTheRun, true) | (McpWalls::None, _) => None,
+            };
+            let confinement = match walls {
+                McpWalls::None => Confinement::None,
+                McpWalls::OfTheRun => {
+                    let below = |path: &String| folder.join(path);
+                    let reads =
+                        reads.iter().map(below).chain(named(command, &folder)).chain([folder.clone()]).collect();
+                    let writes = writes.iter().map(below).collect();
+                    sandbox.of_server(task, reads, writes, way_out.as_ref().map(WayOut::socket))
+                }
+            };
+            let spec = Spec {
+                argv: command.clone(),
+                cwd: folder,
+                env: env.into_iter().collect(),
+                stdin: Vec::new(),
+                stdout: Keep::Whole { max_bytes: 0 },
+                stderr: Stderr::Apart(Keep::Whole { max_bytes: 0 }),
+                timeout: server.timeout,
+                marker: Marker { run: mark.to_owned(), action: format!("mcp-{name}"), fence: 0 },
+                confinement,
+            };
+            (Reach::Stdio(Box::new(spec)), way_out)
+        }
+    };
+    Ok(Kept { server: Server::new(name, reach, limits), sandbox: Arc::clone(sandbox), way_out })
+}
+
+/// What a command names of the file system: who names a program lets it be read, with what lies around it. The folder above
+/// `bin` is where environments of languages keep the rest.
+fn named(command: &[String], folder: &Path) -> Vec<PathBuf> {
+    let mut reads = Vec::new();
+    for word in command.iter().filter(|word| word.contains('/')) {
+        let path = folder.join(word);
+        if !path.exists() {
+            continue;
+        }
+        for path in [Some(path.clone()), path.canonicalize().ok()].into_iter().flatten() {
+            let Some(parent) = path.parent() else { continue };
+            let around = match parent.file_name().and_then(|name| name.to_str()) {
+                Some("bin") => parent.parent().unwrap_or(parent),
+                Some(_) | None => parent,
+            };
+            // never all there is, nor a whole home
+            if around.components().count() > 2 {
+                reads.push(around.to_owned());
+            }
+            reads.push(path);
+        }
+    }
+    reads
+}
+
+/// One tool of a server, called like a function of an embedding program.
+struct ServerTool {
+    kept: Arc<Kept>,
+    of: McpTool,
+    effect: EffectClass,
+    /// What it is now, if that is not what it was. The inner None: nothing.
+    changed: Option<Option<Digest>>,
+}
+
+impl HostTool for ServerTool {
+    fn version(&self) -> &str {
+        ""
+    }
+
+    fn accepts(&self, _args: &Payload) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    fn changed(&self) -> Option<Changed> {
+        let content = self.changed.clone()?;
+        Some(Changed {
+            file: format!("the definition of {} on the MCP server {}", self.of.tool, self.of.server),
+            content,
+        })
+    }
+
+    fn call(&self, call: HostCall) -> BoxFuture<'static, Result<Payload, HostError>> {
+        let (kept, of, effect) = (Arc::clone(&self.kept), self.of.clone(), self.effect);
+        Box::pin(async move {
+            let given_up = call.notice.cancelled();
+            let called = kept.server.call(&of.tool, &call.attempt.args, given_up).await;
+            // with it would go what is around its program
+            let _ = (&kept.sandbox, &kept.way_out);
+            match called {
+                Ok(answer) if !answer.is_error => Ok(answer.result),
+                Ok(answer) => failed(&of, effect, answer.message()),
+                Err(CallError::Failed(message)) => failed(&of, effect, message),
+                Err(CallError::Refused(why)) => {
+                    let message = format!("the MCP server {} refused it: {why}", of.server);
+                    Err(HostError { error: ToolError::new(class::INVALID_ARGUMENTS, message), nothing_happened: true })
+                }
+                Err(CallError::NotSent(why)) => {
+                    let message = format!("the MCP server {} is not there: {why}. Nothing was done.", of.server);
+                    Err(HostError { error: ToolError::new(class::UNAVAILABLE, message), nothing_happened: true })
+                }
+                Err(CallError::Lost(why)) => {
+                    let message = format!("the MCP server {} was called and did not answer: {why}", of.server);
+                    Err(HostError { error: ToolError::new(class::UNAVAILABLE, message), nothing_happened: false })
+                }
+            }
+        })
+    }
+
+    fn reconcile(&self, _call: HostCall) -> BoxFuture<'static, Result<HostAnswer, ToolError>> {
+        Box::pin(async { Ok(HostAnswer::Pending) })
+    }
+}
+
+/// The server answered that it failed.
+fn failed(of: &McpTool, effect: EffectClass, message: String) -> Result<Payload, HostError> {
+    let told = match (effect, of.on_error) {
+        // what the server says of it is all there is to know: an answer, which happens to be bad news
+        (EffectClass::External, OnError::Told) => {
+            return Ok(Payload::of(&json!({ "isError": true, "error": message }))
+                .unwrap_or_else(|_| Payload::string(&message)));
+        }
+        (EffectClass::Read | EffectClass::Workspace, _) | (EffectClass::External, OnError::Unknown) => message,
+    };
+    Err(HostError { error: ToolError::new(TOOL_ERROR, told), nothing_happened: false })
+}
+
+/// The class of an error that a tool itself tells of.
+const TOOL_ERROR: &str = "tool_error";
+
+/// Starts a task's servers, puts the tools they offer into it, and ends them again: for looking. A line each on what is wrong.
+pub async fn add_tools_of_servers(
+    task: &mut Task,
+    environment: &BTreeMap<String, String>,
+    settings: &SandboxSettings,
+) -> Vec<String> {
+    let walls = match settings.mode {
+        SandboxMode::External => Walls::None,
+        SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
+    };
+    let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
+    let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()) };
+    attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await.notices
+}

@@ -1,0 +1,99 @@
+//! What a server answered to a call, as the run keeps it.
+
+use longrein_core::payload::Payload;
+use serde_json::{Value, json};
+
+/// An answer, good or bad.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub result: Payload,
+    /// The server says that the call failed.
+    pub is_error: bool,
+}
+
+impl Answer {
+    /// The text of an error.
+    pub fn message(&self) -> String {
+        self.result.read::<String>().unwrap_or_else(|_| self.result.as_str().to_owned())
+    }
+}
+
+/// Reads a result. One text is that text, or the JSON it holds, as with a command; what is structured is kept; everything else
+/// stays as the server sent it. Images and other bytes are taken out where results are cleaned, for every tool alike.
+pub(super) fn read(raw: &Value) -> Answer {
+    let is_error = raw.get("isError").and_then(Value::as_bool).unwrap_or(false);
+    let blocks = raw.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let structured = raw.get("structuredContent").filter(|value| !value.is_null());
+    let texts: Option<Vec<&str>> = blocks.iter().map(text).collect();
+    let result = match (texts, structured) {
+        (Some(texts), None) if !texts.is_empty() => parsed(&texts.join("\n")),
+        (Some(texts), Some(structured)) => {
+            let said = texts.join("\n");
+            let plain = parsed(&said);
+            match structured {
+                // many servers wrap what is no object, and say it again
+                _ if said.is_empty() || plain == *structured => structured.clone(),
+                Value::Object(members) if members.len() == 1 && is_wrapped(members.get("result"), &plain, &said) => {
+                    plain
+                }
+                _ => json!({"structuredContent": structured, "content": said}),
+            }
+        }
+        (None, Some(structured)) => json!({"structuredContent": structured, "content": blocks}),
+        (None, None) => json!({ "content": blocks }),
+        (Some(_), None) => match raw {
+            Value::Object(members) if members.contains_key("content") => Value::String(String::new()),
+            other => other.clone(),
+        },
+    };
+    let result = Payload::of(&result).unwrap_or_else(|_| Payload::string(""));
+    Answer { result, is_error }
+}
+
+fn text(block: &Value) -> Option<&str> {
+    if block.get("type").and_then(Value::as_str) == Some("text") {
+        block.get("text").and_then(Value::as_str)
+    } else {
+        None
+    }
+}
+
+fn is_wrapped(result: Option<&Value>, plain: &Value, said: &str) -> bool {
+    result.is_some_and(|result| result == plain || result.as_str() == Some(said))
+}
+
+fn parsed(text: &str) -> Value {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+        Ok(_) | Err(_) => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(raw: Value, wanted: &Value) {
+        assert_eq!(read(&raw).result.read::<Value>().unwrap(), *wanted, "{raw}");
+    }
+
+    #[test]
+    fn results() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        check(json!({"content": [text("hello")]}), &json!("hello"));
+        check(json!({"content": [text("{\"a\": [1, 2.5]}")]}), &json!({"a": [1, 2.5]}));
+        check(json!({"content": [text("12")]}), &json!("12"));
+        check(json!({"content": [text("a"), text("b")]}), &json!("a\nb"));
+        check(json!({"content": []}), &json!(""));
+        check(json!({"content": [text("{\"a\":1}")], "structuredContent": {"a": 1}}), &json!({"a": 1}));
+        check(json!({"content": [text("hi")], "structuredContent": {"result": "hi"}}), &json!("hi"));
+        check(
+            json!({"content": [text("short")], "structuredContent": {"a": 1}}),
+            &json!({"structuredContent": {"a": 1}, "content": "short"}),
+        );
+        let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        check(json!({"content": [image]}), &json!({"content": [image]}));
+        check(json!({"something": "else"}), &json!({"something": "else"}));
+        assert!(read(&json!({"content": [text("no")], "isError": true})).is_error);
+    }
+}

@@ -1,0 +1,273 @@
+//! One server over the life of a run.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longrein_core::payload::Payload;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ErrorCode, ListToolsRequest,
+    PaginatedRequestParams, RequestId, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::{self, Answer};
+use super::connect::{Connection, Reach, connect};
+use super::definition::{self, Definition, Quarantined};
+
+/// How often a server is started again without having answered anything since.
+pub const RESTARTS_MAX: u32 = 3;
+/// A listing that goes on for longer never ends.
+const PAGES_MAX: usize = 100;
+/// More would not fit a request.
+const TOOLS_MAX: usize = 1_000;
+
+/// Times of a server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// From its start until it has been greeted, and again for listing its tools.
+    pub start: Duration,
+    /// How long a call may go without any progress. None: as long as whoever calls waits.
+    pub idle: Option<Duration>,
+}
+
+/// A server of somebody else's: started when it is first needed.
+pub struct Server {
+    name: String,
+    reach: Reach,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    /// Starts since it last answered.
+    starts: u32,
+}
+
+/// It is not there.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct Down(pub String);
+
+/// How a call can go wrong.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// It was never sent: nothing happened.
+    #[error("{0}")]
+    NotSent(String),
+    /// The server would not take it: it knows no such tool, or no such arguments.
+    #[error("{0}")]
+    Refused(String),
+    /// It answered that it failed, and says no more than that.
+    #[error("{0}")]
+    Failed(String),
+    /// It was sent, and no answer came.
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
+        Self { name: name.into(), reach, limits, state: Mutex::default() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its tools as it has them now, and those that cannot be offered.
+    pub async fn tools(&self) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
+        let connection = self.connection().await?;
+        let by = Instant::now() + self.limits.start;
+        let listed = tokio::select! {
+            listed = timeout_at(by, listing(&connection)) => listed,
+            why = connection.over() => return Err(Down(why)),
+        };
+        let entries = match listed {
+            Err(_) => {
+                let what = format!("it did not list its tools in {:?}", self.limits.start);
+                return Err(Down(connection.with_complaint(&what)));
+            }
+            Ok(Err(error)) => {
+                return Err(Down(connection.with_complaint(&format!("it did not list its tools: {error}"))));
+            }
+            Ok(Ok(entries)) => entries,
+        };
+        self.answered().await;
+        let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
+        for entry in &entries {
+            match definition::read(entry) {
+                Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
+                    bad.push(Quarantined { name: tool.name, why: "it has the name of another".to_owned() });
+                }
+                Ok(tool) => tools.push(tool),
+                Err(tool) => bad.push(tool),
+            }
+        }
+        Ok((tools, bad))
+    }
+
+    /// Calls a tool. `given_up` returns when nobody waits any more: the server is told, and the call is lost.
+    pub async fn call(
+        &self,
+        tool: &str,
+        args: &Payload,
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<Answer, CallError> {
+        let args: Map<String, Value> =
+            args.read().map_err(|_| CallError::NotSent("the arguments are no object".to_owned()))?;
+        let mut given_up = std::pin::pin!(given_up);
+        let connection = tokio::select! {
+            connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
+            () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
+        };
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = match self.limits.idle {
+            Some(idle) => PeerRequestOptions::with_timeout(idle).reset_timeout_on_progress(),
+            None => PeerRequestOptions::no_options(),
+        };
+        let sent = connection.peer.send_cancellable_request(request, options).await;
+        let mut handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => return Err(CallError::NotSent(format!("it could not be sent: {error}"))),
+        };
+        // whoever stops waiting, by giving up or by going away: the server is told
+        let waiting = Waiting { connection: &connection, id: Some(handle.id.clone()) };
+        let idle = self.limits.idle.is_some();
+        let answer = async {
+            match idle {
+                true => handle.await_response().await,
+                false => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
+            }
+        };
+        let answered = tokio::select! {
+            answered = answer => answered,
+            () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
+            why = connection.over() => {
+                waiting.is_over();
+                return Err(CallError::Lost(why));
+            }
+        };
+        waiting.is_over();
+        match answered {
+            Ok(result) => {
+                self.answered().await;
+                Ok(answer::read(&raw(result)))
+            }
+            Err(ServiceError::McpError(error)) => {
+                self.answered().await;
+                Err(of_protocol(&error))
+            }
+            Err(ServiceError::Timeout { timeout }) => {
+                Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
+            }
+            // which of the two it was cannot be told
+            Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
+        }
+    }
+
+    /// The connection there is, or a new one.
+    async fn connection(&self) -> Result<Arc<Connection>, Down> {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = state.connection.as_ref().filter(|connection| !connection.is_over()) {
+            return Ok(Arc::clone(connection));
+        }
+        if state.starts > RESTARTS_MAX {
+            return Err(Down(format!("it was started {} times and did not answer; it is left alone", state.starts)));
+        }
+        state.connection = None;
+        state.starts += 1;
+        let connected = tokio::time::timeout(self.limits.start, connect(&self.reach)).await;
+        let connection = match connected {
+            Ok(connected) => Arc::new(connected.map_err(Down)?),
+            Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
+        };
+        state.connection = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    async fn answered(&self) {
+        self.state.lock().await.starts = 0;
+    }
+}
+
+/// A call that was sent and is not answered. Dropped, the server is told that nobody waits, without waiting for it to listen.
+struct Waiting<'a> {
+    connection: &'a Arc<Connection>,
+    id: Option<RequestId>,
+}
+
+impl Waiting<'_> {
+    fn is_over(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let connection = Arc::clone(self.connection);
+        runtime.spawn(async move {
+            let params = CancelledNotificationParam::new(Some(id), Some("nobody waits any more".to_owned()));
+            let _ = tokio::time::timeout(Duration::from_secs(1), connection.peer.notify_cancelled(params)).await;
+        });
+    }
+}
+
+async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
+    let (mut entries, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        let page = match connection.peer.send_request(request).await {
+            Ok(result) => raw(result),
+            // it has none
+            Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(entries),
+            Err(error) => return Err(error.to_string()),
+        };
+        let Some(tools) = page.get("tools").and_then(Value::as_array) else {
+            return Err("its answer has no list of tools".to_owned());
+        };
+        entries.extend(tools.iter().cloned());
+        if entries.len() > TOOLS_MAX {
+            return Err(format!("it lists more than {TOOLS_MAX} tools"));
+        }
+        match page.get("nextCursor").and_then(Value::as_str) {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => return Ok(entries),
+        }
+    }
+    Err(format!("its list has more than {PAGES_MAX} pages"))
+}
+
+/// A result as it came: what a server sends need not be what the library took it for.
+fn raw(result: ServerResult) -> Value {
+    serde_json::to_value(&result).unwrap_or(Value::Null)
+}
+
+fn of_protocol(error: &ErrorData) -> CallError {
+    let text = match &error.data {
+        Some(data) if !data.is_null() => format!("{} ({data})", error.message),
+        _ => error.message.to_string(),
+    };
+    match error.code {
+        ErrorCode::INVALID_PARAMS
+        | ErrorCode::METHOD_NOT_FOUND
+        | ErrorCode::INVALID_REQUEST
+        | ErrorCode::PARSE_ERROR => CallError::Refused(text),
+        _ => CallError::Failed(text),
+    }
+}
