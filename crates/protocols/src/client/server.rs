@@ -172,6 +172,7 @@ impl Server {
             Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
             }
+            Err(ServiceError::TransportClosed) => Err(CallError::Lost(connection.with_complaint("its connection was closed"))),
             // which of the two it was cannot be told
             Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
         }
