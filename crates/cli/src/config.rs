@@ -200,8 +200,8 @@ impl Config {
             self.hooks.extend(hooks);
         }
         if file.mcp.is_some() {
-            let servers =
-                configured_servers(path, text).map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
+            let servers = configured_servers(path, text)
+                .map_err(|error| Failure::new(Status::Configuration, error.to_string()))?;
             self.servers.extend(servers);
         }
         for (name, mut table) in file.models {

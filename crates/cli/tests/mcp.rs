@@ -38,13 +38,17 @@ fn run(world: &World, head: &str, server: &str, replies: &[String]) -> Done {
 /// What became of each call, in their order.
 fn outcomes(done: &Done) -> Vec<String> {
     let events = done.json();
-    of_type(&events, "action.finished").iter().map(|event| event["outcome"].as_str().unwrap_or("?").to_owned()).collect()
+    of_type(&events, "action.finished")
+        .iter()
+        .map(|event| event["outcome"].as_str().unwrap_or("?").to_owned())
+        .collect()
 }
 
 #[test]
 fn a_server_of_a_task_file_is_called_as_any_tool() {
     let Some(world) = world() else { return };
-    let nested = "{ list = [1, 2.5, -3], deep = { a = [{ b = true }] }, big = 9007199254740993, text = \"é \\\"q\\\"\" }";
+    let nested =
+        "{ list = [1, 2.5, -3], deep = { a = [{ b = true }] }, big = 9007199254740993, text = \"é \\\"q\\\"\" }";
     let replies = [
         called("echo", nested),
         called("get_user_by_id", "{ id = \"u1\" }"),
@@ -52,7 +56,12 @@ fn a_server_of_a_task_file_is_called_as_any_tool() {
         called("count", "{}"),
         says("fine"),
     ];
-    let done = run(&world, "", &server("plain", "effect = \"read\"\nenv = { SHOP_KEY = \"${secret:KEY}\", X = \"1\" }"), &replies);
+    let done = run(
+        &world,
+        "",
+        &server("plain", "effect = \"read\"\nenv = { SHOP_KEY = \"${secret:KEY}\", X = \"1\" }"),
+        &replies,
+    );
     // the secret is not there
     assert!(done.stderr.contains("KEY"), "{}", done.stderr);
     let world = self::world().unwrap();
@@ -61,7 +70,11 @@ fn a_server_of_a_task_file_is_called_as_any_tool() {
         &format!("builtins = []\n{}", server("plain", "effect = \"read\"\nenv = { SHOP_KEY = \"${secret:KEY}\" }")),
         &replies.concat(),
     );
-    let done = world.longrein(["run", "--task", "task.toml", "--id", "w", "--json"]).env("KEY", "sesame-open-now").done().is(0);
+    let done = world
+        .longrein(["run", "--task", "task.toml", "--id", "w", "--json"])
+        .env("KEY", "sesame-open-now")
+        .done()
+        .is(0);
     assert_eq!(outcomes(&done), ["done"; 4], "{}", done.stderr);
     let shown = world.run("log w --json").stdout;
     assert!(shown.contains("9007199254740993") && shown.contains("2.5"), "{shown}");
@@ -126,7 +139,11 @@ fn one_that_dies_is_noticed_at_once_and_started_again() {
     let done = run(&world, "", &server("plain", "effect = \"read\""), &replies).is(0);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let events = done.json();
-    assert!(of_type(&events, "action.finished").iter().any(|event| event.to_string().contains("out of cheese")), "{}", done.stdout);
+    assert!(
+        of_type(&events, "action.finished").iter().any(|event| event.to_string().contains("out of cheese")),
+        "{}",
+        done.stdout
+    );
     assert!(outcomes(&done).contains(&"done".to_owned()), "{:?}", outcomes(&done));
     let world = self::world().unwrap();
     let rules = "[policy]\nallow = [\"mcp__shop__*\"]\n";
@@ -158,7 +175,11 @@ fn a_bad_definition_is_left_out_alone() {
     let replies = [called("echo", "{}"), says("fine")];
     let done = run(&world, "", &server("badschema", "effect = \"read\""), &replies).is(0);
     for bad in ["dollar", "stringy", "lost"] {
-        assert!(done.stderr.contains(&format!("the tool \"{bad}\" of the MCP server shop is not offered")), "{}", done.stderr);
+        assert!(
+            done.stderr.contains(&format!("the tool \"{bad}\" of the MCP server shop is not offered")),
+            "{}",
+            done.stderr
+        );
     }
     assert_eq!(outcomes(&done), ["done"]);
     let done = world.run("tools --task task.toml").is(0);
@@ -170,7 +191,10 @@ fn a_call_that_is_not_answered_is_given_up() {
     for mode in ["plain", "deaf"] {
         let Some(world) = world() else { return };
         let text = "x".repeat(300_000);
-        let replies = [called("hang", &format!("{{ text = \"{}\" }}", if mode == "deaf" { text } else { "a".to_owned() })), says("fine")];
+        let replies = [
+            called("hang", &format!("{{ text = \"{}\" }}", if mode == "deaf" { text } else { "a".to_owned() })),
+            says("fine"),
+        ];
         let began = Instant::now();
         let rules = "[policy]\nallow = [\"mcp__shop__*\"]\n";
         let done = run(&world, "", &format!("{}{rules}", server(mode, "timeout = \"1s\"")), &replies).is(3);
@@ -238,7 +262,12 @@ impl Drop for Http {
 #[test]
 fn a_server_behind_http_from_the_configuration() {
     let Some(world) = world() else { return };
-    let child = Command::new("python3").args(["server.py", "http"]).current_dir(world.work()).stdout(Stdio::null()).spawn().unwrap();
+    let child = Command::new("python3")
+        .args(["server.py", "http"])
+        .current_dir(world.work())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let _http = Http(child);
     let port = world.until("the server listens", || Some(world.read("port")).filter(|port| !port.is_empty()));
     let config = format!(
@@ -248,11 +277,15 @@ fn a_server_behind_http_from_the_configuration() {
     configure(&world, &config);
     let replies = [called("echo", "{ a = [1, { b = 2 }] }"), called("count", "{}"), says("fine")];
     task(&world, "builtins = []\n", &replies.concat());
-    let call = world.longrein(["run", "--task", "task.toml", "--id", "w", "--json"]).env("SHOP", "letmein").done().is(0);
+    let call =
+        world.longrein(["run", "--task", "task.toml", "--id", "w", "--json"]).env("SHOP", "letmein").done().is(0);
     assert_eq!(outcomes(&call), ["done"], "{}", call.stderr);
     assert_eq!((booked(&world, "echo"), booked(&world, "count")), (1, 0));
     let finished: Vec<Value> = call.json();
-    assert!(of_type(&finished, "action.finished")[0].to_string().contains("{\\\"b\\\":2}") || call.stdout.contains("\"b\":2"));
+    assert!(
+        of_type(&finished, "action.finished")[0].to_string().contains("{\\\"b\\\":2}")
+            || call.stdout.contains("\"b\":2")
+    );
     let refused = world.longrein(["run", "--task", "task.toml", "--id", "v", "--json"]).env("SHOP", "wrong").done();
     assert!(refused.stderr.contains("not authorised"), "{}", refused.stderr);
 }

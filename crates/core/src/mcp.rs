@@ -146,7 +146,9 @@ pub struct McpTool {
 /// another tool has already, is told apart by a digest at its end.
 pub fn tool_name(server: &str, tool: &str, taken: impl Fn(&ToolName) -> bool) -> ToolName {
     let clean = |text: &str| -> String {
-        text.chars().map(|char| if char.is_ascii_alphanumeric() || char == '-' || char == '_' { char } else { '_' }).collect()
+        text.chars()
+            .map(|char| if char.is_ascii_alphanumeric() || char == '-' || char == '_' { char } else { '_' })
+            .collect()
     };
     let plain = format!("{PREFIX}{}__{}", clean(server), clean(tool));
     let name = ToolName::new(plain.as_str());

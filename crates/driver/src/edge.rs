@@ -121,7 +121,8 @@ fn changes_a_file(spec: &ToolSpec) -> bool {
             | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
-        | ToolBody::Host(_) | ToolBody::Mcp(_) => false,
+        | ToolBody::Host(_)
+        | ToolBody::Mcp(_) => false,
     }
 }
 

@@ -17,7 +17,8 @@ use longrein_ports::{BoxFuture, Changed};
 use longrein_protocols::client::{CallError, Definition, Http, Limits, Quarantined, Reach, Server};
 use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
 use longrein_tools::{
-    HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment, with_secrets,
+    HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment,
+    with_secrets,
 };
 use serde_json::json;
 
@@ -58,7 +59,8 @@ struct Kept {
 /// Starts a task's servers and gives it their tools.
 pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, secrets: &mut Secrets) -> Attached {
     let mut attached = Attached::default();
-    let used = |name: &String| task.tools.iter().any(|tool| matches!(&tool.body, ToolBody::Mcp(of) if of.server == *name));
+    let used =
+        |name: &String| task.tools.iter().any(|tool| matches!(&tool.body, ToolBody::Mcp(of) if of.server == *name));
     let servers: Vec<(String, McpServer)> = task
         .servers
         .iter()
@@ -95,7 +97,9 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
                 let bad = offer(task, &name, &declared, definitions);
                 for Quarantined { name: tool, why } in quarantined.iter().chain(&bad) {
                     let tool = tool.escape_debug();
-                    attached.notices.push(format!("the tool \"{tool}\" of the MCP server {name} is not offered: {why}"));
+                    attached
+                        .notices
+                        .push(format!("the tool \"{tool}\" of the MCP server {name} is not offered: {why}"));
                 }
             }
             // one that is not there has not changed
@@ -187,7 +191,8 @@ fn made(
                 McpWalls::None => Confinement::None,
                 McpWalls::OfTheRun => {
                     let below = |path: &String| folder.join(path);
-                    let reads = reads.iter().map(below).chain(named(command, &folder)).chain([folder.clone()]).collect();
+                    let reads =
+                        reads.iter().map(below).chain(named(command, &folder)).chain([folder.clone()]).collect();
                     let writes = writes.iter().map(below).collect();
                     sandbox.of_server(task, reads, writes, way_out.as_ref().map(WayOut::socket))
                 }
@@ -254,7 +259,10 @@ impl HostTool for ServerTool {
 
     fn changed(&self) -> Option<Changed> {
         let content = self.changed.clone()?;
-        Some(Changed { file: format!("the definition of {} on the MCP server {}", self.of.tool, self.of.server), content })
+        Some(Changed {
+            file: format!("the definition of {} on the MCP server {}", self.of.tool, self.of.server),
+            content,
+        })
     }
 
     fn call(&self, call: HostCall) -> BoxFuture<'static, Result<Payload, HostError>> {
@@ -294,7 +302,8 @@ fn failed(of: &McpTool, effect: EffectClass, message: String) -> Result<Payload,
     let told = match (effect, of.on_error) {
         // what the server says of it is all there is to know: an answer, which happens to be bad news
         (EffectClass::External, OnError::Told) => {
-            return Ok(Payload::of(&json!({ "isError": true, "error": message })).unwrap_or_else(|_| Payload::string(&message)));
+            return Ok(Payload::of(&json!({ "isError": true, "error": message }))
+                .unwrap_or_else(|_| Payload::string(&message)));
         }
         (EffectClass::Read | EffectClass::Workspace, _) | (EffectClass::External, OnError::Unknown) => message,
     };

@@ -41,9 +41,9 @@ pub(crate) use context::check as check_context;
 pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
 pub use hook::configured as configured_hooks;
-pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 pub use longrein_policy::Fault as RuleFault;
 pub use rules::{WrittenRule, WrittenRules};
+pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 
 use schema::Schemas;
 use section::{Section, Value};

@@ -45,7 +45,8 @@ pub struct Pipes {
 /// Starts a program. Of the spec, `stdin`, `stdout`, `stderr` and `timeout` mean nothing here. Needs a tokio runtime with I/O
 /// and time.
 pub async fn start(spec: &Spec) -> Result<(Companion, Pipes), StartError> {
-    let place = COMPANIONS.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
+    let place =
+        COMPANIONS.acquire().await.map_err(|_| StartError::System(io::Error::other("no place for a process")))?;
     let bridge =
         Bridge::before(&spec.confinement).map_err(|source| StartError::Sandbox { step: Step::Network, source })?;
     let (stdio, pipes) = connect().map_err(StartError::System)?;

@@ -283,11 +283,7 @@ struct Pipes {
     stderr: Option<(OwnedFd, Keep)>,
 }
 
-pub(crate) fn prepare(
-    spec: &Spec,
-    bridge: Option<&Bridge>,
-    stdio: [OwnedFd; 3],
-) -> Result<(Order, Ours), StartError> {
+pub(crate) fn prepare(spec: &Spec, bridge: Option<&Bridge>, stdio: [OwnedFd; 3]) -> Result<(Order, Ours), StartError> {
     let program = spec.argv.first().filter(|program| !program.is_empty()).ok_or(StartError::Empty)?;
     let text = |text: &str, what| CString::new(text).map_err(|_| StartError::Nul { what });
     let programs =

@@ -191,7 +191,13 @@ impl Sandbox {
     }
 
     /// The walls around a server of somebody else's that is a program: it may write what a declared tool may.
-    pub fn of_server(&self, task: &Task, reads: Vec<PathBuf>, writes: Vec<PathBuf>, proxy: Option<&Path>) -> Confinement {
+    pub fn of_server(
+        &self,
+        task: &Task,
+        reads: Vec<PathBuf>,
+        writes: Vec<PathBuf>,
+        proxy: Option<&Path>,
+    ) -> Confinement {
         let network = proxy.map_or(Network::Off, |socket| Network::Proxy { socket: socket.to_owned() });
         let workspace = match self.workspace {
             Workspace::Writable => vec![PathBuf::from(&task.workspace), PathBuf::from(&task.folder)],

@@ -62,11 +62,7 @@ pub fn of_server(
 }
 
 /// A text with each `${secret:X}` replaced. Secrets it names become known to `secrets`.
-pub fn with_secrets(
-    text: &str,
-    operator: &BTreeMap<String, String>,
-    secrets: &mut Secrets,
-) -> Result<String, String> {
+pub fn with_secrets(text: &str, operator: &BTreeMap<String, String>, secrets: &mut Secrets) -> Result<String, String> {
     match expand(text, operator, secrets) {
         Ok(Some((text, _))) => Ok(text),
         Ok(None) => Err(Wrong::Entry(text.to_owned()).to_string()),

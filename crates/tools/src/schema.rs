@@ -42,9 +42,10 @@ enum Owner {
 fn built(parameters: &Payload) -> Result<(Value, jsonschema::Validator), Unusable> {
     let root: Value = parameters.read().map_err(|error| Unusable::Schema(error.to_string()))?;
     let root = normalised(root)?;
-    let validator = jsonschema::options().offline().build(&root).map_err(|error| {
-        Unusable::Schema(clip(&format!("at {}: {error}", pointer(error.instance_path().as_str()))))
-    })?;
+    let validator = jsonschema::options()
+        .offline()
+        .build(&root)
+        .map_err(|error| Unusable::Schema(clip(&format!("at {}: {error}", pointer(error.instance_path().as_str())))))?;
     Ok((root, validator))
 }
 

@@ -304,7 +304,9 @@ impl Toolbox {
                 // The run itself does these.
                 Builtin::Ask | Builtin::Note => cannot_run(&tool.spec),
             },
-            ToolBody::Host(_) | ToolBody::Mcp(_) => self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await,
+            ToolBody::Host(_) | ToolBody::Mcp(_) => {
+                self.host.run(&tool.spec, attempt, handed, &task.principal, &self.secrets).await
+            }
         }
     }
 
@@ -325,7 +327,8 @@ impl Toolbox {
                 | Builtin::WebFetch,
             )
             | ToolBody::Command(_)
-            | ToolBody::Host(_) | ToolBody::Mcp(_) => return false,
+            | ToolBody::Host(_)
+            | ToolBody::Mcp(_) => return false,
         };
         let is_plain = |text: &str| self.secrets.marked_in(text).is_none();
         args.iter().all(|(name, value)| {

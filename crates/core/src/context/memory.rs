@@ -341,7 +341,8 @@ fn is_own(run: &Run, cite: &str) -> bool {
             | Builtin::WebFetch,
         )
         | ToolBody::Command(_)
-        | ToolBody::Host(_) | ToolBody::Mcp(_) => false,
+        | ToolBody::Host(_)
+        | ToolBody::Mcp(_) => false,
     })
 }
 

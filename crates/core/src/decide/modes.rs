@@ -22,7 +22,9 @@ fn looks(spec: &ToolSpec) -> bool {
     match &spec.body {
         // What a command does is told by the command.
         ToolBody::Builtin(Builtin::Shell) => true,
-        ToolBody::Builtin(_) | ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => spec.effect == EffectClass::Read,
+        ToolBody::Builtin(_) | ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_) => {
+            spec.effect == EffectClass::Read
+        }
     }
 }
 

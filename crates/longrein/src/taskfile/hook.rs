@@ -69,7 +69,11 @@ fn pattern(table: &mut Section, event: HookEvent) -> Result<Vec<String>, TaskFil
 
 /// A task's own hook must name tools there are: one that is never told protects nothing. A pattern need not fit any.
 pub(super) fn names_tools(hook: &HookSpec, tools: &[ToolSpec]) -> Result<(), String> {
-    let is_unknown = |name: &&String| !name.contains('*') && !name.starts_with(longrein_core::mcp::PREFIX) && !tools.iter().any(|tool| tool.name.as_str() == *name);
+    let is_unknown = |name: &&String| {
+        !name.contains('*')
+            && !name.starts_with(longrein_core::mcp::PREFIX)
+            && !tools.iter().any(|tool| tool.name.as_str() == *name)
+    };
     match hook.tools.iter().find(is_unknown) {
         None => Ok(()),
         Some(name) => {

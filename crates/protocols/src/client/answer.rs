@@ -30,26 +30,31 @@ pub(super) fn read(raw: &Value) -> Answer {
         (Some(texts), Some(structured)) => {
             let said = texts.join("\n");
             let plain = parsed(&said);
-            match structured {
+            let wrapped = structured.as_object().filter(|members| members.len() == 1);
+            if said.is_empty() || plain == *structured {
+                structured.clone()
+            } else if is_wrapped(wrapped.and_then(|members| members.get("result")), &plain, &said) {
                 // many servers wrap what is no object, and say it again
-                _ if said.is_empty() || plain == *structured => structured.clone(),
-                Value::Object(members) if members.len() == 1 && is_wrapped(members.get("result"), &plain, &said) => plain,
-                _ => json!({"structuredContent": structured, "content": said}),
+                plain
+            } else {
+                json!({"structuredContent": structured, "content": said})
             }
         }
         (None, Some(structured)) => json!({"structuredContent": structured, "content": blocks}),
         (None, None) => json!({ "content": blocks }),
-        (Some(_), None) => match raw {
-            Value::Object(members) if members.contains_key("content") => Value::String(String::new()),
-            other => other.clone(),
-        },
+        (Some(_), None) if raw.get("content").is_some() => Value::String(String::new()),
+        (Some(_), None) => raw.clone(),
     };
     let result = Payload::of(&result).unwrap_or_else(|_| Payload::string(""));
     Answer { result, is_error }
 }
 
 fn text(block: &Value) -> Option<&str> {
-    if block.get("type").and_then(Value::as_str) == Some("text") { block.get("text").and_then(Value::as_str) } else { None }
+    if block.get("type").and_then(Value::as_str) == Some("text") {
+        block.get("text").and_then(Value::as_str)
+    } else {
+        None
+    }
 }
 
 fn is_wrapped(result: Option<&Value>, plain: &Value, said: &str) -> bool {
@@ -81,7 +86,10 @@ mod tests {
         check(json!({"content": []}), &json!(""));
         check(json!({"content": [text("{\"a\":1}")], "structuredContent": {"a": 1}}), &json!({"a": 1}));
         check(json!({"content": [text("hi")], "structuredContent": {"result": "hi"}}), &json!("hi"));
-        check(json!({"content": [text("short")], "structuredContent": {"a": 1}}), &json!({"structuredContent": {"a": 1}, "content": "short"}));
+        check(
+            json!({"content": [text("short")], "structuredContent": {"a": 1}}),
+            &json!({"structuredContent": {"a": 1}, "content": "short"}),
+        );
         let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         check(json!({"content": [image]}), &json!({"content": [image]}));
         check(json!({"something": "else"}), &json!({"something": "else"}));

@@ -76,7 +76,8 @@ pub(super) async fn connect(reach: &Reach) -> Result<Connection, String> {
 }
 
 async fn stdio(spec: &Spec) -> Result<Connection, String> {
-    let (companion, pipes) = longrein_sandbox::start(spec).await.map_err(|error| format!("it could not be started: {error}"))?;
+    let (companion, pipes) =
+        longrein_sandbox::start(spec).await.map_err(|error| format!("it could not be started: {error}"))?;
     let stderr = Tail::default();
     let listener = tokio::spawn(listen(pipes.stderr, stderr.clone()));
     let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin).with_max_line_length(MESSAGE_MAX_BYTES);
@@ -131,7 +132,11 @@ fn client(url: &str) -> Result<reqwest::Client, String> {
     };
     let host = parsed.host_str().unwrap_or_default();
     let is_here = host == "localhost"
-        || host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        || host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback());
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls.with_no_client_auth())
         .pool_max_idle_per_host(0)
@@ -223,8 +228,8 @@ fn explain(error: &rmcp::service::ClientInitializeError) -> String {
     if refused_for_want_of_a_token(error) {
         return "it is not authorised: give its token in headers".to_owned();
     }
-    match error {
-        rmcp::service::ClientInitializeError::ConnectionClosed(_) => "it closed its output before it answered".to_owned(),
-        other => format!("it could not be greeted: {other}"),
+    if let rmcp::service::ClientInitializeError::ConnectionClosed(_) = error {
+        return "it closed its output before it answered".to_owned();
     }
+    format!("it could not be greeted: {error}")
 }

@@ -101,9 +101,13 @@ fn normalised(schema: &Value) -> Result<Value, String> {
         Some(Value::Object(properties)) => {
             if let Some(key) = properties.keys().find(|key| !is_key(key)) {
                 let shown = key.escape_debug();
-                return Err(format!("its property \"{shown}\" has a name that providers refuse (A-Z a-z 0-9 _ . -, 64)"));
+                return Err(format!(
+                    "its property \"{shown}\" has a name that providers refuse (A-Z a-z 0-9 _ . -, 64)"
+                ));
             }
-            if let Some((key, _)) = properties.iter().find(|(_, property)| !property.is_object() && !property.is_boolean()) {
+            if let Some((key, _)) =
+                properties.iter().find(|(_, property)| !property.is_object() && !property.is_boolean())
+            {
                 return Err(format!("its property {} is no schema", key.escape_debug()));
             }
         }
@@ -126,7 +130,8 @@ fn smallest() -> Value {
 
 /// What Anthropic, OpenAI and Gemini take alike.
 fn is_key(key: &str) -> bool {
-    (1..=64).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+    (1..=64).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
 }
 
 fn depth(value: &Value, at: usize) -> usize {
@@ -148,7 +153,9 @@ fn resolved(root: &Value, value: &Value, references: usize, budget: &mut usize) 
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get("$ref") {
                 let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-                let Some(target) = target else { return Err(format!("its inputSchema refers to {reference}, which is not in it")) };
+                let Some(target) = target else {
+                    return Err(format!("its inputSchema refers to {reference}, which is not in it"));
+                };
                 if references >= REFERENCES_MAX || *budget == 0 {
                     return Ok(Value::Object(Map::new()));
                 }

@@ -100,7 +100,9 @@ impl Server {
                 let what = format!("it did not list its tools in {:?}", self.limits.start);
                 return Err(Down(connection.with_complaint(&what)));
             }
-            Ok(Err(error)) => return Err(Down(connection.with_complaint(&format!("it did not list its tools: {error}")))),
+            Ok(Err(error)) => {
+                return Err(Down(connection.with_complaint(&format!("it did not list its tools: {error}"))));
+            }
             Ok(Ok(entries)) => entries,
         };
         self.answered().await;
@@ -155,11 +157,11 @@ impl Server {
             answered = answer => answered,
             () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
             why = connection.over() => {
-                waiting.is_over();
+                waiting.no_more();
                 return Err(CallError::Lost(why));
             }
         };
-        waiting.is_over();
+        waiting.no_more();
         match answered {
             Ok(result) => {
                 self.answered().await;
@@ -172,7 +174,9 @@ impl Server {
             Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
             }
-            Err(ServiceError::TransportClosed) => Err(CallError::Lost(connection.with_complaint("its connection was closed"))),
+            Err(ServiceError::TransportClosed) => {
+                Err(CallError::Lost(connection.with_complaint("its connection was closed")))
+            }
             // which of the two it was cannot be told
             Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
         }
@@ -210,7 +214,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn is_over(mut self) {
+    fn no_more(mut self) {
         self.id = None;
     }
 }
@@ -263,9 +267,10 @@ fn of_protocol(error: &ErrorData) -> CallError {
         _ => error.message.to_string(),
     };
     match error.code {
-        ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_REQUEST | ErrorCode::PARSE_ERROR => {
-            CallError::Refused(text)
-        }
+        ErrorCode::INVALID_PARAMS
+        | ErrorCode::METHOD_NOT_FOUND
+        | ErrorCode::INVALID_REQUEST
+        | ErrorCode::PARSE_ERROR => CallError::Refused(text),
         _ => CallError::Failed(text),
     }
 }
