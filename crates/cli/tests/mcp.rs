@@ -63,7 +63,7 @@ fn a_server_of_a_task_file_is_called_as_any_tool() {
         &replies,
     );
     // the secret is not there
-    assert!(done.err.contains("KEY"), "{}", done.err);
+    assert!(done.stderr.contains("KEY"), "{}", done.stderr);
     let world = self::world().unwrap();
     task(
         &world,
@@ -75,8 +75,8 @@ fn a_server_of_a_task_file_is_called_as_any_tool() {
         .env("KEY", "sesame-open-now")
         .done()
         .is(0);
-    assert_eq!(outcomes(&done), ["done"; 4], "{}", done.err);
-    let shown = world.run("log w --json").out;
+    assert_eq!(outcomes(&done), ["done"; 4], "{}", done.stderr);
+    let shown = world.run("log w --json").stdout;
     assert!(shown.contains("9007199254740993") && shown.contains("2.5"), "{shown}");
     assert!(!shown.contains("sesame-open-now"), "secrets are redacted");
     assert_eq!(booked(&world, "count"), 2);
@@ -89,8 +89,8 @@ fn what_nothing_is_known_of_is_asked_about_and_a_rule_answers() {
     let Some(world) = world() else { return };
     let replies = [called("echo", "{ a = 1 }"), says("fine")];
     let done = run(&world, "", &server("plain", ""), &replies).is(0);
-    assert_eq!(booked(&world, "echo"), 0, "{}", done.err);
-    assert!(!of_type(&done.json(), "action.refused").is_empty());
+    assert_eq!(booked(&world, "echo"), 0, "{}", done.stderr);
+    assert!(done.stdout.contains("\"action.denied\"") || done.stdout.contains("\"action.refused\""), "{}", done.stdout);
     for rule in ["mcp__shop__*", "mcp__shop__echo", "mcp__*"] {
         let world = self::world().unwrap();
         let done = run(&world, "", &format!("{}[policy]\nallow = [\"{rule}\"]\n", server("plain", "")), &replies).is(0);
@@ -142,7 +142,7 @@ fn one_that_dies_is_noticed_at_once_and_started_again() {
     assert!(
         of_type(&events, "action.finished").iter().any(|event| event.to_string().contains("out of cheese")),
         "{}",
-        done.out
+        done.stdout
     );
     assert!(outcomes(&done).contains(&"done".to_owned()), "{:?}", outcomes(&done));
     let world = self::world().unwrap();
@@ -160,13 +160,13 @@ fn one_that_does_not_come_is_told_of_once_and_the_run_goes_on() {
         let began = Instant::now();
         let done = run(&world, "", &server(mode, more), &[says("fine")]).is(0);
         assert!(began.elapsed() < Duration::from_secs(20), "{mode}: {:?}", began.elapsed());
-        assert_eq!(done.err.matches("the MCP server shop is not there").count(), 1, "{mode}: {}", done.err);
+        assert_eq!(done.stderr.matches("the MCP server shop is not there").count(), 1, "{mode}: {}", done.stderr);
         assert!(!world.something_runs("w"), "{mode}");
     }
     let Some(world) = world() else { return };
     let gone = "[mcp.shop]\ncommand = [\"no-such-program\"]\n";
     let done = run(&world, "", gone, &[says("fine")]).is(0);
-    assert!(done.err.contains("was not found"), "{}", done.err);
+    assert!(done.stderr.contains("was not found"), "{}", done.stderr);
 }
 
 #[test]
@@ -176,14 +176,14 @@ fn a_bad_definition_is_left_out_alone() {
     let done = run(&world, "", &server("badschema", "effect = \"read\""), &replies).is(0);
     for bad in ["dollar", "stringy", "lost"] {
         assert!(
-            done.err.contains(&format!("the tool \"{bad}\" of the MCP server shop is not offered")),
+            done.stderr.contains(&format!("the tool \"{bad}\" of the MCP server shop is not offered")),
             "{}",
-            done.err
+            done.stderr
         );
     }
     assert_eq!(outcomes(&done), ["done"]);
     let done = world.run("tools --task task.toml").is(0);
-    assert!(done.out.contains("mcp__shop__echo") && done.out.contains("dollar"), "{}", done.out);
+    assert!(done.stdout.contains("mcp__shop__echo") && done.stdout.contains("dollar"), "{}", done.stdout);
 }
 
 #[test]
@@ -209,9 +209,9 @@ fn large_results_are_spilled_and_pictures_are_no_text() {
     let Some(world) = world() else { return };
     let replies = [called("big", "{}"), called("image", "{}"), says("fine")];
     let done = run(&world, "", &server("plain", "effect = \"read\""), &replies).is(0);
-    assert_eq!(outcomes(&done), ["done", "done"], "{}", done.err);
-    assert!(done.out.len() < 2_000_000, "{}", done.out.len());
-    assert!(!done.out.contains(&"QUJD".repeat(1000)));
+    assert_eq!(outcomes(&done), ["done", "done"], "{}", done.stderr);
+    assert!(done.stdout.len() < 2_000_000, "{}", done.stdout.len());
+    assert!(!done.stdout.contains(&"QUJD".repeat(1000)));
 }
 
 #[test]
@@ -227,8 +227,8 @@ fn a_definition_that_changed_is_said_and_held() {
     let done = world.run("resume w --json --on-ask wait").is(3);
     let events = done.json();
     let changed = of_type(&events, "surroundings.changed");
-    assert!(changed.iter().any(|event| event.to_string().contains("mcp__shop__echo")), "{}", done.out);
-    assert_eq!((booked(&world, "count"), booked(&world, "echo")), (1, 0), "{}", done.out);
+    assert!(changed.iter().any(|event| event.to_string().contains("mcp__shop__echo")), "{}", done.stdout);
+    assert_eq!((booked(&world, "count"), booked(&world, "echo")), (1, 0), "{}", done.stdout);
     assert!(!of_type(&events, "action.held").is_empty());
 }
 
@@ -239,14 +239,14 @@ fn a_workspaces_own_servers_count_once_it_is_trusted() {
     world.write("replies.toml", &[called("echo", "{}"), says("fine")].concat());
     let line = "run 'do it' --model script/replies.toml --cd . --json --allow mcp__shop__*";
     let done = world.run(line).is(0);
-    assert!(done.err.contains("is not trusted") && booked(&world, "echo") == 0, "{}", done.err);
+    assert!(done.stderr.contains("is not trusted") && booked(&world, "echo") == 0, "{}", done.stderr);
     let told = world.run("trust .").is(0);
-    assert!(told.out.contains("starts python3 server.py plain"), "{}", told.out);
+    assert!(told.stdout.contains("starts python3 server.py plain"), "{}", told.stdout);
     let done = world.run(line).is(0);
-    assert_eq!(booked(&world, "echo"), 1, "{}", done.err);
+    assert_eq!(booked(&world, "echo"), 1, "{}", done.stderr);
     world.write(".mcp.json", r#"{"mcpServers": {"shop": {"command": "python3", "args": ["server.py", "http"]}}}"#);
     let done = world.run(line).is(0);
-    assert!(done.err.contains("changed since you trusted it") && booked(&world, "echo") == 1, "{}", done.err);
+    assert!(done.stderr.contains("changed since you trusted it") && booked(&world, "echo") == 1, "{}", done.stderr);
 }
 
 /// A server of its own, ended with the test.
@@ -279,12 +279,13 @@ fn a_server_behind_http_from_the_configuration() {
     task(&world, "builtins = []\n", &replies.concat());
     let call =
         world.longrein(["run", "--task", "task.toml", "--id", "w", "--json"]).env("SHOP", "letmein").done().is(0);
-    assert_eq!(outcomes(&call), ["done"], "{}", call.err);
+    assert_eq!(outcomes(&call), ["done"], "{}", call.stderr);
     assert_eq!((booked(&world, "echo"), booked(&world, "count")), (1, 0));
     let finished: Vec<Value> = call.json();
     assert!(
-        of_type(&finished, "action.finished")[0].to_string().contains("{\\\"b\\\":2}") || call.out.contains("\"b\":2")
+        of_type(&finished, "action.finished")[0].to_string().contains("{\\\"b\\\":2}")
+            || call.stdout.contains("\"b\":2")
     );
     let refused = world.longrein(["run", "--task", "task.toml", "--id", "v", "--json"]).env("SHOP", "wrong").done();
-    assert!(refused.err.contains("not authorised"), "{}", refused.err);
+    assert!(refused.stderr.contains("not authorised"), "{}", refused.stderr);
 }

@@ -214,8 +214,7 @@ fn made(
     Ok(Kept { server: Server::new(name, reach, limits), sandbox: Arc::clone(sandbox), way_out })
 }
 
-/// What a command names of the file system: who names a program lets it be read, with what lies around it. The folder above
-/// `bin` is where environments of languages keep the rest.
+/// What a command names of the file system: who names a program lets it be read, with what it is made of.
 fn named(command: &[String], folder: &Path) -> Vec<PathBuf> {
     let mut reads = Vec::new();
     for word in command.iter().filter(|word| word.contains('/')) {
@@ -224,20 +223,36 @@ fn named(command: &[String], folder: &Path) -> Vec<PathBuf> {
             continue;
         }
         for path in [Some(path.clone()), path.canonicalize().ok()].into_iter().flatten() {
-            let Some(parent) = path.parent() else { continue };
-            let around = match parent.file_name().and_then(|name| name.to_str()) {
-                Some("bin") => parent.parent().unwrap_or(parent),
-                Some(_) | None => parent,
-            };
-            // never all there is, nor a whole home
-            if around.components().count() > 2 {
-                reads.push(around.to_owned());
-            }
+            reads.extend(installation(&path).filter(|around| is_narrow(around)));
             reads.push(path);
         }
     }
     reads
 }
+
+/// Never all there is, nor a whole home.
+fn is_narrow(folder: &Path) -> bool {
+    folder.components().count() > 2
+}
+
+/// The folder a program was installed in, or developed in: the outermost `node_modules`, the folder above `bin`, the nearest one
+/// that says what it is; else its own.
+fn installation(program: &Path) -> impl Iterator<Item = PathBuf> {
+    let parent = program.parent();
+    let above_bin = parent.filter(|parent| parent.file_name().is_some_and(|name| name == "bin")).and_then(Path::parent);
+    let packages =
+        program.ancestors().skip(1).filter(|path| path.file_name().is_some_and(|name| name == "node_modules"));
+    let packages = packages.last();
+    let project = program
+        .ancestors()
+        .skip(1)
+        .take(PROJECT_LEVELS_MAX)
+        .find(|path| PROJECT_FILES.iter().any(|name| path.join(name).exists()));
+    [above_bin, packages, project, parent].into_iter().flatten().map(Path::to_owned).collect::<Vec<_>>().into_iter()
+}
+
+const PROJECT_LEVELS_MAX: usize = 5;
+const PROJECT_FILES: [&str; 6] = ["package.json", "pyproject.toml", "setup.py", "pyvenv.cfg", "Cargo.toml", "go.mod"];
 
 /// One tool of a server, called like a function of an embedding program.
 struct ServerTool {
@@ -326,4 +341,33 @@ pub async fn add_tools_of_servers(
     let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
     let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()) };
     attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await.notices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_read_with_what_it_is_made_of() {
+        let home = tempfile::tempdir().unwrap();
+        let make = |file: &str| {
+            let path = home.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+        };
+        for (file, needs) in [
+            ("npm/node_modules/@a/server/dist/index.js", "npm/node_modules"),
+            ("venv/bin/server", "venv"),
+            ("project/src/app/server.py", "project"),
+            ("alone/server.py", "alone"),
+        ] {
+            make(file);
+            make("project/pyproject.toml");
+            let command = ["run".to_owned(), home.path().join(file).display().to_string()];
+            let reads = named(&command, Path::new("/"));
+            assert!(reads.contains(&home.path().join(needs)), "{file}: {reads:?}");
+            assert!(!reads.contains(&home.path().to_owned()), "{file}: {reads:?}");
+        }
+        assert!(named(&["/bin/sh".to_owned()], Path::new("/")).iter().all(|path| path != Path::new("/")));
+    }
 }

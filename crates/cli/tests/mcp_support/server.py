@@ -52,7 +52,7 @@ def call(name, args):
     if name == "fail":
         return {**text("no such order"), "isError": True}
     if name == "big":
-        return text("line of text\n" * 1_600_000)
+        return text("line of text\n" * 400_000)
     if name == "image":
         return {"content": [{"type": "image", "mimeType": "image/png", "data": "QUJD" * 250_000}]}
     if name == "die":

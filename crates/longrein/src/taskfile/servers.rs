@@ -117,11 +117,18 @@ fn words(table: &mut Section) -> Result<Option<Vec<String>>, TaskFileError> {
             Value::List(items) => {
                 let word = |item: super::section::Node| match item.value {
                     Value::Text(word) => Ok(word),
-                    other => Err(table.unfit("command", item.line, &other, "a string")),
+                    other @ (Value::Whole(_)
+                    | Value::Fraction(_)
+                    | Value::Truth(_)
+                    | Value::Moment(_)
+                    | Value::List(_)
+                    | Value::Table(_)) => Err(table.unfit("command", item.line, &other, "a string")),
                 };
                 items.into_iter().map(word).collect::<Result<_, _>>()?
             }
-            other => return Err(table.unfit("command", node.line, &other, "a string, or a list of strings")),
+            other @ (Value::Whole(_) | Value::Fraction(_) | Value::Truth(_) | Value::Moment(_) | Value::Table(_)) => {
+                return Err(table.unfit("command", node.line, &other, "a string, or a list of strings"));
+            }
         },
     };
     words.extend(table.texts("args")?.unwrap_or_default());
@@ -142,11 +149,18 @@ fn env(table: &mut Section) -> Result<Vec<String>, TaskFileError> {
         Value::List(items) => {
             let entry = |item: super::section::Node| match item.value {
                 Value::Text(entry) => Ok(entry),
-                other => Err(table.unfit("env", item.line, &other, "a string")),
+                other @ (Value::Whole(_)
+                | Value::Fraction(_)
+                | Value::Truth(_)
+                | Value::Moment(_)
+                | Value::List(_)
+                | Value::Table(_)) => Err(table.unfit("env", item.line, &other, "a string")),
             };
             items.into_iter().map(entry).collect()
         }
-        other => Err(table.unfit("env", node.line, &other, "a table of strings")),
+        other @ (Value::Text(_) | Value::Whole(_) | Value::Fraction(_) | Value::Truth(_) | Value::Moment(_)) => {
+            Err(table.unfit("env", node.line, &other, "a table of strings"))
+        }
     }
 }
 

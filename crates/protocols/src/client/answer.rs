@@ -30,21 +30,20 @@ pub(super) fn read(raw: &Value) -> Answer {
         (Some(texts), Some(structured)) => {
             let said = texts.join("\n");
             let plain = parsed(&said);
-            match structured {
+            let wrapped = structured.as_object().filter(|members| members.len() == 1);
+            if said.is_empty() || plain == *structured {
+                structured.clone()
+            } else if is_wrapped(wrapped.and_then(|members| members.get("result")), &plain, &said) {
                 // many servers wrap what is no object, and say it again
-                _ if said.is_empty() || plain == *structured => structured.clone(),
-                Value::Object(members) if members.len() == 1 && is_wrapped(members.get("result"), &plain, &said) => {
-                    plain
-                }
-                _ => json!({"structuredContent": structured, "content": said}),
+                plain
+            } else {
+                json!({"structuredContent": structured, "content": said})
             }
         }
         (None, Some(structured)) => json!({"structuredContent": structured, "content": blocks}),
         (None, None) => json!({ "content": blocks }),
-        (Some(_), None) => match raw {
-            Value::Object(members) if members.contains_key("content") => Value::String(String::new()),
-            other => other.clone(),
-        },
+        (Some(_), None) if raw.get("content").is_some() => Value::String(String::new()),
+        (Some(_), None) => raw.clone(),
     };
     let result = Payload::of(&result).unwrap_or_else(|_| Payload::string(""));
     Answer { result, is_error }

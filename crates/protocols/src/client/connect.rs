@@ -219,14 +219,17 @@ fn with_complaint(what: &str, stderr: &Tail) -> String {
     }
 }
 
+/// Some say how to get one, some do not say anything.
+fn refused_for_want_of_a_token(error: &rmcp::service::ClientInitializeError) -> bool {
+    error.is_authorization_required() || error.to_string().contains("HTTP 401")
+}
+
 fn explain(error: &rmcp::service::ClientInitializeError) -> String {
-    if error.is_authorization_required() {
-        return "it is not authorised: it asks for a token".to_owned();
+    if refused_for_want_of_a_token(error) {
+        return "it is not authorised: give its token in headers".to_owned();
     }
-    match error {
-        rmcp::service::ClientInitializeError::ConnectionClosed(_) => {
-            "it closed its output before it answered".to_owned()
-        }
-        other => format!("it could not be greeted: {other}"),
+    if let rmcp::service::ClientInitializeError::ConnectionClosed(_) = error {
+        return "it closed its output before it answered".to_owned();
     }
+    format!("it could not be greeted: {error}")
 }

@@ -157,11 +157,11 @@ impl Server {
             answered = answer => answered,
             () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
             why = connection.over() => {
-                waiting.is_over();
+                waiting.no_more();
                 return Err(CallError::Lost(why));
             }
         };
-        waiting.is_over();
+        waiting.no_more();
         match answered {
             Ok(result) => {
                 self.answered().await;
@@ -173,6 +173,9 @@ impl Server {
             }
             Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
+            }
+            Err(ServiceError::TransportClosed) => {
+                Err(CallError::Lost(connection.with_complaint("its connection was closed")))
             }
             // which of the two it was cannot be told
             Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
@@ -211,7 +214,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    fn is_over(mut self) {
+    fn no_more(mut self) {
         self.id = None;
     }
 }
