@@ -375,12 +375,12 @@ mod tests {
         let first = place.drawn();
         assert!(Arc::ptr_eq(&first, &place.drawn()), "its folders are looked at");
         assert!(Arc::ptr_eq(&first, &place.drawn()), "and now stand for what is in them");
-        let folders = |place: &Place| {
+        let folders = |place: &Place| -> Vec<PathBuf> {
             let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
             let ours = kept.iter().find(|kept| is_like(&kept.confined, &place.confined)).map(|kept| {
                 kept.names.iter().filter(|names| names.unchanged.is_some()).map(|names| names.folder.clone()).collect()
             });
-            ours.unwrap_or_else(Vec::new)
+            ours.unwrap_or_default()
         };
         let is_timed = FolderStamp::of(&place.at("work")).is_some_and(|(_, is_telling)| is_telling);
         assert_eq!(folders(&place).contains(&place.at("work")), is_timed);
