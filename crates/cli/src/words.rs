@@ -207,8 +207,12 @@ pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
         })
         .collect();
     let steps = if steps.is_empty() { "nothing left out".to_owned() } else { steps.join(", ") };
+    let again = match started.readmitted.len() {
+        0 => String::new(),
+        count => format!(", {} brought back that something open cites", results(count)),
+    };
     format!(
-        "the context was made anew (generation {}): {why}; {steps}; {} → {} tokens at most",
+        "the context was made anew (generation {}): {why}; {steps}{again}; {} → {} tokens at most",
         started.generation, started.before, started.after
     )
 }

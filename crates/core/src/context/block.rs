@@ -11,7 +11,7 @@ use crate::context::memory::{Effect, Memory, Reviewed, message_id};
 use crate::context::note::NoteKind;
 use crate::context::readmit::Readmitted;
 use crate::context::settings::share;
-use crate::ids::{ActionId, Seq};
+use crate::ids::{ActionId, NoteId, Seq};
 use crate::manifest;
 use crate::payload::{excerpt, head_and_tail};
 use crate::program::{At, Kind};
@@ -342,11 +342,12 @@ fn evidence(run: &Run, again: &[Readmitted]) -> impl Iterator<Item = String> {
         let tool = run.evidence.get(&piece.evidence).map(|found| found.tool.as_str()).unwrap_or_default();
         let shown = quoted(&piece.text);
         let action = piece.evidence.action();
+        let note = NoteId(piece.by.0);
+        let by = if run.memory.notes.contains_key(&note) { note.to_string() } else { piece.by.to_string() };
         format!(
-            "{} ({action} {tool} {}, cited by {}), {} bytes in all:{shown}",
+            "{} ({action} {tool} {}, cited by {by}), {} bytes in all:{shown}",
             piece.evidence,
             one_line(&piece.call),
-            piece.by,
             piece.total
         )
     })
