@@ -374,7 +374,10 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 RouteWhy::Spent(micros) => format!("${:.4} is spent", *micros as f64 / 1e6),
                 RouteWhy::Phase(_) | RouteWhy::Context(_) | RouteWhy::CooledDown | RouteWhy::Main => e.words.clone(),
             };
-            let until = e.until.map(|at| format!("; {} is tried again at {}", e.from, clock(at))).unwrap_or_default();
+            let until = match (&e.wanted, e.until) {
+                (Some(wanted), Some(at)) => format!("; {wanted} is tried again at {}", clock(at)),
+                (Some(_) | None, _) => String::new(),
+            };
             safe(&format!("model is now {}: {why}{until}", e.model.name))
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),

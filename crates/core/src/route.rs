@@ -207,6 +207,7 @@ pub fn due(run: &Run, now: Timestamp) -> Option<ModelRouted> {
         words: why.words(),
         model: model.clone(),
         why,
+        wanted: None,
         until: None,
     })
 }
@@ -223,6 +224,7 @@ pub fn way_out(
     let words: String = words.chars().take(WORDS_MAX).collect();
     Some(ModelRouted {
         from: run.model.name.clone(),
+        wanted: Some(wanted(run).0.name.clone()).filter(|wanted| *wanted != model.name),
         until: until(run, model, class, asked.unwrap_or_default(), now),
         model: model.clone(),
         why: RouteWhy::Failed(class),

@@ -145,15 +145,16 @@ impl Table {
         assert!(known.iter().any(|model| model.name == routed.model.name), "{routed:?}");
         let mut failed = BTreeSet::from([&routed.from]);
         for (_, event) in self.events.iter().rev() {
-            match event {
-                Event::ModelRouted(before) => {
-                    if let RouteWhy::Failed(_) = before.why {
-                        failed.insert(&before.from);
-                    }
-                }
-                Event::ModelReplied(_) | Event::ModelSwitched(_) | Event::ModelForgone(_) => break,
-                Event::ModelFailed(failure) if !matches!(failure.next, AfterFailure::Retry { .. }) => break,
-                _ => {}
+            if let Event::ModelRouted(before) = event
+                && let RouteWhy::Failed(_) = before.why
+            {
+                failed.insert(&before.from);
+            }
+            let is_new = matches!(event, Event::ModelReplied(_) | Event::ModelSwitched(_) | Event::ModelForgone(_));
+            let gave_up =
+                matches!(event, Event::ModelFailed(failure) if !matches!(failure.next, AfterFailure::Retry { .. }));
+            if is_new || gave_up {
+                break;
             }
         }
         assert!(!failed.contains(&routed.model.name), "{routed:?} though {failed:?} have failed in this turn");

@@ -150,7 +150,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             };
             json!({
                 "from": e.from, "model": e.model.name, "why": why, "class": class, "words": e.words,
-                "until": e.until.map(|at| at.to_string()), "by": "route",
+                "wanted": e.wanted, "until": e.until.map(|at| at.to_string()), "by": "route",
             })
         }
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),

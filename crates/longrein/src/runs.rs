@@ -60,7 +60,7 @@ pub struct Runs {
     held: Option<Containment>,
     /// Where snapshots of workspaces are kept. None: nowhere.
     trees: Option<Grove>,
-    /// What its runs share of what servers say of their limits.
+    /// What its runs share of what servers say of the limits of a key.
     lanes: Lanes,
 }
 
@@ -632,7 +632,7 @@ impl Runs {
             faults,
         } = around;
         can_be_confined(&sandbox, &task, asked)?;
-        // All runs of this process that use one key at one server hear what that says to any of them.
+        // All runs of this process that use one model with one key hear what its server says to any of them.
         let lanes = self.lanes.clone();
         let model = ModelConfig { lanes: Some(lanes.clone()), ..model };
         let summariser: Reach =

@@ -23,6 +23,8 @@ pub fn connect(spec: &ModelSpec, config: &ModelConfig) -> Result<Arc<dyn Model>,
     let Some((provider, model)) = spec.name.as_str().split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(ConfigError::NoProvider { name: spec.name.clone() });
     };
+    let lanes = config.lanes.as_ref().map(|lanes| lanes.to(spec.name.as_str()));
+    let config = &ModelConfig { lanes, ..config.clone() };
     match provider {
         // A script's calls are calls already.
         "script" => Ok(Arc::new(ScriptedModel::open(&config.base_folder.join(model))?)),
@@ -61,9 +63,9 @@ pub struct ModelConfig {
     pub headers: Vec<(String, Secret)>,
     /// None: as suits the provider and its place.
     pub timeouts: Option<Timeouts>,
-    /// What calls of one key to one server share, for all models that are given the same. None: each is on its own.
+    /// What calls with one key to one model share, for all that are given the same. None: each is on its own.
     pub lanes: Option<Lanes>,
-    /// The most calls of this key to this server that are on the way together.
+    /// The most calls with this key to this model that are on the way together.
     pub max_concurrent: Option<u32>,
     /// What a relative script path is relative to; empty: the working directory.
     pub base_folder: PathBuf,

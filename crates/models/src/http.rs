@@ -67,7 +67,7 @@ pub(crate) struct Client {
     /// What must not stand in any message: the key, and the headers of the configuration.
     secrets: Vec<Secret>,
     timeouts: Timeouts,
-    /// What it shares with all calls of this key to this server, and how many of them may be on the way together.
+    /// What it shares with all calls with this key to this model, and how many of them may be on the way together.
     lane: Option<Arc<Lane>>,
     at_once: Option<u32>,
     /// What to look at where the server cannot be reached.
@@ -154,7 +154,7 @@ impl Client {
     fn closed(&self, left: Duration) -> ModelFailure {
         let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         let text = format!(
-            "not sent: {} has asked for a pause from all that use this key, {seconds} s of it are left",
+            "not sent: {} has asked for a pause from all that use this key and model, {seconds} s of it are left",
             self.host()
         );
         let failure = broken(ModelErrorClass::RateLimited, Billing::Nothing, text);

@@ -1,5 +1,6 @@
-//! Lanes: all calls of one process with one key to one server share what that server says of its limits, so that a "too many
-//! requests" that one run hears holds up the others too, and they do not each have to learn it.
+//! Lanes: all calls of one process to one model with one key share what its server says of its limits, so that a "too many
+//! requests" that one run hears holds up the others too, and they do not each have to learn it. Providers count each model
+//! apart, so another one of the same key is another lane: it is where a run goes that does not want to wait.
 //!
 //! Calls enter in the order in which they came. Only the first of those that wait has a timer; whoever stops waiting is gone
 //! at once. After a pause one call goes first, and the rest follow when the server has answered it, or one a second.
@@ -27,7 +28,11 @@ const CAREFUL_GAP: Duration = Duration::from_secs(1);
 
 /// The lanes of a process. Clones share them.
 #[derive(Clone, Default)]
-pub struct Lanes(Arc<Mutex<HashMap<[u8; 32], Arc<Lane>>>>);
+pub struct Lanes {
+    lanes: Arc<Mutex<HashMap<[u8; 32], Arc<Lane>>>>,
+    /// The model they are asked for.
+    model: String,
+}
 
 impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,18 +41,25 @@ impl fmt::Debug for Lanes {
 }
 
 impl Lanes {
+    /// The same, for calls to this model.
+    #[must_use]
+    pub(crate) fn to(&self, model: &str) -> Self {
+        Self { model: model.to_owned(), ..self.clone() }
+    }
+
     /// The one of this key at this place. The key itself is not kept.
     pub(crate) fn of(&self, place: &str, key: &str) -> Arc<Lane> {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(place.as_bytes());
-        hasher.update(&[0]);
-        hasher.update(key.as_bytes());
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in [&self.model, place, key] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(lanes.entry(*hasher.finalize().as_bytes()).or_default())
     }
 }
 
-/// One key at one server.
+/// One key for one model at one server.
 #[derive(Default)]
 pub(crate) struct Lane {
     /// Held by the first of those that wait. It is fair: first come, first served.
@@ -260,8 +272,9 @@ mod tests {
             assert_eq!(elapsed, at);
             passes.push(pass);
         }
-        let other = lanes.of("https://a/v1", "another key");
-        assert_eq!(waited(&other).await.1, Duration::ZERO, "another key is another lane");
+        for other in [lanes.of("https://a/v1", "another key"), lanes.to("another model").of("https://a/v1", "key")] {
+            assert_eq!(waited(&other).await.1, Duration::ZERO, "another key, or model, is another lane");
+        }
     }
 
     #[tokio::test(start_paused = true)]

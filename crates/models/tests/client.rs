@@ -338,9 +338,9 @@ async fn tls_needs_nothing_process_wide() {
     assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Nothing));
 }
 
-/// Two models, as two runs of one process have them.
+/// A model, as two runs of one process have it.
 fn two(server: &Server, lanes: &Lanes, key: &str) -> [Arc<dyn Model>; 2] {
-    ["openai/one", "openai/other"].map(|name| {
+    ["openai/one", "openai/one"].map(|name| {
         let config = ModelConfig {
             base_url: Some(server.url.clone()),
             api_key: Some(Secret::new(key)),
@@ -353,7 +353,7 @@ fn two(server: &Server, lanes: &Lanes, key: &str) -> [Arc<dyn Model>; 2] {
 }
 
 #[tokio::test]
-async fn what_one_model_is_told_holds_up_the_other_of_the_same_key() {
+async fn what_one_run_is_told_holds_up_the_other_of_the_same_key() {
     let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
     let server = server(vec![Write(busy.into())]).await;
     let lanes = Lanes::default();

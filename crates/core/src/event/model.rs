@@ -241,7 +241,10 @@ pub struct ModelRouted {
     pub why: RouteWhy,
     /// For people; of a failure, what the model before said.
     pub words: String,
-    /// When the model that is wanted is tried again. None: not by itself.
+    /// The model that is wanted, where this is another. None: this one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<crate::ids::ModelName>,
+    /// When that is tried again. None: not by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
