@@ -29,6 +29,8 @@ use crate::words;
 
 /// How long a new run may take to be in the journal.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+/// How long to wait for a place: a run that has just ended leaves its own in a moment.
+const PLACE_WITHIN: Duration = Duration::from_millis(500);
 /// How often a run that somebody else drives is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// How often one wait goes on with a run that stops again at once, as where its model cannot be reached.
@@ -307,7 +309,8 @@ impl Desk {
         let mut environment = context::environment();
         environment.remove(&self.rules.hidden);
         let reached = context::model_config(&self.session.config, model, &environment).map_err(fault)?;
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let place = tokio::time::timeout(PLACE_WITHIN, Arc::clone(&self.places).acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
             let problem = "as many runs are driven as this server drives at the same time";
             return Err(Fault::new(Class::Unavailable, problem).hint("run_wait for one of them, or cancel it"));
         };
