@@ -73,6 +73,18 @@ struct Seen {
     end: Option<Result<(), Fault>>,
 }
 
+/// A run that is on the list of those driven here, however its drive ends.
+struct Listed {
+    desk: Arc<Desk>,
+    id: RunId,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.desk.driven().remove(&self.id);
+    }
+}
+
 struct Eyes(watch::Sender<Seen>);
 
 impl Observer for Eyes {
@@ -341,9 +353,9 @@ impl Desk {
         };
         let (desk, id) = (Arc::clone(self), id.clone());
         tokio::spawn(async move {
-            let driven = desk.session.runs.drive(target, around).await;
-            desk.driven().remove(&id);
-            drop(place);
+            let listed = Listed { desk, id };
+            let driven = listed.desk.session.runs.drive(target, around).await;
+            drop((listed, place));
             let end = driven.map(|_| ()).map_err(of_runs);
             eyes.0.send_modify(|seen| seen.end = Some(end));
         });
