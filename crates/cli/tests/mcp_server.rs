@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::task::{booked, books, calls, says, task, tool};
 use crate::support::World;
+use crate::support::task::{booked, books, calls, says, task, tool};
 
 /// Nothing here takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -293,7 +293,7 @@ fn a_client_loosens_no_mode_and_starts_no_task_from_elsewhere() {
     let tight = json!({ "prompt": "Do it.", "model": "script/replies.toml", "permission_mode": "plan", "id": "t" });
     assert_eq!(client.call("run_start", tight)["permission_mode"], "plan");
     assert_eq!(client.call("run_wait", json!({ "id": "t" }))["state"], "done");
-    let nonsense = json!({ "prompt": "Do it.", "permission_mode": "free" });
+    let nonsense = json!({ "prompt": "Do it.", "model": "script/replies.toml", "permission_mode": "free" });
     assert_eq!(client.fails("run_start", nonsense)["class"], "usage");
     drop(client);
 
