@@ -1,5 +1,7 @@
 //! The server as a client sees it: what it answers to good and to bad messages, over lines and over HTTP.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world should stop there")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

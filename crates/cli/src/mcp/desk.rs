@@ -29,6 +29,8 @@ use crate::words;
 
 /// How long a new run may take to be in the journal.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+/// How long to wait for a place: a run that has just ended leaves its own in a moment.
+const PLACE_WITHIN: Duration = Duration::from_millis(500);
 /// How often a run that somebody else drives is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// How often one wait goes on with a run that stops again at once, as where its model cannot be reached.
@@ -69,6 +71,18 @@ struct Seen {
     head: u64,
     line: String,
     end: Option<Result<(), Fault>>,
+}
+
+/// A run that is on the list of those driven here, however its drive ends.
+struct Listed {
+    desk: Arc<Desk>,
+    id: RunId,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.desk.driven().remove(&self.id);
+    }
 }
 
 struct Eyes(watch::Sender<Seen>);
@@ -307,7 +321,8 @@ impl Desk {
         let mut environment = context::environment();
         environment.remove(&self.rules.hidden);
         let reached = context::model_config(&self.session.config, model, &environment).map_err(fault)?;
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let place = tokio::time::timeout(PLACE_WITHIN, Arc::clone(&self.places).acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
             let problem = "as many runs are driven as this server drives at the same time";
             return Err(Fault::new(Class::Unavailable, problem).hint("run_wait for one of them, or cancel it"));
         };
@@ -338,9 +353,9 @@ impl Desk {
         };
         let (desk, id) = (Arc::clone(self), id.clone());
         tokio::spawn(async move {
-            let driven = desk.session.runs.drive(target, around).await;
-            desk.driven().remove(&id);
-            drop(place);
+            let listed = Listed { desk, id };
+            let driven = listed.desk.session.runs.drive(target, around).await;
+            drop((listed, place));
             let end = driven.map(|_| ()).map_err(of_runs);
             eyes.0.send_modify(|seen| seen.end = Some(end));
         });

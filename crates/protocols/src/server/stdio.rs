@@ -162,7 +162,7 @@ impl<R: AsyncBufRead + Unpin> Reader<R> {
             let (used, ended) = match self.input.fill_buf().await {
                 // What cannot be read is read no more.
                 Err(_) => (0, true),
-                Ok(bytes) if bytes.is_empty() => (0, true),
+                Ok([]) => (0, true),
                 Ok(bytes) => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let part = &bytes[..end.unwrap_or(bytes.len())];
