@@ -352,6 +352,10 @@ impl Analysis<'_> {
     }
 
     fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+        if raw.contains('\'') && (raw.contains("$(") || raw.contains('`')) {
+            // an index is computed, quotes or not
+            self.inner_scripts(raw, here, walk);
+        }
         for word in self.words_of(raw, here, walk) {
             match word.kind {
                 Kind::Literal => {
@@ -506,7 +510,7 @@ impl Analysis<'_> {
             name = rest;
         }
         match name.first().and_then(Word::known) {
-            Some("cd") => {
+            Some("cd" | "pushd") => {
                 let operands: Vec<&Word> = name.iter().skip(1).filter(|word| word.text != "--").collect();
                 let success = match operands.as_slice() {
                     [folder]
@@ -515,15 +519,15 @@ impl Analysis<'_> {
                         let moved = here.folders.iter().map(|from| path::absolute(from, &folder.text));
                         Here { folders: moved.collect() }
                     }
+                    // it changes places with a folder from before
+                    [] if name.first().and_then(Word::known) == Some("pushd") => Here::unknown(),
                     [] => Here::at(self.policy.surroundings.home().to_owned()),
                     _ => Here::unknown(),
                 };
                 After { any: here.or(&success), success }
             }
             // these may hide a `cd`, and are asked about in any case
-            Some("eval" | "source" | "." | "pushd" | "popd") => {
-                After { success: Here::unknown(), any: Here::unknown() }
-            }
+            Some("eval" | "source" | "." | "popd") => After { success: Here::unknown(), any: Here::unknown() },
             Some(_) | None => same(),
         }
     }
@@ -608,11 +612,19 @@ impl Analysis<'_> {
                 if !words.iter().all(|word| word.kind == Kind::Literal) {
                     self.ask("the text it is given is only known once it runs");
                 }
+                if let Some(name) = harm::secrets::expands_a_secret(&raw.value) {
+                    let reason = format!("the variable {} usually holds a secret", shown(name));
+                    self.note(Verdict::new(Strictness::Deny, own::SECRET, reason));
+                }
                 words.first().and_then(Word::known).map(str::to_owned)
             }
             IoRedirect::HereDocument(_, document) => {
                 self.ask("it is given a text of several lines");
                 if document.requires_expansion {
+                    if let Some(name) = harm::secrets::expands_a_secret(&document.doc.value) {
+                        let reason = format!("the variable {} usually holds a secret", shown(name));
+                        self.note(Verdict::new(Strictness::Deny, own::SECRET, reason));
+                    }
                     self.inner_scripts(&document.doc.value, here, walk);
                 }
                 Some(document.doc.value.clone())
