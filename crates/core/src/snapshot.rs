@@ -70,6 +70,8 @@ pub(crate) fn no_task() -> Arc<Task> {
         context: Default::default(),
         sources: Default::default(),
         snapshots: Default::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: Default::default(),
     })
 }

@@ -661,6 +661,8 @@ fn task(case: &Case) -> Task {
         context: ContextSpec { trigger: case.trigger, summary, ..ContextSpec::default() },
         sources: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     }
 }

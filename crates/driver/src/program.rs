@@ -510,6 +510,8 @@ mod tests {
             policy: Default::default(),
             permission_mode: Default::default(),
             snapshots: Default::default(),
+            piped_from: None,
+            questions_expire_ms: None,
             hooks: Vec::new(),
             rules: Vec::new(),
             context: Default::default(),

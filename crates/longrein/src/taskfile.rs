@@ -514,6 +514,8 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         context: ContextSpec { summary, ..context },
         sources,
         snapshots: draft.snapshots,
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     };
     if let Some(program) = program {

@@ -373,6 +373,8 @@ impl Task {
             context: self.context.clone(),
             sources: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
+            piped_from: None,
+            questions_expire_ms: None,
             pins: BTreeMap::new(),
         };
         Ok(Resolved { id, task, blobs })

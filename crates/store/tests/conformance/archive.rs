@@ -136,6 +136,8 @@ fn task(goal: &str) -> Task {
         context: ContextSpec::default(),
         sources: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     }
 }
