@@ -912,6 +912,27 @@ fn very_long_and_very_deep_commands_are_ruled_in_time() {
     }
 }
 
+/// Ten times the text is not a hundred times the work.
+#[test]
+fn rulings_grow_with_the_text_and_no_faster() {
+    let policy = policy("");
+    for unit in
+        ["src/a.rs ", "cat a; ", "cat a | ", "$(ls) ", "$(", "'a' ", "${x:-y} ", "command ", "-o a ", "x=1 ", "a/b/c "]
+    {
+        let taken = |size: usize| {
+            let text = format!("cat {}", unit.repeat(size / unit.len()));
+            let begun = worked();
+            shell(&policy, &text);
+            (worked() - begun).as_millis()
+        };
+        let (short, long) = (taken(10_000), taken(100_000));
+        // below this the clock is too coarse
+        let least = 100;
+        eprintln!("{unit:?}: {short} ms, {long} ms");
+        assert!(long <= 40 * short.max(least), "{unit:?}: {short} ms, then {long} ms");
+    }
+}
+
 /// How long this thread has had a processor: what others run meanwhile does not count.
 pub(super) fn worked() -> std::time::Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
