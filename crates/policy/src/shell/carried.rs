@@ -68,9 +68,10 @@ fn carried(base: &str, words: &[Word], stdin: Option<&str>) -> Carried {
         "vim" | "vi" | "nvim" | "view" | "ex" | "gvim" => carried.of_vim(&texts, stdin),
         "ed" | "red" => stdin.into_iter().flat_map(str::lines).for_each(|line| carried.editor(line)),
         "awk" | "gawk" | "mawk" | "nawk" => carried.of_awk(words),
-        "let" | "test" | "[" | "[[" | "printf" | "read" | "declare" | "typeset" | "local" | "unset" | "export" => {
-            // their words are computed: what a substitution within an index says is run, quotes or not
-            texts.iter().for_each(|text| carried.computed(text));
+        "let" => texts.iter().for_each(|text| carried.computed(text)),
+        // what a substitution within an index says is run, quotes or not
+        "test" | "[" | "printf" | "read" | "declare" | "typeset" | "local" | "unset" | "export" => {
+            texts.iter().filter(|text| has_index(text)).for_each(|text| carried.computed(text));
         }
         "make" | "gmake" => {
             carried.scripts.extend(texts.iter().filter_map(|text| text.strip_prefix("--eval=")).map(str::to_owned))
@@ -188,6 +189,14 @@ impl Carried {
     }
 }
 
+/// `NAME[…`.
+pub(super) fn has_index(text: &str) -> bool {
+    let name = text.split('[').next().unwrap_or_default();
+    name.len() < text.len()
+        && !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// How long the address before a command of sed is, roughly.
 fn address(command: &str) -> usize {
     let mut at = 0;
@@ -268,6 +277,7 @@ mod tests {
             ("vim|-c|w o|f", ">o"),
             ("let|a[$(x y)]=1", "x y"),
             ("test|-v|a[$(x y)]", "x y"),
+            ("printf|never run $(x y) [here]", ""),
         ] {
             assert_eq!(check(line, None), found, "{line}");
         }

@@ -471,7 +471,7 @@ pub(super) const VERSIONS: &[(&str, &[&str])] = &[
     ("ldconfig", &["--version"]),
     ("rustc", &["--version", "-V", "-vV", "-Vv"]),
     ("rustfmt", &["--version", "-V"]),
-    ("rustup", &["--version", "-V", "show", "toolchain list", "target list --installed"]),
+    ("rustup", &["--version", "-V", "toolchain list", "target list --installed"]),
     ("node", &["--version", "-v"]),
     ("npm", &["--version", "-v"]),
     ("npx", &["--version", "-v"]),

@@ -136,6 +136,9 @@ impl Found {
         for start in &self.starts {
             let start = path::absolute(folder, &start.text);
             path::within(workspace, &start)?;
+            if splits == Splits::AtSpace && !start.chars().all(is_of_one_word) {
+                return None;
+            }
             // where nothing can be listed its name alone tells
             if world.names(&start).is_none() && (pattern == "*" || path::may_be_secret(pattern)) {
                 return None;
@@ -152,8 +155,7 @@ impl Found {
             for name in names {
                 left = usize::checked_sub(left, 1)?;
                 let file = format!("{at}/{name}");
-                let odd = name.contains(|letter: char| letter.is_whitespace() || "'\"\\".contains(letter));
-                if odd && splits == Splits::AtSpace {
+                if splits == Splits::AtSpace && !name.chars().all(is_of_one_word) {
                     return None;
                 }
                 // as find compares, a star stands for a dot too
@@ -171,6 +173,11 @@ impl Found {
         let start = self.starts.first()?;
         Some(Word { text: format!("{}/{name}", start.text), kind: Kind::Literal })
     }
+}
+
+/// Whether `xargs` takes this letter as it stands.
+fn is_of_one_word(letter: char) -> bool {
+    !letter.is_whitespace() && !matches!(letter, '\'' | '"' | '\\')
 }
 
 /// Whether names are handed on as they are, or as the words they make.

@@ -634,7 +634,11 @@ impl<'a> Analysis<'a> {
         if let Some(found) = self.fed.take() {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
-            let by_look = || self.looked_at(&found, here, found::Splits::AtSpace);
+            // at what else it may split names, and where it may stop, is not followed
+            let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
+            let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
+            let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
+            let by_look = || self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain);
             let files = match null && found.ends_names {
                 true => found.example.clone().or_else(by_look),
                 false if null || found.ends_names => None,

@@ -352,7 +352,7 @@ impl Analysis<'_> {
     }
 
     fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
-        if raw.contains('\'') && (raw.contains("$(") || raw.contains('`')) {
+        if raw.strip_prefix(['\'', '"']).is_some_and(super::carried::has_index) {
             // an index is computed, quotes or not
             self.inner_scripts(raw, here, walk);
         }
@@ -491,8 +491,11 @@ impl Analysis<'_> {
                 self.note(harm.verdict());
             }
         }
-        if matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
-            && words.iter().any(|word| word.kind == Kind::Unknown)
+        let says = matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
+            && words.iter().any(|word| word.kind == Kind::Unknown);
+        // and so do these of the text they are given
+        let shows = matches!(words.first().and_then(Word::known), Some("cat" | "tee" | "base64" | "xxd" | "od"));
+        if (says || shows)
             && let Some(name) = harm::secrets::expands_a_secret(&simple.to_string())
         {
             let reason = format!("the variable {} usually holds a secret", shown(name));
@@ -612,19 +615,11 @@ impl Analysis<'_> {
                 if !words.iter().all(|word| word.kind == Kind::Literal) {
                     self.ask("the text it is given is only known once it runs");
                 }
-                if let Some(name) = harm::secrets::expands_a_secret(&raw.value) {
-                    let reason = format!("the variable {} usually holds a secret", shown(name));
-                    self.note(Verdict::new(Strictness::Deny, own::SECRET, reason));
-                }
                 words.first().and_then(Word::known).map(str::to_owned)
             }
             IoRedirect::HereDocument(_, document) => {
                 self.ask("it is given a text of several lines");
                 if document.requires_expansion {
-                    if let Some(name) = harm::secrets::expands_a_secret(&document.doc.value) {
-                        let reason = format!("the variable {} usually holds a secret", shown(name));
-                        self.note(Verdict::new(Strictness::Deny, own::SECRET, reason));
-                    }
                     self.inner_scripts(&document.doc.value, here, walk);
                 }
                 Some(document.doc.value.clone())
