@@ -14,6 +14,7 @@ mod library;
 mod process;
 mod recall;
 mod report;
+mod rulings;
 mod server;
 mod syncs;
 mod texts;
@@ -34,7 +35,7 @@ struct Options {
     context: context::Options,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|trees|context]; longrein-bench ";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|trees|rulings|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -63,6 +64,10 @@ fn main() -> anyhow::Result<()> {
     // Nor does this: it is about the store.
     if options.only.as_deref() == Some("recall") {
         return recall::print();
+    }
+    // Nor this: it is about the gate.
+    if options.only.as_deref() == Some("rulings") {
+        return rulings::print();
     }
     // Nor this: it is about files.
     if options.only.as_deref() == Some("trees") {

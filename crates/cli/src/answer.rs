@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use longrein::Runs;
-use longrein::core::action::{Action, Life, Question};
+use longrein::core::action::{Action, Ended, Life, Question};
 use longrein::core::event::{Wait, Wants};
 use longrein::core::ids::{ActionId, Digest, RunId};
 use longrein::core::input::{Approve, Covers, Deny, Door, Input, InputBody, Settle, Truth};
@@ -115,7 +115,21 @@ pub(crate) async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result
         return Err(if action >= next {
             Failure::new(Status::NotFound, format!("run {} has no action {action}", run.id))
         } else {
-            Failure::new(Status::Data, format!("{action} does not wait for an approval (any more)"))
+            let refused = found.and_then(|action| match &action.life {
+                Life::Ended(Ended::Refused(error)) => Some(format!(": {}", error.message)),
+                Life::Ended(Ended::Done { .. } | Ended::Error(_) | Ended::NotDone(_))
+                | Life::Held(_)
+                | Life::Queued
+                | Life::Started { .. }
+                | Life::Lost(_)
+                | Life::Doubtful(..)
+                | Life::Unknown(_)
+                | Life::Checking(_)
+                | Life::Undoing(..)
+                | Life::Compensating(..) => None,
+            });
+            let problem = format!("{action} does not wait for an approval (any more){}", refused.unwrap_or_default());
+            Failure::new(Status::Data, problem)
         }
         .way_out("longrein approvals"));
     };
@@ -140,9 +154,10 @@ pub(crate) async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result
 }
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
+    let why = args.reason;
     answer_all(globals, &args.id, &args.actions, Saying::Yes, |action, digest, now| {
         let (by, door, expires) = (operator(), Door::Cli, now.plus(GRANT));
-        InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once })
+        InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once, reason: why.clone() })
     })
     .await
 }
@@ -181,6 +196,15 @@ async fn answer_all(
             let problem =
                 format!("{action} asks a question, and a yes is no answer to it: {}", words::safe(&question.reason));
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("send {id} 'your answer'"))));
+        }
+        let now = runs.clock().now();
+        let held = run.action(action).and_then(Action::question);
+        if let (Saying::Yes, Some(expired)) =
+            (saying, held.filter(|held| held.is_expired(now)).and_then(|held| held.expires))
+        {
+            let problem =
+                format!("the question of {action} expired at {expired}, unanswered: that counts as no answer");
+            return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("resume {id}"))));
         }
         let digest = question(&runs, &run, action).await?;
         answers.push(answer(action, digest, runs.clock().now()));

@@ -488,6 +488,9 @@ pub(crate) struct ApproveArgs {
     /// Actions, for example a7
     #[arg(required = true, value_name = "ACTION")]
     pub(crate) actions: Vec<String>,
+    /// Why; kept in the journal
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -190,9 +190,9 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
             Asked::Answered
         });
         let (by, door) = (operator(), Door::Terminal);
-        let yes = |digest, by, covers| {
+        let yes = |digest, by, covers, reason| {
             let expires = runs.clock().now().plus(GRANT);
-            InputBody::Approve(Approve { action, digest, by, door, expires, covers })
+            InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason })
         };
         let body = match answer {
             Answer::Over => {
@@ -203,7 +203,7 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
                 stop.nobody_is_there();
                 return;
             }
-            Answer::Yes(covers) => yes(digest, by, covers),
+            Answer::Yes(covers, reason) => yes(digest, by, covers, reason),
             Answer::No(reason) => InputBody::Deny(Deny { action, digest, by, door, reason }),
             Answer::Words(text) => InputBody::Message(text),
         };
@@ -240,7 +240,7 @@ pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &Unbounde
 }
 
 enum Answer {
-    Yes(Covers),
+    Yes(Covers, Option<String>),
     No(Option<String>),
     Words(String),
     /// Nobody is there any more, or not now.
@@ -283,17 +283,16 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
         };
         let line = line.trim();
         match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
-            ("y" | "yes", "") => return Answer::Yes(Covers::Once),
+            ("y" | "yes", reason) => return Answer::Yes(Covers::Once, said(reason)),
             ("a" | "always", "") => match always {
                 Always::Covers(what) => {
                     tell!("{what}");
-                    return Answer::Yes(Covers::Always);
+                    return Answer::Yes(Covers::Always, None);
                 }
                 Always::NotOffered => text = format!("{NOT_OFFERED}.\n"),
             },
             ("n" | "no", reason) => {
-                let reason = reason.trim();
-                return Answer::No((!reason.is_empty()).then(|| reason.to_owned()));
+                return Answer::No(said(reason));
             }
             ("s" | "show", "") => text = shown(lines, usize::MAX),
             ("q" | "quit", "") => return Answer::Later,
@@ -305,6 +304,11 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
             }
         }
     }
+}
+
+/// Why, if they said so.
+fn said(reason: &str) -> Option<String> {
+    Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty())
 }
 
 /// An answer in words: one line, or several of which all but the last end in a backslash.

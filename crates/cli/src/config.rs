@@ -40,11 +40,21 @@ struct Written {
     policy: toml::Table,
     #[serde(default)]
     sandbox: SandboxTable,
+    #[serde(default)]
+    approvals: ApprovalsTable,
     /// Read by the reader of task files, which has the same table.
     hooks: Option<toml::Value>,
     /// The same.
     route: Option<toml::Value>,
     mcp: Option<toml::Value>,
+}
+
+/// `[approvals]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalsTable {
+    /// `"2h"`: how long a question waits before silence counts as no answer.
+    questions_expire: Option<String>,
 }
 
 /// `[sandbox]`.
@@ -158,6 +168,8 @@ pub(crate) struct Config {
     permission_mode: Option<DefaultMode>,
     /// In the order of the files.
     pub(crate) policy: Vec<DefaultRules>,
+    /// How long a question waits. None: for ever.
+    pub(crate) questions_expire: Option<std::time::Duration>,
     pub(crate) sandbox: SandboxSettings,
     /// Hooks of every run.
     pub(crate) hooks: Vec<HookSpec>,
@@ -199,6 +211,11 @@ impl Config {
         }
         let rules = rules(&file.policy).map_err(|problem| wrong(path, &problem))?;
         self.policy.push(DefaultRules { source: source(), rules: rules.texts() });
+        if let Some(text) = &file.approvals.questions_expire {
+            let span = longrein::taskfile::span(text)
+                .map_err(|problem| wrong(path, &format!("approvals.questions_expire: {problem}")))?;
+            self.questions_expire = Some(span);
+        }
         lay_over(&mut self.sandbox, file.sandbox).map_err(|problem| wrong(path, &problem))?;
         if file.hooks.is_some() {
             let hooks =
@@ -243,8 +260,18 @@ impl Config {
     }
 }
 
-const TOP_KEYS: &[&str] =
-    &["model", "models", "context", "permission_mode", "policy", "sandbox", "hooks", "route", "mcp"];
+const TOP_KEYS: &[&str] = &[
+    "model",
+    "models",
+    "context",
+    "permission_mode",
+    "policy",
+    "sandbox",
+    "approvals",
+    "hooks",
+    "route",
+    "mcp",
+];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",

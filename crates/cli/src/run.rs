@@ -630,13 +630,20 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
         variables,
         defaults: config.defaults(),
     };
+    let typed = args.prompt.as_deref().unwrap_or_default();
+    let finish = |mut loaded: Loaded| {
+        let piped = loaded.task.goal.strip_prefix(typed).is_some_and(|rest| rest.starts_with(PIPED));
+        loaded.task.piped_from = piped.then(|| typed.len() as u64);
+        loaded.task.questions_expire_ms = config.questions_expire.map(|span| span.as_millis() as u64);
+        loaded
+    };
     match &args.task {
-        Some(file) => Ok(taskfile::load(file, &options)?),
+        Some(file) => Ok(finish(taskfile::load(file, &options)?)),
         None if options.prompt.is_none() => {
             let problem = "nothing to do: give a PROMPT, or a task file with --task FILE";
             Err(Failure::new(Status::Usage, problem).way_out("longrein run --help"))
         }
-        None => Ok(taskfile::plain(&options)?),
+        None => Ok(finish(taskfile::plain(&options)?)),
     }
 }
 

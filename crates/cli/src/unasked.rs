@@ -25,6 +25,7 @@ impl Unasked {
             self.proposed.insert(proposed.action, proposed.tool.as_str().to_owned());
         } else if let Event::ActionDenied(denied) = event
             && denied.input.is_none()
+            && !denied.expired
         {
             let tool = self.proposed.get(&denied.action).cloned().unwrap_or_default();
             self.denied.insert(denied.action, tool);

@@ -398,9 +398,13 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 Covers::Once => "",
                 Covers::Always => ", and every call exactly like it",
             };
-            format!("{} approved by {}{always}", named(e.action), safe(&e.by))
+            let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
+            format!("{} approved by {}{always}{reason}", named(e.action), safe(&e.by))
         }
         Event::ActionDenied(e) => {
+            if e.expired {
+                return format!("{} was not answered in time: no", named(e.action));
+            }
             let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
             format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
         }

@@ -69,6 +69,9 @@ fn the_prompt_may_be_piped_and_so_may_context() {
     world.write("s.toml", "[[reply]]\nwhen = [\"How many?\", \"bean bean bean\"]\ntext = \"Three.\"\n");
     let piped = world.typed("longrein run 'How many?' -m script/s.toml --id p").stdin("bean bean bean\n").done().is(0);
     assert_eq!(piped.answer(), "Three.");
+    // where what nobody typed begins stands in the task
+    let store = String::from_utf8_lossy(&world.store_bytes()).into_owned();
+    assert_eq!(store.matches("\"piped_from\":9").count(), 1, "only of the run that had it");
 }
 
 #[test]

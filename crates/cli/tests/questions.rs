@@ -157,3 +157,51 @@ text = "Set up."
     world.run("send r north").is(0);
     world.run("resume r").is(0);
 }
+
+/// What nobody answers in time is no yes, and whoever comes too late is told so.
+#[test]
+fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
+    let world = World::new();
+    world.write("s.toml", PAYS);
+    world.write("task.toml", "goal = \"Write it.\"\nmodel = \"script/s.toml\"\nbuiltins = [\"write_file\"]\n");
+    let config = world.user().join(".config/longrein");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("config.toml"), "[approvals]\nquestions_expire = \"1s\"\n").unwrap();
+    let parked = world.run("run --task task.toml --id r --on-ask wait").is(3);
+    assert!(parked.stderr.contains("longrein approve r a1"), "{}", parked.stderr);
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let late = world.run("approve r a1").is(65);
+    assert!(late.stderr.contains("the question of a1 expired at "), "{}", late.stderr);
+    assert_eq!(world.run("resume r --on-ask wait").is(0).answer(), "Left.");
+    let log = world.log("r");
+    let denied = of_type(&log, "action.denied");
+    assert_eq!((&denied[0]["expired"], &denied[0]["input"]), (&true.into(), &serde_json::Value::Null));
+    assert!(!world.path("a.txt").exists());
+    let late = world.run("approve r a1").is(65);
+    assert!(late.stderr.contains("nobody answered in time"), "{}", late.stderr);
+    world.verify("r");
+}
+
+#[test]
+fn a_yes_may_say_why() {
+    let world = World::new();
+    world.write("s.toml", PAYS);
+    world.write("task.toml", "goal = \"Write it.\"\nmodel = \"script/s.toml\"\nbuiltins = [\"write_file\"]\n");
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    world.run("approve r a1 --reason 'as we agreed'").is(0);
+    world.run("resume r").is(0);
+    let log = world.log("r");
+    assert_eq!(of_type(&log, "action.approved")[0]["reason"], "as we agreed");
+    world.verify("r");
+}
+
+const PAYS: &str = r#"
+[[reply]]
+text = "I write."
+calls = [{ name = "write_file", args = { path = "a.txt", content = "x" } }]
+usage = { input = 900, output = 20 }
+[[reply]]
+when = "a1"
+text = "Left."
+usage = { input = 1000, output = 5 }
+"#;

@@ -103,6 +103,15 @@ pub struct Question {
     pub effects: Vec<Effect>,
     /// The event that asked it.
     pub since: Seq,
+    /// When nobody's silence counts as no answer. None: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+impl Question {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
 }
 
 /// Where in its life an action is.
@@ -208,6 +217,22 @@ impl Action {
             | Life::Lost(_)
             | Life::Undoing(..)
             | Life::Compensating(..) => None,
+        }
+    }
+
+    /// What a person is asked about it, if it waits for one.
+    pub fn question(&self) -> Option<&Question> {
+        match &self.life {
+            Life::Held(question) => Some(question),
+            Life::Queued
+            | Life::Started { .. }
+            | Life::Lost(_)
+            | Life::Doubtful(..)
+            | Life::Unknown(_)
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
+            | Life::Ended(_) => None,
         }
     }
 

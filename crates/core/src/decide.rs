@@ -460,7 +460,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         },
         Command::Tick => match owed::out_of_time(run, now) {
             Some(budget) => Ok(vec![Event::BudgetReached(BudgetReached { budget })]),
-            None => Err(Refusal::NotDue),
+            None => {
+                let expired: Vec<Event> = owed::expired(run, now).map(no_answer).collect();
+                if expired.is_empty() { Err(Refusal::NotDue) } else { Ok(expired) }
+            }
         },
         Command::Conclude => match owed::due_end(run) {
             Some(end) => Ok(summary::given_up(run).into_iter().chain([ending::conclude(run, end)]).collect()),
@@ -590,7 +593,14 @@ fn nobody() -> ToolError {
 }
 
 fn unasked(action: ActionId, reason: String) -> Event {
-    Event::ActionDenied(ActionDenied { action, input: None, by: "policy".to_owned(), door: None, reason: Some(reason) })
+    let (by, reason) = ("policy".to_owned(), Some(reason));
+    Event::ActionDenied(ActionDenied { action, input: None, by, door: None, reason, expired: false })
+}
+
+/// Nobody has answered in time. That is never a yes.
+fn no_answer(action: &Action) -> Event {
+    let (action, by) = (action.id, "nobody".to_owned());
+    Event::ActionDenied(ActionDenied { action, input: None, by, door: None, reason: None, expired: true })
 }
 
 fn writes(action: &Action) -> bool {

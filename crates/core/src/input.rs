@@ -66,6 +66,9 @@ pub struct Approve {
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Covers::is_once")]
     pub covers: Covers,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What a yes is good for.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::action::{Action, Ended, Life};
+use crate::action::{Action, Ended, Life, Question};
 use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing, Verdict};
 use crate::children;
@@ -209,6 +209,21 @@ fn time_limit(run: &Run) -> Option<Timestamp> {
         Limit::Unlimited => None,
     };
     working.into_iter().chain(run.limits.deadline).min()
+}
+
+/// Questions that nobody has answered in time.
+pub fn expired(run: &Run, now: Timestamp) -> impl Iterator<Item = &Action> {
+    held(run).filter(move |(_, question)| question.is_expired(now)).map(|(action, _)| action)
+}
+
+/// When the next question expires.
+pub fn question_expires(run: &Run) -> Option<Timestamp> {
+    held(run).filter_map(|(_, question)| question.expires).min()
+}
+
+fn held(run: &Run) -> impl Iterator<Item = (&Action, &Question)> {
+    let is_over = matches!(run.stage, Stage::Rest(_)) || run.winding.is_some();
+    run.actions().filter(move |_| !is_over).filter_map(|action| Some((action, action.question()?)))
 }
 
 /// Which time budget is used up at `now`.

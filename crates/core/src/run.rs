@@ -493,6 +493,7 @@ impl Run {
                     exact: held.exact.clone(),
                     effects: held.effects.clone(),
                     since: seq,
+                    expires: self.task.questions_expire_ms.map(|ms| at.plus(std::time::Duration::from_millis(ms))),
                 };
                 self.change(held.action, |action| {
                     action.grant = None;
@@ -527,7 +528,10 @@ impl Run {
             Event::ActionDenied(denied) => {
                 self.barren_claims = 0;
                 let asks = self.action(denied.action).is_some_and(|action| action.asks().is_some());
-                let mut message = if asks {
+                let mut message = if denied.expired {
+                    let what = if asks { "No answer" } else { "Not run" };
+                    format!("{what}: nobody answered in time, which is no yes.")
+                } else if asks {
                     format!("No answer: {} does not answer this.", denied.by)
                 } else {
                     format!("Not run: denied by {}.", denied.by)

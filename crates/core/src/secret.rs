@@ -55,6 +55,43 @@ pub fn folder(path: &str) -> Option<Keeps> {
     }
 }
 
+/// Whether a file of this path is one in which programs look up registries, and which may hold a token or none: what it
+/// [holds](holds_token) decides. `.netrc` is not: there is nothing in it but credentials.
+pub fn is_settings(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default().to_lowercase();
+    matches!(name.as_str(), ".npmrc" | ".pypirc")
+}
+
+/// Whether settings of registries hold a credential. A reference to a variable (`${NPM_TOKEN}`) is none. What cannot be read
+/// as text of moderate length is taken to hold one.
+pub fn holds_token(settings: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(settings) else { return true };
+    settings.len() > SETTINGS_MAX || text.lines().any(line_holds_token)
+}
+
+fn line_holds_token(line: &str) -> bool {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with(['#', ';', '[']) {
+        return false;
+    }
+    // `https://user:password@host/`
+    let in_address = line.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', ' ']).next().unwrap_or_default();
+        authority.contains('@')
+    });
+    // a key of npm is an address: `//registry.example/:_authToken=…`
+    let (name, value) = match line.starts_with("//") {
+        true => (line, line.split_once("=${").map_or(line, |(at, _)| line.get(at.len() + 1..).unwrap_or_default())),
+        false => line.split_once(['=', ':']).unwrap_or((line, "")),
+    };
+    let name = name.to_lowercase();
+    let names_one = CREDENTIAL_KEYS.iter().any(|key| name.contains(key));
+    let value = value.trim().trim_matches(['"', '\'']);
+    let refers = value.starts_with("${") && value.ends_with('}') && value.matches('$').count() == 1;
+    // a line that goes on may go on with one
+    in_address || line.ends_with('\\') || (names_one && !matches!(value, "" | "true" | "false") && !refers)
+}
+
 /// Names of which a pattern of file names may mean one.
 pub fn tails() -> impl Iterator<Item = &'static str> {
     TAILS.into_iter().chain(TAILS_PERHAPS).chain(FOLDER_TAILS).filter_map(|tail| tail.rsplit('/').next())
@@ -73,6 +110,10 @@ fn below_config(path: &str, tails: &[&str]) -> bool {
     tails.iter().any(|tail| path.strip_suffix(tail).is_some_and(|before| before.is_empty() || before.ends_with('/')))
 }
 
+/// Parts of names of settings that are credentials.
+const CREDENTIAL_KEYS: [&str; 7] = ["auth", "token", "password", "passwd", "secret", "key", "cert"];
+/// Settings are short.
+const SETTINGS_MAX: usize = 64 * 1024;
 /// Endings of files that show what one would look like.
 const PATTERNS: [&str; 5] = [".example", ".sample", ".template", ".dist", ".defaults"];
 const KEYS: [&str; 4] = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa"];
@@ -147,6 +188,36 @@ const TAILS_PERHAPS: [&str; 1] = [".git/config"];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_registries_are_secret_only_with_a_credential_in_them() {
+        for settings in [
+            "//registry.example/:_authToken=npm_abc",
+            "_auth = dXNlcjpwdw==",
+            "registry=https://me:pw@registry.example/",
+            "registry=https://${X}@registry.example/",
+            "[pypi]\nusername = me\npassword = x",
+            "[pypi]\npassword: x",
+            "//r.example/:_password=\"eA==\"",
+            "x\\\npassword=y",
+            "\u{ff}key=x",
+        ] {
+            assert!(holds_token(settings.as_bytes()), "{settings}");
+        }
+        assert!(holds_token(&[0xff]) && holds_token(&vec![b'x'; SETTINGS_MAX + 1]));
+        for settings in [
+            "",
+            "registry=https://registry.example/\nsave-exact=true",
+            "@scope:registry=https://registry.example/",
+            "//registry.example/:_authToken=${NPM_TOKEN}",
+            "; _auth=x\n# password=y",
+            "[distutils]\nindex-servers =\n    pypi\n[pypi]\nrepository = https://pypi.example/legacy/",
+            "always-auth=true\nengine-strict=true\nlegacy-peer-deps=true",
+        ] {
+            assert!(!holds_token(settings.as_bytes()), "{settings}");
+        }
+        assert!(is_settings("a/.NPMRC") && is_settings(".pypirc") && !is_settings(".netrc") && !is_settings("npmrc"));
+    }
 
     #[test]
     fn names_are_known_wherever_they_lie_and_however_they_are_written() {

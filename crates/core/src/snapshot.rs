@@ -72,6 +72,8 @@ pub(crate) fn no_task() -> Arc<Task> {
         sources: Default::default(),
         servers: Default::default(),
         snapshots: Default::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: Default::default(),
     })
 }

@@ -65,6 +65,12 @@ pub struct Task {
     /// Whether the workspace is kept as it was before each step that may change it.
     #[serde(default, skip_serializing_if = "Snapshots::is_auto")]
     pub snapshots: Snapshots,
+    /// Where in the goal begins what was piped in beside what a person typed, in bytes. None: nothing is known to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piped_from: Option<u64>,
+    /// How long a question waits for a person before nobody's silence counts as no answer (`semantics.md` E4). None: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub questions_expire_ms: Option<u64>,
     /// Digests of what surrounds the task: tool programs, checks, the script. Paths or names → content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pins: BTreeMap<String, Digest>,
@@ -73,6 +79,14 @@ pub struct Task {
 impl Task {
     pub fn tool(&self, name: &ToolName) -> Option<&ToolSpec> {
         self.tools.iter().find(|tool| &tool.name == name)
+    }
+
+    /// The goal as far as a person is known to have typed it. Journals that do not say where that ends have a heading there.
+    pub fn typed_goal(&self) -> &str {
+        match self.piped_from {
+            Some(at) => usize::try_from(at).ok().and_then(|at| self.goal.get(..at)).unwrap_or_default(),
+            None => self.goal.split(PIPED).next().unwrap_or_default(),
+        }
     }
 
     /// The task with everything in its place that an older journal has elsewhere.

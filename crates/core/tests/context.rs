@@ -750,6 +750,8 @@ fn task(case: &Case) -> Task {
         sources: BTreeMap::new(),
         servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     }
 }

@@ -657,7 +657,7 @@ impl Table {
             1 | 2 => {
                 let expires = self.now.plus(Duration::from_secs(self.roll(3) * 3600));
                 let covers = if self.roll(4) == 0 { Covers::Always } else { Covers::Once };
-                InputBody::Approve(Approve { action, digest, by, door, expires, covers })
+                InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: None })
             }
             3 => InputBody::Deny(Deny { action, digest, by, door, reason: None }),
             4 | 5 => {
@@ -940,6 +940,8 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         sources: std::collections::BTreeMap::new(),
         servers: Default::default(),
         snapshots: longrein_core::task::Snapshots::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: std::collections::BTreeMap::new(),
     }
 }

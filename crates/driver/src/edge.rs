@@ -17,7 +17,7 @@ use longrein_core::ruling::{Bearing, EffectKind, Ruling};
 use longrein_core::run::{Evidence, Run, Stage};
 use longrein_core::taint::Mark;
 use longrein_core::target::Target;
-use longrein_core::task::{Builtin, EffectClass, Mode, PIPED, ToolBody, ToolSpec};
+use longrein_core::task::{Builtin, EffectClass, Mode, ToolBody, ToolSpec};
 use longrein_ports::{
     Answers, Changed, Cited, GateCall, GuardInput, Handed, JournalError, KeyChange, KeyId, KeyState, RecordedBody,
     Ruled, ValidArgs, Work,
@@ -276,9 +276,8 @@ fn said(run: &Run) -> Vec<&str> {
         Item::User(words) => Some(words.as_str()),
         Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
     });
-    // What was piped in beside a goal nobody has typed. A person who writes that heading means less, which is safe.
-    let goal = run.task.goal.split(PIPED).next().unwrap_or_default();
-    std::iter::once(goal).chain(words).collect()
+    // What was piped in beside a goal nobody has typed.
+    std::iter::once(run.task.typed_goal()).chain(words).collect()
 }
 
 /// What `ask` asks: its one argument, which the schema requires.

@@ -511,6 +511,8 @@ mod tests {
             permission_mode: Default::default(),
             servers: Default::default(),
             snapshots: Default::default(),
+            piped_from: None,
+            questions_expire_ms: None,
             hooks: Vec::new(),
             rules: Vec::new(),
             context: Default::default(),

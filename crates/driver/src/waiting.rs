@@ -136,6 +136,7 @@ impl Drive<'_> {
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
         by_time
+            .chain(owed::question_expires(&self.run).map(|at| at.since(now)))
             .chain(key_poll)
             .chain(self.child_is_due_in())
             .chain(stopping)

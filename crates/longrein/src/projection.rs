@@ -179,10 +179,16 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }
         Event::ActionApproved(e) => json!({
             "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
-            "covers": e.covers,
+            "covers": e.covers, "reason": e.reason,
         }),
         Event::ActionDenied(e) => {
-            json!({ "action": e.action, "input": e.input, "by": e.by, "door": e.door, "reason": e.reason })
+            let (by, door, reason) = (&e.by, e.door, &e.reason);
+            let mut map =
+                object(json!({ "action": e.action, "input": e.input, "by": by, "door": door, "reason": reason }));
+            if e.expired {
+                map.insert("expired".to_owned(), json!(true));
+            }
+            Value::Object(map)
         }
         Event::ActionStarted(e) => json!({
             "action": e.action, "attempt": e.attempt, "fence": e.fence, "effect": e.effect, "rule": e.rule,

@@ -534,6 +534,8 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         sources,
         servers: final_servers(draft.servers, options),
         snapshots: draft.snapshots,
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     };
     if let Some(program) = program {

@@ -150,7 +150,7 @@ impl Policy {
             return deny(own::OWN_FILES, format!("{name} contains Longrein's own files, and no run may reach them"));
         }
         let reads = matches!(touch.purpose, Purpose::Read | Purpose::ReadBelow);
-        if reads && path::is_secret(path) {
+        if reads && path::is_secret(path) && !self.is_settings_without_a_token(path) {
             return deny(own::SECRET, format!("{name} usually holds secrets"));
         }
         if !changes {
@@ -166,6 +166,16 @@ impl Policy {
             return deny(own::PROTECTED, format!("{name} is part of the system or starts programs"));
         }
         None
+    }
+
+    /// Settings of registries in which no credential stands are like any other file. What cannot be looked at is not.
+    fn is_settings_without_a_token(&self, path: &str) -> bool {
+        longrein_core::secret::is_settings(path)
+            && self.surroundings.world.link(path).is_none()
+            && match self.surroundings.world.file(path) {
+                path::File::Content(settings) => !longrein_core::secret::holds_token(&settings),
+                path::File::Missing | path::File::Unreadable => false,
+            }
     }
 
     /// Whether losing everything in this folder is never meant: the workspace or above it, a home, a part of the system.

@@ -124,7 +124,18 @@ fn read(
     for (key, value) in git::settings(&String::from_utf8_lossy(&bytes)) {
         let is_include = matches!(key.as_str(), "include.path" | "includeif.path");
         let is_path = is_include
-            || matches!(key.as_str(), "core.hookspath" | "core.attributesfile" | "init.templatedir" | "core.worktree");
+            || matches!(
+                key.as_str(),
+                "core.hookspath"
+                    | "core.attributesfile"
+                    | "core.excludesfile"
+                    | "init.templatedir"
+                    | "core.worktree"
+                    | "blame.ignorerevsfile"
+                    | "mailmap.file"
+                    | "commit.template"
+                    | "gpg.allowedsignersfile"
+            );
         if !is_path && git::runs_a_program(&key).is_none() {
             continue;
         }
@@ -133,7 +144,9 @@ fn read(
             true => vec![value.trim_matches('"')],
             false => value.split(|sign: char| sign.is_whitespace() || "\"'`;|&()<>=!\\".contains(sign)).collect(),
         };
-        for word in words.into_iter().filter(|word| is_path || word.contains('/')) {
+        // a bare name is one of the program path, but `sh clean.sh` reads a file
+        let is_file = |word: &str| word.contains('/') || SCRIPT_ENDS.iter().any(|end| word.ends_with(end));
+        for word in words.into_iter().filter(|word| is_path || is_file(word)) {
             let word = match word.strip_prefix('~') {
                 Some(rest) if rest.starts_with('/') => format!("{}{rest}", surroundings.home()),
                 Some(_) | None => word.to_owned(),
@@ -171,6 +184,8 @@ fn part_of_bare(world: &dyn World, workspace: &str, inside: &str) -> Option<Stri
 
 /// What git looks for or obeys in a folder of its own.
 const BARE_PARTS: [&str; 8] = ["config", "config.worktree", "hooks", "info", "objects", "refs", "modules", "worktrees"];
+/// How names of files end that interpreters are given.
+const SCRIPT_ENDS: [&str; 9] = [".sh", ".bash", ".py", ".pl", ".rb", ".js", ".mjs", ".ts", ".php"];
 /// Configuration files that are read, with what they include.
 const FILES_MAX: usize = 32;
 const INCLUDES_MAX: usize = 4;

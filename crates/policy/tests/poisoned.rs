@@ -194,6 +194,13 @@ fn what_the_operators_git_names_in_the_workspace_is_obeyed_later() {
         ("[include]\n\tpath = more\n", &["w/by/more"], false),
         ("[alias]\n\tst = !./run.sh\n", &["w/run.sh"], false),
         ("[merge \"m\"]\n\tdriver = ./merge %A\n", &["w/merge"], false),
+        // none of these is there
+        ("[core]\n\texcludesFile = .ignored\n", &["w/.ignored"], false),
+        ("[core]\n\thooksPath = not/yet/there\n", &["w/not/yet/there/pre-push", "w/not/yet", "w/not"], false),
+        ("[include]\n\tpath = ../w/not/yet.cfg\n", &["w/not/yet.cfg", "w/not"], true),
+        ("[alias]\n\tx = !sh tools.sh\n", &["w/tools.sh"], false),
+        ("[diff \"d\"]\n\ttextconv = python3 conv.py\n", &["w/conv.py"], true),
+        ("[blame]\n\tignoreRevsFile = .revs\n", &["w/.revs"], false),
         ("[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n", &[], false),
     ] {
         let folder = Folder::new("named");

@@ -14,7 +14,7 @@ use crate::beyond::{self, Made};
 use crate::held::{self, Held, Hold};
 use crate::hint;
 use crate::planted::Watch;
-use crate::terrain::{OBEYED, Terrain};
+use crate::terrain::{OBEYED, Terrain, is_harmless};
 
 /// How the commands of a run are confined; made once per run, by whoever made the [`Toolbox`](crate::Toolbox).
 #[derive(Debug, Default)]
@@ -279,7 +279,10 @@ impl Sandbox {
             within(&PROTECTED).into_iter().chain(obeyed).chain(terrain.pointers.iter().cloned()).collect();
         confined.read_only.extend(self.obeyed.iter().cloned());
         // a folder of such a name is an environment of Python
-        let secrets = within(&SECRETS).into_iter().filter(|path| !path.is_dir()).chain(terrain.secrets.iter().cloned());
+        let secrets = within(&SECRETS)
+            .into_iter()
+            .filter(|path| !path.is_dir() && !is_harmless(path))
+            .chain(terrain.secrets.iter().cloned());
         confined.hidden = self.hidden.iter().cloned().chain(secrets).collect();
         confined.sealed = terrain.sealed();
         confined.scratch = self.scratch();

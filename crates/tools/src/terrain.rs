@@ -118,8 +118,19 @@ fn entries(folder: &Path, left: &mut usize) -> Vec<(String, FileType)> {
 fn is_secret(workspace: &Path, path: &Path, is_folder: bool) -> bool {
     let inside = path.strip_prefix(workspace).unwrap_or(path).to_string_lossy();
     let keeps = if is_folder { secret::folder(&inside) } else { secret::file(&inside) };
-    keeps == Some(Keeps::Secrets)
+    keeps == Some(Keeps::Secrets) && !is_harmless(path)
 }
+
+/// Settings of registries without a credential, which builds need. A link, or what cannot be read, is not.
+pub(crate) fn is_harmless(path: &Path) -> bool {
+    let is_file = || path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= SETTINGS_MAX_BYTES);
+    secret::is_settings(&path.to_string_lossy())
+        && is_file()
+        && std::fs::read(path).is_ok_and(|settings| !secret::holds_token(&settings))
+}
+
+/// Settings that are longer are not looked into.
+const SETTINGS_MAX_BYTES: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -156,6 +167,11 @@ mod tests {
             "d/.ENV",
         ];
         secrets.iter().for_each(|secret| file(secret));
+        // without a credential it is what builds need, with one it is a secret
+        std::fs::write(at(".npmrc"), "//registry.example/:_authToken=npm_abc").unwrap();
+        std::fs::write(at("c/.PyPIrc"), "[pypi]\npassword = x").unwrap();
+        file("e/.npmrc");
+        std::fs::write(at("e/.npmrc"), "registry=https://registry.example/").unwrap();
         for other in [
             ".env.example",
             "a/.env.local.sample",

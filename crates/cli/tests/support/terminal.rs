@@ -100,7 +100,7 @@ impl Terminal {
         (status, self.written())
     }
 
-    fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
     }
 

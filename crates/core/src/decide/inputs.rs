@@ -1,6 +1,7 @@
 //! What people, workers and other runs have sent, taken into the run.
 
 use super::*;
+use crate::action::Ended;
 use crate::program::yes_or_no;
 
 pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) -> Result<Vec<Event>, Refusal> {
@@ -44,7 +45,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             if run.hooks.goal_blocked {
                 return Err(format!("the goal was not let through: {}; start a new run", run.hooks.last));
             }
-            let asking = longest_asking(run);
+            let asking = longest_asking(run).filter(|action| !action.asks().is_some_and(|asks| asks.is_expired(now)));
             if let Some(action) = asking.filter(|action| program::wants_yes_or_no(run, action))
                 && yes_or_no(&text).is_none()
             {
@@ -66,6 +67,12 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             if question.wants == Wants::Words {
                 return Err(format!("{} asks a question; a yes is no answer to it: send a message", approve.action));
             }
+            if let Some(expired) = question.expires.filter(|_| question.is_expired(now)) {
+                return Err(format!(
+                    "the question of {} expired at {expired}, unanswered, which counts as no answer; this yes comes too late",
+                    approve.action
+                ));
+            }
             if approve.expires <= now {
                 return Err(format!("the approval of {} has expired; approve it again", approve.action));
             }
@@ -77,6 +84,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 door: approve.door,
                 expires: approve.expires,
                 covers: approve.covers,
+                reason: approve.reason,
             })])
         }
         InputBody::Deny(deny) => {
@@ -87,6 +95,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 by: deny.by,
                 door: Some(deny.door),
                 reason: deny.reason,
+                expired: false,
             })])
         }
         InputBody::Settle(settle) => {
@@ -162,6 +171,10 @@ fn held_question<'a>(run: &'a Run, action: ActionId, asked: &Digest) -> Result<&
         Some(Life::Held(_)) => {
             Err(format!("what {action} would do has changed since the question was shown; look again and answer again"))
         }
+        // how it ended may be why: its question expired
+        Some(Life::Ended(Ended::Refused(error))) => {
+            Err(format!("{action} does not wait for an approval any more: {}", error.message))
+        }
         Some(
             Life::Queued
             | Life::Started { .. }
@@ -171,7 +184,7 @@ fn held_question<'a>(run: &'a Run, action: ActionId, asked: &Digest) -> Result<&
             | Life::Checking(_)
             | Life::Undoing(..)
             | Life::Compensating(..)
-            | Life::Ended(_),
+            | Life::Ended(Ended::Done { .. } | Ended::Error(_) | Ended::NotDone(_)),
         )
         | None => Err(format!("{action} does not wait for an approval (any more)")),
     }

@@ -87,6 +87,9 @@ pub struct ActionApproved {
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Covers::is_once")]
     pub covers: Covers,
+    /// Why, in the person's words. For whoever reads the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +103,9 @@ pub struct ActionDenied {
     pub door: Option<Door>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Nobody said so: the question was not answered in time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

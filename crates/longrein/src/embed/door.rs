@@ -179,7 +179,15 @@ impl Longrein {
     pub async fn approve(&self, id: &RunId, action: ActionId, by: &str) -> Result<(), Error> {
         let digest = self.question(id, action).await?;
         let expires = self.inner.runs.clock().now().plus(GRANT);
-        let approve = Approve { action, digest, by: by.to_owned(), door: Door::Library, expires, covers: Covers::Once };
+        let approve = Approve {
+            action,
+            digest,
+            by: by.to_owned(),
+            door: Door::Library,
+            expires,
+            covers: Covers::Once,
+            reason: None,
+        };
         self.post(id, InputBody::Approve(approve)).await
     }
 

@@ -375,6 +375,8 @@ impl Task {
             sources: BTreeMap::new(),
             servers: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
+            piped_from: None,
+            questions_expire_ms: None,
             pins: BTreeMap::new(),
         };
         Ok(Resolved { id, task, blobs })

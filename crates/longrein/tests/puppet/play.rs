@@ -288,6 +288,7 @@ async fn always(door: &Longrein, run: &RunId, action: ActionId) {
         door: Door::Library,
         expires,
         covers: Covers::Always,
+        reason: None,
     };
     door.runs().post(run, InputBody::Approve(approve)).await.unwrap();
 }

@@ -212,7 +212,7 @@ pub(super) const COMMANDS: &[Entry] = &[
     ),
     (
         "tree",
-        "a d f i L: P: I: p s h u g D F q N r t v n C A S J X noreport dirsfirst prune filelimit: charset:",
+        "a d f i L: P: I: p s h u g D F q N r t v n C A S J X noreport dirsfirst prune filelimit: charset: gitignore",
         Role::List,
     ),
     (
@@ -233,6 +233,7 @@ pub(super) const COMMANDS: &[Entry] = &[
     (":", "", Role::Text),
     ("seq", "f: s: w format: separator: equal-width", Role::Text),
     ("which", "a s", Role::Text),
+    ("whereis", "b m s u", Role::Text),
     ("type", "a f p P t", Role::Text),
     // with other options it is a wrapper
     ("command", "v V", Role::Text),
@@ -266,7 +267,7 @@ pub(super) const COMMANDS: &[Entry] = &[
          pretty pcre2 quiet replace: case-sensitive smart-case type: type-not: multiline multiline-dotall invert-match \
          word-regexp line-regexp null color: colors: column no-column heading no-heading json sort: sortr: stats trim \
          vimgrep max-depth: max-filesize: files type-list no-messages one-file-system line-buffered threads: j: \
-         passthru crlf no-config no-require-git",
+         passthru crlf no-config no-require-git hidden . u uu no-ignore unrestricted",
         Role::Search,
     ),
 ];
@@ -344,6 +345,12 @@ const GIT_DIFF: &str = "# p u U: s z patch no-patch unified: raw stat= numstat s
     ignore-cr-at-eol inter-hunk-context: function-context exit-code quiet no-ext-diff no-textconv no-prefix \
     diff-filter: diff-algorithm: minimal patience histogram find-renames= find-copies= no-renames cached staged \
     merge-base relative= text src-prefix: dst-prefix: submodule= ignore-submodules= stat-width: compact-summary";
+const GIT_DIFF_TREE: &str = "# p u U: s z patch no-patch unified: raw stat= numstat shortstat dirstat= summary name-only \
+    name-status color= no-color word-diff= word-diff-regex: color-words= check full-index binary abbrev= B M C D l: S: G: \
+    R a b w W I: pickaxe-all pickaxe-regex ignore-space-at-eol ignore-space-change ignore-all-space ignore-blank-lines \
+    ignore-cr-at-eol inter-hunk-context: function-context exit-code quiet no-ext-diff no-textconv no-prefix \
+    diff-filter: diff-algorithm: minimal patience histogram find-renames= find-copies= no-renames cached staged \
+    merge-base relative= text src-prefix: dst-prefix: submodule= ignore-submodules= stat-width: compact-summary no-commit-id root r m c cc t";
 const GIT_LOG: &str = "# n: i E F P L: g p u U: s z patch no-patch unified: raw stat= numstat shortstat dirstat= summary \
     name-only name-status color= no-color word-diff= abbrev= M C D S: G: w b full-index pickaxe-all pickaxe-regex \
     no-ext-diff no-textconv diff-filter: find-renames= find-copies= no-renames cc c m oneline format: pretty= \
@@ -425,7 +432,7 @@ pub(super) const GIT: &[(&str, &str, GitOperands)] = &[
     ("config", "get get-all: list l show-origin show-scope local null z name-only", GitOperands::Setting),
     ("version", "build-options", GitOperands::None),
     ("var", "", GitOperands::Exactly(&["GIT_DEFAULT_BRANCH"])),
-    ("diff-tree", GIT_DIFF, GitOperands::Revisions),
+    ("diff-tree", GIT_DIFF_TREE, GitOperands::Revisions),
     ("diff-index", GIT_DIFF, GitOperands::Revisions),
     ("diff-files", GIT_DIFF, GitOperands::Revisions),
     ("cherry", "v abbrev=", GitOperands::Revisions),
@@ -454,10 +461,17 @@ pub(super) const GIT: &[(&str, &str, GitOperands)] = &[
 /// Options that make a program say which version it is, and do nothing else. Programs that obey files of the workspace before
 /// they say it (yarn, pnpm, maven, gradle, pytest, bazel) are left out.
 pub(super) const VERSIONS: &[(&str, &[&str])] = &[
-    ("cargo", &["--version", "-V", "version", "-vV", "-Vv"]),
+    ("cargo", &["--version", "-V", "version", "-vV", "-Vv", "--help", "--list"]),
+    ("kubectl", &["version --client", "version --client=true", "--help"]),
+    ("helm", &["version", "version --short"]),
+    ("terraform", &["--version", "-version", "version"]),
+    ("mypy", &["--version"]),
+    ("eslint", &["--version", "-v"]),
+    ("prettier", &["--version"]),
+    ("ldconfig", &["--version"]),
     ("rustc", &["--version", "-V", "-vV", "-Vv"]),
     ("rustfmt", &["--version", "-V"]),
-    ("rustup", &["--version", "-V"]),
+    ("rustup", &["--version", "-V", "toolchain list", "target list --installed"]),
     ("node", &["--version", "-v"]),
     ("npm", &["--version", "-v"]),
     ("npx", &["--version", "-v"]),
@@ -529,7 +543,6 @@ pub(super) const VERSIONS: &[(&str, &[&str])] = &[
     ("julia", &["--version"]),
     ("zig", &["version"]),
     ("dotnet", &["--version"]),
-    ("kubectl", &["--help"]),
     ("black", &["--version"]),
     ("ruff", &["--version", "-V", "version"]),
 ];

@@ -1,7 +1,7 @@
 //! `find`, and what it hands on to other commands.
 
 use super::word::{Kind, Word};
-use crate::path;
+use crate::path::{self, World};
 
 /// What a `find` looks for.
 #[derive(Debug, Clone)]
@@ -14,6 +14,10 @@ pub(super) struct Found {
     pub(super) example: Option<Word>,
     /// The names it prints end with a NUL.
     pub(super) ends_names: bool,
+    /// Patterns of names it looks for, without those it passes over.
+    pub(super) names: Vec<String>,
+    /// The one pattern of names that all it finds is like, where it looks in folders that are told and follows no links.
+    looks_for: Option<String>,
 }
 
 impl Found {
@@ -69,18 +73,173 @@ impl Found {
             }
             _ => None,
         };
-        Self { starts, is_narrow: own.iter().any(narrows), example, ends_names: own.contains(&"-print0") }
+        let groups = own.split(|test| matches!(*test, "-o" | "-or" | ","));
+        let names = groups.filter(|group| !group.contains(&"-prune")).flat_map(|group| {
+            let is_not = |at: usize| {
+                at.checked_sub(1).and_then(|at| group.get(at)).is_some_and(|not| matches!(*not, "!" | "-not"))
+            };
+            group.iter().enumerate().filter_map(move |(at, test)| {
+                let by_name = matches!(*test, "-name" | "-iname" | "-path" | "-ipath" | "-wholename") && !is_not(at);
+                by_name.then(|| group.get(at + 1).copied()).flatten()
+            })
+        });
+        let names: Vec<String> = names.map(|name| name.rsplit('/').next().unwrap_or_default().to_owned()).collect();
+        let told = !chooses && !follows && starts.iter().all(|start| start.kind == Kind::Literal);
+        let looks_for = match (names.as_slice(), own.contains(&"-name")) {
+            ([name], true) if !name.contains(['[', '\\']) => Some(name.clone()),
+            ([], false) if !own.iter().any(|test| test.ends_with("name") || test.ends_with("path")) => {
+                Some("*".to_owned())
+            }
+            _ => None,
+        };
+        let looks_for = looks_for.filter(|_| told);
+        let ends_names = own.contains(&"-print0");
+        Self { starts, is_narrow: own.iter().any(narrows), example, ends_names, names, looks_for }
+    }
+
+    /// What `fd` looks for and hands on: a pattern, then folders.
+    pub(super) fn of_fd(words: &[Word]) -> Self {
+        let own: Vec<&Word> = words.iter().skip(1).take_while(|word| !is_exec_of_fd(&word.text)).collect();
+        const VALUED: [&str; 12] =
+            ["-t", "-e", "-d", "-E", "-S", "-c", "-j", "--type", "--extension", "--max-depth", "--exclude", "--size"];
+        let is_value =
+            |at: usize| at > 0 && own.get(at - 1).is_some_and(|before| VALUED.contains(&before.text.as_str()));
+        let operands = own.iter().enumerate().filter(|(at, word)| !word.text.starts_with('-') && !is_value(*at));
+        let mut operands = operands.map(|(_, word)| (*word).clone());
+        let pattern = operands.next();
+        let mut starts: Vec<Word> = operands.collect();
+        if starts.is_empty() {
+            starts.push(Word { text: ".".to_owned(), kind: Kind::Literal });
+        }
+        let pattern = pattern.map(|word| word.text.replace(['^', '$', '\\'], "")).filter(|text| text != ".");
+        let names: Vec<String> = pattern.into_iter().collect();
+        Self { starts, is_narrow: !names.is_empty(), example: None, ends_names: false, names, looks_for: None }
+    }
+
+    /// The first of its names that is one of files which usually hold secrets.
+    pub(super) fn secret(&self) -> Option<&str> {
+        let is_secret = |name: &&String| ["", "x"].iter().any(|rest| path::is_secret(&name.replace(['*', '?'], rest)));
+        self.names.iter().find(is_secret).map(String::as_str)
+    }
+
+    /// Whether one of its names is that of a folder that guards the run, or of git's.
+    pub(super) fn guarded(&self) -> Option<&str> {
+        self.names.iter().find(|name| path::is_protected(name)).map(String::as_str)
+    }
+
+    /// A file like all it finds, from looking: no link, no secret, no name that would be read as several words. None: it
+    /// cannot be told, or there are very many files.
+    pub(super) fn looked_at(&self, world: &dyn World, workspace: &str, folder: &str, splits: Splits) -> Option<Word> {
+        let pattern = self.looks_for.as_deref()?;
+        let mut left = LOOKS_MAX;
+        let mut todo = Vec::new();
+        for start in &self.starts {
+            let start = path::absolute(folder, &start.text);
+            path::within(workspace, &start)?;
+            if splits == Splits::AtSpace && !start.chars().all(is_of_one_word) {
+                return None;
+            }
+            // where nothing can be listed its name alone tells
+            if world.names(&start).is_none() && (pattern == "*" || path::may_be_secret(pattern)) {
+                return None;
+            }
+            todo.push(start);
+        }
+        while let Some(at) = todo.pop() {
+            let Some(names) = world.names(&at) else {
+                if world.is_crowded(&at) {
+                    return None;
+                }
+                continue;
+            };
+            for name in names {
+                left = usize::checked_sub(left, 1)?;
+                let file = format!("{at}/{name}");
+                if splits == Splits::AtSpace && !name.chars().all(is_of_one_word) {
+                    return None;
+                }
+                // as find compares, a star stands for a dot too
+                let is_found = path::glob_matches(&format!("x{pattern}"), &format!("x{name}"));
+                let is_link = world.link(&file).is_some();
+                if is_found && (is_link || path::is_secret(&file) || name.starts_with('-')) {
+                    return None;
+                }
+                if !is_link {
+                    todo.push(file);
+                }
+            }
+        }
+        let name = pattern.replace(['*', '?'], "x");
+        let start = self.starts.first()?;
+        Some(Word { text: format!("{}/{name}", start.text), kind: Kind::Literal })
     }
 }
 
+/// Whether `xargs` takes this letter as it stands.
+fn is_of_one_word(letter: char) -> bool {
+    !letter.is_whitespace() && !matches!(letter, '\'' | '"' | '\\')
+}
+
+/// Whether names are handed on as they are, or as the words they make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Splits {
+    Never,
+    AtSpace,
+}
+
+fn is_exec_of_fd(text: &str) -> bool {
+    matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
+}
+
+/// The command that `fd` runs, with a word for what it finds.
+pub(super) fn command_of_fd(words: &[Word]) -> Option<Vec<Word>> {
+    let at = words.iter().position(|word| is_exec_of_fd(&word.text))?;
+    let command = words.get(at + 1..)?.iter().take_while(|word| word.text != ";");
+    let mut command: Vec<Word> =
+        command.map(|word| if word.text.contains('{') { Word::unknown() } else { word.clone() }).collect();
+    if !command.iter().any(|word| word.kind == Kind::Unknown) {
+        command.push(Word::unknown());
+    }
+    Some(command)
+}
+
+/// Whether a command tells no more of a file than that it is there.
+pub(super) fn only_names(command: &[Word]) -> bool {
+    let base = command.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    matches!(
+        base,
+        "" | "ls"
+            | "stat"
+            | "echo"
+            | "printf"
+            | "basename"
+            | "dirname"
+            | "realpath"
+            | "readlink"
+            | "du"
+            | "test"
+            | "rm"
+            | "unlink"
+            | "rmdir"
+            | "touch"
+            | "chmod"
+            | "chown"
+            | "file"
+            | "shred"
+            | "trash"
+            | "true"
+            | "git"
+    )
+}
+
 /// The commands that `find` runs, with what it finds in their words.
-pub(super) fn commands(words: &[Word], found: &Found) -> Vec<Vec<Word>> {
+pub(super) fn commands(words: &[Word], example: Option<&Word>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             // elsewhere a relative path means something else
-            let example = found.example.as_ref().filter(|_| word.text == "-exec");
+            let example = example.filter(|_| word.text == "-exec");
             let command: Vec<Word> =
                 words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+")).cloned().collect();
             let before = command.iter().position(|word| word.text.contains("{}")).unwrap_or(command.len());
@@ -110,6 +269,9 @@ pub(super) fn takes_files(command: &[Word]) -> bool {
         _ => false,
     }
 }
+
+/// Files and folders that are looked at for one command.
+const LOOKS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,9 @@
 //! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
 //! length, depth or error skips the deny rules.
 
+mod carried;
 mod commands;
+mod document;
 mod executed;
 mod found;
 mod harm;
@@ -143,7 +145,7 @@ impl Policy {
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
-        analysis.script(text, &Here::at(folder), 0);
+        analysis.script(&document::without_documents(text), &Here::at(folder), 0);
         *effects = analysis.effects;
         *executed = analysis.executed;
         executed.written_before(effects);
@@ -292,7 +294,13 @@ impl<'a> Analysis<'a> {
         if let Some(harm) = harm::harm(base, words, self.stdin.as_deref()) {
             verdict = verdict.and(self.lifted(harm.verdict(), words, name));
         }
-        for host in network::reached(base, words, || command_shown(words)) {
+        verdict = verdict.and(self.carries(base, words, here, nesting));
+        let reached = if table::says_version(words) {
+            Vec::new()
+        } else {
+            network::reached(base, words, || command_shown(words))
+        };
+        for host in reached {
             Effect::add(&mut self.effects, EffectKind::Network, &host);
         }
         if self.runs_fetched(words, name, base, here) {
@@ -367,7 +375,11 @@ impl<'a> Analysis<'a> {
             Inner::Unseen(reason) => {
                 self.may_execute(words, here);
                 self.untold.get_or_insert_with(|| command_shown(words));
-                let verdict = Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason);
+                let strictness = match words.iter().any(|word| word.kind == Kind::Unknown) {
+                    true => Strictness::Ask,
+                    false => Strictness::UnlessSpelt,
+                };
+                let verdict = Verdict::new(strictness, own::UNREADABLE, reason);
                 let at = words.len().saturating_sub(1);
                 let verdict = self.wrapped(words, base, at, Wrapper::Transparent, verdict);
                 // a program that is named, whatever it then does
@@ -418,7 +430,16 @@ impl<'a> Analysis<'a> {
         if base == "find" && nesting.wrappers < UNWRAP_MAX {
             let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
             let found = found::Found::of(words);
-            for command in found::commands(words, &found) {
+            let example = found.example.clone().or_else(|| self.looked_at(&found, here, found::Splits::Never));
+            for command in found::commands(words, example.as_ref()) {
+                verdict = verdict.and(self.emptied_by(&command, &found, here));
+                verdict = verdict.and(self.simple(&command, here, nesting));
+            }
+        }
+        if matches!(base, "fd" | "fdfind") && nesting.wrappers < UNWRAP_MAX {
+            let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
+            let found = found::Found::of_fd(words);
+            if let Some(command) = found::command_of_fd(words) {
                 verdict = verdict.and(self.emptied_by(&command, &found, here));
                 verdict = verdict.and(self.simple(&command, here, nesting));
             }
@@ -439,7 +460,8 @@ impl<'a> Analysis<'a> {
             self.untold.get_or_insert_with(|| reason.clone());
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
-        if let Some(word) = words.iter().find(|word| word.kind == Kind::Likely) {
+        let only_said = matches!(base, "echo" | "test" | "[");
+        if let Some(word) = words.iter().find(|word| word.kind == Kind::Likely && !only_said) {
             let reason = format!("shells may read a word as {} or otherwise; write it plainly", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
@@ -448,7 +470,8 @@ impl<'a> Analysis<'a> {
             let reason = "an alias hides which command git runs; write that command";
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
-        if CHANGES_THE_SHELL.contains(&base) {
+        let sets = base == "printf" && words.iter().skip(1).take(1).any(|word| word.text.starts_with("-v"));
+        if sets || CHANGES_THE_SHELL.contains(&base) && !is_only_strict(base, words) {
             let reason = format!("{base} changes how later commands are read");
             self.untold.get_or_insert_with(|| reason.clone());
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
@@ -460,7 +483,8 @@ impl<'a> Analysis<'a> {
         }
         let words_by_base = by_base(words, base);
         let expanded = self.expand(&words_by_base, here);
-        match table::operands(&expanded) {
+        let readable = self.without_idle_patterns(&expanded, here);
+        match table::operands(&readable) {
             Ok(operands) => {
                 for operand in &operands {
                     verdict = verdict.and(self.operand(operand, here));
@@ -468,8 +492,8 @@ impl<'a> Analysis<'a> {
                 if let Some(reason) = self.trap(base, words, here) {
                     verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 }
-                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !matches!(base, "rg" | "ag")
-                {
+                let leaves_out = matches!(base, "rg" | "ag") && !table::reads_hidden(&readable);
+                if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !leaves_out {
                     verdict = verdict.and(self.reads_hidden(&operands, here));
                 }
             }
@@ -484,9 +508,11 @@ impl<'a> Analysis<'a> {
                 }
             }
             Err(reason) => {
-                let touched = writers::touched(&expanded);
+                let edited = table::edits(&expanded);
+                let is_edit = edited.is_some();
+                let touched = edited.or_else(|| writers::touched(&expanded));
                 // a link would make another file of what is written next, and a copied folder may hold anything
-                let told = touched.is_some() && writers::is_complete(base);
+                let told = touched.is_some() && (writers::is_complete(base) || is_edit);
                 let plain = told && base != "ln" && !words.iter().skip(1).any(|word| is_recursive(&word.text));
                 let doubt = match (plain, base == "git" && losses::keeps_files(words)) {
                     (true, _) => Doubt::Edit,
@@ -608,7 +634,17 @@ impl<'a> Analysis<'a> {
         if let Some(found) = self.fed.take() {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
-            let files = found.example.filter(|_| null && found.ends_names && !replaces && found::takes_files(inner));
+            // at what else it may split names, and where it may stop, is not followed
+            let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
+            let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
+            let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
+            let by_look = || self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain);
+            let files = match null && found.ends_names {
+                true => found.example.clone().or_else(by_look),
+                false if null || found.ends_names => None,
+                false => by_look(),
+            };
+            let files = files.filter(|_| !replaces && found::takes_files(inner));
             if let Some(name) = files {
                 // several are given at once
                 let mut words = inner.to_vec();
@@ -617,6 +653,12 @@ impl<'a> Analysis<'a> {
             }
         }
         unwrap::with_more(inner)
+    }
+
+    /// A file like all that a `find` finds, from looking at what lies there.
+    fn looked_at(&self, found: &found::Found, here: &Here, splits: found::Splits) -> Option<Word> {
+        let [folder] = here.folders.as_slice() else { return None };
+        found.looked_at(self.policy.surroundings.world.as_ref(), self.workspace, folder, splits)
     }
 
     /// Why a program that only reads might still run something that lies in the workspace.
@@ -646,6 +688,25 @@ impl<'a> Analysis<'a> {
             _ => None,
         })
     }
+}
+
+/// `set -euo pipefail` ends a script sooner, and `umask` alone tells: neither changes what later commands mean.
+fn is_only_strict(base: &str, words: &[Word]) -> bool {
+    let args: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
+    let literal = words.iter().all(|word| word.kind == Kind::Literal);
+    let strict = |arg: &&str| {
+        matches!(*arg, "pipefail" | "errexit" | "nounset" | "xtrace")
+            || arg
+                .strip_prefix('-')
+                .is_some_and(|letters| !letters.is_empty() && letters.bytes().all(|letter| b"euxo".contains(&letter)))
+    };
+    literal
+        && match base {
+            "set" => !args.is_empty() && args.iter().all(strict),
+            "umask" | "alias" => args.is_empty(),
+            "ulimit" => args == ["-a"],
+            _ => false,
+        }
 }
 
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {

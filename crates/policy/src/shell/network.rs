@@ -17,6 +17,14 @@ pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) ->
         | "websocat" | "grpcurl" | "brew" | "apt" | "apt-get" | "dnf" | "yum" | "apk" | "pacman" | "zypper"
         | "snap" | "flatpak" | "ssh-copy-id" | "mosh" | "svn" | "hg" => true,
         "rsync" => operands().any(|arg| arg.contains(':')),
+        "git"
+            if matches!(
+                args.as_slice(),
+                ["submodule", "status" | "summary"] | ["submodule", "status", "--recursive"]
+            ) =>
+        {
+            false
+        }
         "git" => {
             named(&["fetch", "pull", "push", "clone", "ls-remote", "submodule", "send-email", "request-pull"])
                 || (named(&["remote"]) && named(&["update", "show", "prune"]))
@@ -28,6 +36,7 @@ pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) ->
                     "audit", "view", "info", "search", "login", "outdated", "x",
                 ])
         }
+        "twine" => named(&["upload", "register"]),
         "pip" | "pip3" => named(&["install", "download", "search", "index", "wheel"]),
         "uv" | "poetry" | "pipenv" | "pdm" | "conda" | "mamba" => {
             named(&["add", "install", "sync", "lock", "update", "publish", "pip", "create", "tool"])

@@ -97,7 +97,9 @@ fn is_plain_value(value: &str) -> bool {
 }
 
 /// Parts of names of long options.
-const PARTS: [&str; 40] = [
+const PARTS: [&str; 42] = [
+    "pre",
+    "bin",
     "askpass",
     "exec",
     "execute",

@@ -75,7 +75,7 @@ impl Analysis<'_> {
         let recursive = matches!(base, "find" | "mv" | "rsync" | "trash" | "rimraf" | "srm")
             || words.iter().skip(1).any(|word| is_recursive(&word.text));
         if operand.purpose == Purpose::Write {
-            let all = matches!(base, "chmod" | "chown" | "chgrp") && recursive;
+            let all = matches!(base, "chmod" | "chown" | "chgrp" | "chattr" | "setfacl") && recursive;
             return if all { verdict.and(self.emptied(operand, here)) } else { verdict };
         }
         if operand.purpose != Purpose::Delete || !(recursive || base == "shred") {
@@ -138,6 +138,14 @@ impl Analysis<'_> {
         let base = command.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
         let removes = matches!(base, "rm" | "unlink" | "shred" | "rmdir" | "mv" | "truncate" | "trash" | "srm");
         let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if let Some(name) = found.guarded().filter(|_| removes) {
+            let reason = format!("it removes whatever is called {}", shown(name));
+            return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
+        }
+        if let Some(name) = found.secret().filter(|_| !found::only_names(command)) {
+            let reason = format!("it looks for {}, which usually holds secrets, and reads it", shown(name));
+            return Verdict::new(Strictness::Deny, own::SECRET, reason);
+        }
         let is_outside = |start: &Word| {
             here.folders.iter().any(|folder| {
                 let start = path::absolute(folder, &start.text);
@@ -286,6 +294,17 @@ impl Analysis<'_> {
                 Some(names) => !names.iter().any(|name| path::glob_matches(last, name)),
                 None => !world.is_crowded(&listed),
             }
+    }
+
+    /// The words, with patterns that no name of their folder matches as what a shell makes of them: themselves.
+    pub(super) fn without_idle_patterns(&self, words: &[Word], here: &Here) -> Vec<Word> {
+        let idle = |word: &Word| match word.kind {
+            Kind::Glob if self.stands_for_itself(&word.text, here) => {
+                Word { text: word.text.replace('\\', ""), kind: Kind::Literal }
+            }
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown => word.clone(),
+        };
+        words.iter().map(idle).collect()
     }
 
     /// What rules about writing say of a path that may or may not be written.

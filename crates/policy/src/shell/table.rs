@@ -35,10 +35,7 @@ pub(crate) enum Purpose {
 pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
     let name = words.first().and_then(Word::known).unwrap_or_default();
     let rest = words.get(1..).unwrap_or_default();
-    if let [only] = rest
-        && only.kind == Kind::Literal
-        && VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&only.text.as_str()))
-    {
+    if says_version(words) || tells_of_the_shell(name, rest) {
         return Ok(Vec::new());
     }
     match name {
@@ -132,6 +129,94 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         }
     }
     Ok(paths)
+}
+
+/// Whether it says which version it is, or how it is called, and does nothing else.
+pub(crate) fn says_version(words: &[Word]) -> bool {
+    let Some((first, rest)) = words.split_first().filter(|(_, rest)| rest.len() <= VERSION_WORDS_MAX) else {
+        return false;
+    };
+    let name = first.known().unwrap_or_default();
+    let name = name.strip_prefix("/usr/bin/").or_else(|| name.strip_prefix("/bin/")).unwrap_or(name);
+    let rest: Vec<&str> =
+        rest.iter().filter(|word| word.kind == Kind::Literal).map(|word| word.text.as_str()).collect();
+    let said = rest.join(" ");
+    rest.len() + 1 == words.len()
+        && (VERSIONS.iter().any(|(known, options)| *known == name && options.contains(&said.as_str()))
+            || (matches!(rest.as_slice(), ["--help" | "--version"])
+                && COMMANDS.iter().any(|(known, _, _)| *known == name)))
+}
+
+/// Built-in commands that say how the shell stands, and the like.
+fn tells_of_the_shell(name: &str, rest: &[Word]) -> bool {
+    let args: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
+    let literal = rest.iter().all(|word| word.kind == Kind::Literal);
+    literal
+        && match (name, args.as_slice()) {
+            ("umask" | "alias" | "jobs", []) | ("ulimit", ["-a"]) | ("stty", ["size"]) => true,
+            ("set", args) => !args.is_empty(),
+            ("tput", ["cols" | "lines" | "colors"]) => true,
+            ("go", ["env"]) => true,
+            ("go", ["env", names @ ..]) => {
+                names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()))
+            }
+            _ => false,
+        }
+}
+
+/// Whether `rg` and `ag` are told not to leave hidden files out.
+pub(crate) fn reads_hidden(words: &[Word]) -> bool {
+    words.iter().skip(1).take_while(|word| word.text != "--").any(|word| {
+        matches!(word.text.as_str(), "--hidden" | "--unrestricted" | "--no-ignore")
+            || word.text.strip_prefix('-').is_some_and(|letters| {
+                !letters.starts_with('-') && letters.contains(['u', '.']) && letters.len() <= HIDDEN_LETTERS_MAX
+            })
+    })
+}
+
+/// What a command touches that edits or writes files and does nothing beside: `sed -i` with a script that only prints, `sort
+/// -o`. None: it is no such command.
+pub(crate) fn edits(words: &[Word]) -> Option<Vec<Operand>> {
+    let name = words.first().and_then(Word::known)?;
+    let rest = words.get(1..).unwrap_or_default();
+    match name {
+        "sed" => {
+            let plain = without_in_place(words);
+            let files = sed(&plain).ok().filter(|files| plain != words && !files.is_empty())?;
+            Some(files.into_iter().map(|operand| Operand { purpose: Purpose::Write, ..operand }).collect())
+        }
+        "sort" => {
+            let (_, options, _) = COMMANDS.iter().find(|(known, _, _)| *known == name)?;
+            let Parsed { operands, values, paths, .. } = parse(name, &format!("{options} o: output:"), rest).ok()?;
+            let written = values.into_iter().filter(|(name, _)| matches!(name.as_str(), "o" | "output"));
+            let written = written.map(|(_, word)| Operand { word, purpose: Purpose::Write });
+            let read = operands.into_iter().map(|word| Operand { word, purpose: Purpose::Read });
+            Some(paths.into_iter().chain(written).chain(read).collect())
+        }
+        _ => None,
+    }
+}
+
+/// `sed -i`, `sed -i.bak`, `sed -Ei`: without the `i`.
+fn without_in_place(words: &[Word]) -> Vec<Word> {
+    let mut kept = Vec::new();
+    for word in words {
+        let text = word.text.as_str();
+        let plain = |end: &str| {
+            end.is_empty() || (end.starts_with(['.', '~']) && end.bytes().skip(1).all(|byte| byte.is_ascii_lowercase()))
+        };
+        let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-') && word.kind == Kind::Literal);
+        match letters.and_then(|letters| letters.split_once('i')) {
+            _ if text == "--in-place" => {}
+            _ if text.strip_prefix("--in-place=").is_some_and(plain) => {}
+            Some(("", end)) if plain(end) => {}
+            Some((before, "")) if before.bytes().all(|letter| b"nErsz".contains(&letter)) => {
+                kept.push(Word { text: format!("-{before}"), kind: word.kind });
+            }
+            Some(_) | None => kept.push(word.clone()),
+        }
+    }
+    kept
 }
 
 fn needed_is_given(role: &Role, options: &std::collections::BTreeSet<String>) -> bool {
@@ -394,7 +479,12 @@ fn git(words: &[Word]) -> Result<Vec<Operand>, String> {
         },
         GitOperands::None if parsed.operands.is_empty() => {}
         GitOperands::None => return Err(format!("git {name} with operands may change something")),
-        GitOperands::Listed if parsed.operands.is_empty() || parsed.options.contains("list") => {}
+        GitOperands::Listed
+            if parsed.operands.is_empty()
+                || ["list", "contains", "merged", "no-merged", "points-at"]
+                    .iter()
+                    .any(|o| parsed.options.contains(*o))
+                || (name == "tag" && parsed.options.contains("l")) => {}
         GitOperands::Listed => return Err(format!("git {name} with operands may change something")),
         GitOperands::Exactly(allowed) => {
             let given: Vec<&str> = parsed.operands.iter().map(|word| word.text.as_str()).collect();
@@ -486,7 +576,13 @@ pub(super) enum GitOperands {
 /// `test` and `[`: nothing is read but whether files are there.
 fn test(words: &[Word]) -> Result<Vec<Operand>, String> {
     let mut paths = Vec::new();
+    let mut is_text = false;
     for word in words.iter().skip(1) {
+        // what is only compared with nothing is no path
+        if std::mem::replace(&mut is_text, matches!(word.text.as_str(), "-n" | "-z")) && !word.text.contains(['$', '`'])
+        {
+            continue;
+        }
         // `-v 'a[$(id)]'` and `-eq` evaluate their words as arithmetic, substitutions too
         let compares = matches!(word.text.as_str(), "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
         let numbers = words.iter().skip(1).all(|word| {
@@ -553,6 +649,10 @@ fn visible(letter: char) -> Vec<char> {
 }
 
 const SHOWN_MAX: usize = 60;
+/// What asks for a version is short.
+const VERSION_WORDS_MAX: usize = 3;
+/// A cluster of letters that is longer is the value of one.
+const HIDDEN_LETTERS_MAX: usize = 4;
 /// Variables that tell nothing anybody would hide.
 const PLAIN_VARIABLES: [&str; 12] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TZ", "LC_ALL", "EDITOR", "TMPDIR"];

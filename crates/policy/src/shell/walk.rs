@@ -352,6 +352,10 @@ impl Analysis<'_> {
     }
 
     fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+        if raw.strip_prefix(['\'', '"']).is_some_and(super::carried::has_index) {
+            // an index is computed, quotes or not
+            self.inner_scripts(raw, here, walk);
+        }
         for word in self.words_of(raw, here, walk) {
             match word.kind {
                 Kind::Literal => {
@@ -487,8 +491,11 @@ impl Analysis<'_> {
                 self.note(harm.verdict());
             }
         }
-        if matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
-            && words.iter().any(|word| word.kind == Kind::Unknown)
+        let says = matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
+            && words.iter().any(|word| word.kind == Kind::Unknown);
+        // and so do these of the text they are given
+        let shows = matches!(words.first().and_then(Word::known), Some("cat" | "tee" | "base64" | "xxd" | "od"));
+        if (says || shows)
             && let Some(name) = harm::secrets::expands_a_secret(&simple.to_string())
         {
             let reason = format!("the variable {} usually holds a secret", shown(name));
@@ -506,7 +513,7 @@ impl Analysis<'_> {
             name = rest;
         }
         match name.first().and_then(Word::known) {
-            Some("cd") => {
+            Some("cd" | "pushd") => {
                 let operands: Vec<&Word> = name.iter().skip(1).filter(|word| word.text != "--").collect();
                 let success = match operands.as_slice() {
                     [folder]
@@ -515,15 +522,15 @@ impl Analysis<'_> {
                         let moved = here.folders.iter().map(|from| path::absolute(from, &folder.text));
                         Here { folders: moved.collect() }
                     }
+                    // it changes places with a folder from before
+                    [] if name.first().and_then(Word::known) == Some("pushd") => Here::unknown(),
                     [] => Here::at(self.policy.surroundings.home().to_owned()),
                     _ => Here::unknown(),
                 };
                 After { any: here.or(&success), success }
             }
             // these may hide a `cd`, and are asked about in any case
-            Some("eval" | "source" | "." | "pushd" | "popd") => {
-                After { success: Here::unknown(), any: Here::unknown() }
-            }
+            Some("eval" | "source" | "." | "popd") => After { success: Here::unknown(), any: Here::unknown() },
             Some(_) | None => same(),
         }
     }

@@ -51,6 +51,8 @@ impl Variables<'_> {
             "HOME" => Some(self.home),
             "PWD" => self.here,
             "LONGREIN_HOME" => self.longrein_home,
+            // some number
+            "PPID" | "UID" | "EUID" | "RANDOM" | "SECONDS" | "LINENO" | "BASHPID" => Some(NUMBER),
             _ => None,
         }
     }
@@ -73,6 +75,9 @@ impl Word {
         }
     }
 }
+
+/// Stands for a number that only a shell knows.
+const NUMBER: &str = "0";
 
 /// One character of a word on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,9 +293,13 @@ impl Reader<'_> {
                     None => (rest.get(1..).unwrap_or_default().to_owned(), rest.len()),
                 };
                 // `$((…))` is arithmetic, where substitutions count as well; read as a script it says no less
-                self.scripts.push(script);
                 self.at += taken;
-                self.pieces.push(Piece::Opaque);
+                match self.plainly_printed(&script) {
+                    // what it prints is known, and asked about all the same
+                    Some(text) => self.known_value(&text),
+                    None => self.pieces.push(Piece::Opaque),
+                }
+                self.scripts.push(script);
             }
             Some('{') => {
                 let inside = rest.get(1..).unwrap_or_default();
@@ -330,7 +339,11 @@ impl Reader<'_> {
                     None => self.pieces.push(Piece::Opaque),
                 }
             }
-            Some('0'..='9' | '@' | '*' | '#' | '?' | '$' | '!' | '-') => {
+            Some('#' | '?' | '$' | '!') => {
+                self.at += 1;
+                self.known_value(NUMBER);
+            }
+            Some('0'..='9' | '@' | '*' | '-') => {
                 self.at += 1;
                 self.pieces.push(Piece::Opaque);
             }
@@ -341,6 +354,20 @@ impl Reader<'_> {
     fn known_value(&mut self, value: &str) {
         self.certain = false;
         self.quoted(value);
+    }
+
+    /// What `$(pwd)` and `$(echo TEXT)` put in.
+    fn plainly_printed(&self, script: &str) -> Option<String> {
+        let mut words = script.split_ascii_whitespace();
+        let text = match (words.next()?, words.next(), words.next()) {
+            ("pwd", None, None) => self.variables.here?.to_owned(),
+            ("echo", Some(text), None) if text.chars().all(is_plain) => text.to_owned(),
+            ("printf", Some("%s"), Some(text)) if text.chars().all(is_plain) && words.next().is_none() => {
+                text.to_owned()
+            }
+            _ => return None,
+        };
+        Some(text)
     }
 
     /// After a backtick.
@@ -357,8 +384,11 @@ impl Reader<'_> {
                 letter => script.push(letter),
             }
         }
+        match self.plainly_printed(&script) {
+            Some(text) => self.known_value(&text),
+            None => self.pieces.push(Piece::Opaque),
+        }
         self.scripts.push(script);
-        self.pieces.push(Piece::Opaque);
     }
 
     /// After `$'`.

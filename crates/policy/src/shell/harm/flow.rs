@@ -59,7 +59,9 @@ impl Part {
     /// It runs what it is given on standard input.
     pub(in crate::shell) fn runs_input(&self) -> bool {
         if is_shell(self.base()) {
-            return matches!(unwrap(&self.words), Inner::Stdin);
+            // `xargs bash -c` is given its text as a word
+            let lacks_text = self.words.last().is_some_and(|last| last.text == "-c");
+            return lacks_text || matches!(unwrap(&self.words), Inner::Stdin);
         }
         reads_program(self.base(), &self.words)
             || (self.base() == "xargs" && self.words.iter().any(|word| is_shell(&word.text)))

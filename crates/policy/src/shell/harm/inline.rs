@@ -184,6 +184,17 @@ fn harm(program: &str, texts: &[String]) -> Option<Harm> {
     ]);
     let shells = has(&["/bin/sh", "/bin/bash", "/bin/zsh", "bash -i", "sh -i", "pty.spawn", "dup2", "cmd.exe"]);
     let environment = has(&["os.environ", "process.env", "%ENV", "ENV.to", "$_ENV", "ENVIRON", "Deno.env"]);
+    // `os.environ["API_TOKEN"]`, `process.env.API_TOKEN`
+    let names = program.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let prints = has(&["print", "console.log", "puts", "echo", "say ", "stdout"]);
+    if environment
+        && prints
+        && names
+            .filter(|name| name.contains('_') && !name.bytes().any(|b| b.is_ascii_lowercase()))
+            .any(super::secrets::is_secret_name)
+    {
+        return Some(Harm::tells_secrets("its program prints a variable that usually holds a secret"));
+    }
     let forks = has(&["fork"]) && has(&["while", "for(;;)", "for (;;)", "loop"]);
     if sockets && shells {
         return Some(Harm::runs_unseen("its program connects a shell to another machine"));

@@ -170,7 +170,9 @@ fn git(call: &Call<'_>) -> Option<Harm> {
                 "main" | "master" | "trunk" | "develop"
             )
         };
-        let forced = call.has(&["--force", "--delete", "--mirror", "--prune"]) || call.letter(&['f', 'd']);
+        let forced =
+            call.has(&["--force", "--force-with-lease", "--force-if-includes", "--delete", "--mirror", "--prune"])
+                || call.letter(&['f', 'd']);
         let shared = call.operands().iter().any(|arg| main(arg));
         let plus = call.operands().iter().any(|arg| (arg.starts_with('+') || arg.starts_with(':')) && main(arg));
         if plus || call.has(&["--mirror"]) || (forced && shared) {
