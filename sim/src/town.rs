@@ -426,7 +426,7 @@ impl Town {
         let (digest, by, door) = (question.digest.clone(), "ann".to_owned(), Entrance::Cli);
         let expires = self.record.now().plus(Duration::from_secs(24 * 60 * 60));
         Some(if yes {
-            InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once })
+            InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once, reason: None })
         } else {
             InputBody::Deny(Deny { action, digest, by, door, reason: Some("not today".to_owned()) })
         })
@@ -530,8 +530,10 @@ pub fn task(name: &str) -> Task {
         context: ContextSpec::default(),
         routes: Vec::new(),
         sources: BTreeMap::new(),
-        servers: Default::default(),
+        servers: BTreeMap::new(),
         snapshots: longrein_core::task::Snapshots::default(),
+        piped_from: None,
+        questions_expire_ms: None,
         pins: BTreeMap::new(),
     }
 }

@@ -104,7 +104,7 @@ impl Door for Front {
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
             let covers = if always { Covers::Always } else { Covers::Once };
             let expires = self.session.runs.clock().now().plus(GRANT);
-            let approve = Approve { action, digest, by: operator(), door: By::Mcp, expires, covers };
+            let approve = Approve { action, digest, by: operator(), door: By::Mcp, expires, covers, reason: None };
             self.post(&run.id, InputBody::Approve(approve)).await?;
             self.after(&run.id).await
         })
