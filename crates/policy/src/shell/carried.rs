@@ -192,9 +192,7 @@ impl Carried {
 /// `NAME[…`.
 pub(super) fn has_index(text: &str) -> bool {
     let name = text.split('[').next().unwrap_or_default();
-    name.len() < text.len()
-        && !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    name.len() < text.len() && !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// How long the address before a command of sed is, roughly.
