@@ -257,9 +257,9 @@ fn draw_hooks(task: &mut Task, chance: &mut Chance) {
     }
 }
 
-/// A third of the runs has somewhere else to go.
+/// A fifth of the runs has somewhere else to go.
 fn draw_routes(task: &mut Task, chance: &mut Chance) {
-    if !chance.percent(33) {
+    if !chance.percent(20) {
         return;
     }
     for number in 0..chance.between(1, 4) {
