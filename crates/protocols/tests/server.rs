@@ -571,6 +571,8 @@ async fn a_client_that_does_not_read_does_not_keep_the_server_from_ending() {
 
 const TOKEN: &str = "a-token-of-some-length";
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 struct Http {
     port: u16,
     stop: CancellationToken,
@@ -586,8 +588,8 @@ struct Reply {
 impl Reply {
     /// The response in a body or in the last event of a stream.
     fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: {"));
-        let text = events.last().map_or_else(|| self.body.clone(), |rest| format!("{{{rest}"));
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: {"));
+        let text = events.next_back().map_or_else(|| self.body.clone(), |rest| format!("{{{rest}"));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
@@ -732,7 +734,7 @@ async fn no_request_ends_the_server() {
     let common = [("Host", host.as_str()), ("Authorization", &bearer), ("Mcp-Session-Id", &session)];
     let json_in = ("Content-Type", "application/json");
     let both = ("Accept", "application/json, text/event-stream");
-    let cases: [(&str, &[(&str, &str)], &[u8], u16); 8] = [
+    let cases: [(&str, Headers<'_>, &[u8], u16); 8] = [
         ("POST", &[json_in, both], b"{", 400),
         ("POST", &[json_in, both], b"\xff", 400),
         ("POST", &[json_in, both], b"", 400),
