@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod anthropic;
+mod beside;
 mod blocks;
 mod connect;
 mod failure;
@@ -13,6 +14,7 @@ pub mod gemini;
 mod grown;
 mod http;
 mod lines;
+mod object;
 pub mod ollama;
 pub mod openai;
 mod overflow;
@@ -22,6 +24,7 @@ pub mod responses;
 pub mod script;
 mod stream;
 pub mod timeouts;
+mod words;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
 pub use probe::{Answering, endpoint, probe, usual_timeouts};
