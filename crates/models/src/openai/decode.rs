@@ -175,6 +175,16 @@ impl Draft {
         if let Some(fields) = message.as_object() {
             self.beside.keep("message", fields, MESSAGE, Pieces::More);
         }
+        for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            let more = call.as_object().into_iter().flatten();
+            let more: serde_json::Map<_, _> = more
+                .filter(|(key, value)| !CALL.contains(&key.as_str()) && says_something(value))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            if !more.is_empty() {
+                self.beside.event(&serde_json::json!({"tool_call": call.get("index").or(call.get("id")), "with": more}));
+            }
+        }
         if let Some(heard) = message.pointer("/audio/transcript").and_then(Value::as_str) {
             self.heard.push_str(heard);
         }
@@ -232,6 +242,9 @@ const ENVELOPE: &[&str] = &[
 
 /// Fields of a message that are read.
 const MESSAGE: &[&str] = &["role", "content", "refusal", "tool_calls", "function_call"];
+
+/// Fields of a call that are read.
+const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input"];
 
 /// Counts that are read, or sums of them.
 const COUNTED: &[&str] = &[
