@@ -179,7 +179,10 @@ pub(crate) fn print(goal_mb_s: f64) -> anyhow::Result<()> {
             let growth = speed(&wire, &short, 1024)? / speed(&wire, &long, 1024)?;
             println!("{row} {growth:>10.2}");
             if growth > 2.0 {
-                missed.push(format!("{} {what}: eight times the length costs {growth:.1} times as much a byte", wire.name));
+                missed.push(format!(
+                    "{} {what}: eight times the length costs {growth:.1} times as much a byte",
+                    wire.name
+                ));
             }
         }
         let line = format!("{}{}{}", wire.long[0], "x".repeat(10_000_000), wire.long[1]);
@@ -188,7 +191,13 @@ pub(crate) fn print(goal_mb_s: f64) -> anyhow::Result<()> {
     }
     let waits = latency()?;
     let at = |part: usize| waits[(waits.len() - 1) * part / 100].as_secs_f64() * 1e3;
-    println!("handed on after the last byte, ms: p50 {:.3}, p95 {:.3}, max {:.3} ({} replies)", at(50), at(95), at(100), waits.len());
+    println!(
+        "handed on after the last byte, ms: p50 {:.3}, p95 {:.3}, max {:.3} ({} replies)",
+        at(50),
+        at(95),
+        at(100),
+        waits.len()
+    );
     for one in &missed {
         println!("missed: {one}");
     }
@@ -247,7 +256,8 @@ fn serve(listener: &TcpListener, stamp: &mpsc::Sender<Instant>) -> anyhow::Resul
         let mut chunk = |stream: &mut std::net::TcpStream, data: &str| {
             stream.write_all(format!("{:x}\r\n{data}\r\n", data.len()).as_bytes())
         };
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
         chunk(&mut stream, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")?;
         std::thread::sleep(Duration::from_millis(1));
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n";

@@ -43,7 +43,10 @@ pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     };
     let server = Server::start(&python, root)?;
     println!("server: {}", server.address);
-    println!("{:14} {:10} {:>6} {:12} {:>5} {:>6} {:>7}  verify", "dialect", "task", "status", "state", "turns", "calls", "seconds");
+    println!(
+        "{:14} {:10} {:>6} {:12} {:>5} {:>6} {:>7}  verify",
+        "dialect", "task", "status", "state", "turns", "calls", "seconds"
+    );
     let mut faults = Vec::new();
     for (dialect, provider, protocol) in DIALECTS {
         for (task, goal) in TASKS.iter().take(asked.tasks) {
@@ -63,7 +66,11 @@ pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             }
         }
     }
-    if faults.is_empty() { Ok(()) } else { bail!("{} runs did not end as they must:\n{}", faults.len(), faults.join("\n")) }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        bail!("{} runs did not end as they must:\n{}", faults.len(), faults.join("\n"))
+    }
 }
 
 struct Asked {
@@ -80,7 +87,9 @@ impl Asked {
                 ["--wheels", folder] => asked.wheels = Some(folder.into()),
                 ["--binary", file] => asked.binary = Some(std::path::absolute(file)?),
                 ["--tasks", number] => asked.tasks = number.parse()?,
-                [word, ..] => bail!("live: {word} is not known, or lacks its value: --wheels DIR, --binary FILE, --tasks N"),
+                [word, ..] => {
+                    bail!("live: {word} is not known, or lacks its value: --wheels DIR, --binary FILE, --tasks N")
+                }
                 [] => {}
             }
         }

@@ -328,9 +328,22 @@ const TAKES_NO_TOOLS: &[&str] = &[
 const NO_TOOLS_HINT: &str =
     "this model takes no tools: set protocol = \"json\" in its [models.\"…\"] table of the configuration";
 
-const OVERLOADED: &[&str] =
-    &["overloaded", "engine_overloaded", "currently overloaded", "capacity exceeded", "no healthy upstream", "high demand",
-    "service unavailable", "resources exhausted", "insufficient system resource", "loading model", "at capacity", "over capacity", "server busy", "maximum pending"];
+const OVERLOADED: &[&str] = &[
+    "overloaded",
+    "engine_overloaded",
+    "currently overloaded",
+    "capacity exceeded",
+    "no healthy upstream",
+    "high demand",
+    "service unavailable",
+    "resources exhausted",
+    "insufficient system resource",
+    "loading model",
+    "at capacity",
+    "over capacity",
+    "server busy",
+    "maximum pending",
+];
 
 const FILTERED: &[&str] = &[
     "content_filter",

@@ -9,13 +9,23 @@ use crate::reading::says_something;
 /// Why a model stopped, in any dialect's word for it.
 pub(crate) fn finish(word: &str) -> Finish {
     match word.to_ascii_lowercase().as_str() {
-        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "stop_token" | "complete" | "completed" | "end"
-        | "end_of_turn" => Finish::Stop,
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "stop_token" | "complete" | "completed"
+        | "end" | "end_of_turn" => Finish::Stop,
         "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => Finish::ToolCalls,
         // Mistral's for the end of the model's context, and Anthropic's.
-        "length" | "max_tokens" | "max_output_tokens" | "max_length" | "model_length"
+        "length"
+        | "max_tokens"
+        | "max_output_tokens"
+        | "max_length"
+        | "model_length"
         | "model_context_window_exceeded" => Finish::Length,
-        "content_filter" | "content_filtered" | "sensitive" | "refusal" | "safety" | "recitation" | "error_toxic"
+        "content_filter"
+        | "content_filtered"
+        | "sensitive"
+        | "refusal"
+        | "safety"
+        | "recitation"
+        | "error_toxic"
         | "guardrail_intervened" => Finish::Refused,
         _ => Finish::Other(word.to_owned()),
     }

@@ -1,13 +1,13 @@
 //! Replies in the shapes that servers give them, as rows: what came, and what it comes to. Each is read whole, cut at every
 //! byte, byte by byte, at random places, and with other line ends; it must make no difference.
 
-mod support;
 #[path = "shapes/chat.rs"]
 mod chat;
 #[path = "shapes/errors.rs"]
 mod errors;
 #[path = "shapes/blocks.rs"]
 mod in_blocks;
+mod support;
 
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, Reply, WireBlock};
 use longrein_models::openai::decode::{End, Reading};

@@ -241,7 +241,8 @@ impl Draft {
         }
         if let Some(fields) = usage.and_then(Value::as_object) {
             let is_more = |value: &Value| value.is_object() || value.is_array();
-            let more = fields.iter().filter(|(_, value)| is_more(value)).map(|(key, value)| (key.clone(), value.clone()));
+            let more =
+                fields.iter().filter(|(_, value)| is_more(value)).map(|(key, value)| (key.clone(), value.clone()));
             self.beside.keep("usage", &more.collect(), &["output_tokens_details"], Pieces::Anew);
         }
         self.count(usage);
@@ -316,7 +317,9 @@ impl Begun {
                         Ok(input) => {
                             self.block.insert("input".to_owned(), input);
                         }
-                        Err(_) => blocks.push(Block::Aside(serde_json::json!({"type": kind, "partial_json": self.json}))),
+                        Err(_) => {
+                            blocks.push(Block::Aside(serde_json::json!({"type": kind, "partial_json": self.json})))
+                        }
                     }
                 }
                 blocks.push(Block::Opaque(Value::Object(self.block)));

@@ -38,7 +38,11 @@ impl crate::stream::Draft for Draft {
         if let Some(usage) = value.get("usageMetadata").and_then(usage) {
             self.usage = Some(usage);
         }
-        if let Some(why) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str).filter(|why| *why != "BLOCK_REASON_UNSPECIFIED") {
+        if let Some(why) = value
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str)
+            .filter(|why| *why != "BLOCK_REASON_UNSPECIFIED")
+        {
             let words = value.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str).unwrap_or(why);
             let mut failure = malformed(format!("the provider refused the prompt: {words} ({why})"));
             failure.class = ModelErrorClass::ContentRefused;

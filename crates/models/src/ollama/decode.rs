@@ -7,8 +7,8 @@
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::beside::{Beside, Pieces};
 use crate::failure::{Refusal, broken, no_room};

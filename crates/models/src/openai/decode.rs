@@ -40,7 +40,8 @@ impl crate::stream::Draft for Draft {
             self.take_choice(choice);
         }
         // Groq's and Moonshot's own places come last.
-        let places = [value.get("usage"), value.pointer("/x_groq/usage"), choice.and_then(|choice| choice.get("usage"))];
+        let places =
+            [value.get("usage"), value.pointer("/x_groq/usage"), choice.and_then(|choice| choice.get("usage"))];
         for counts in places.into_iter().flatten().filter_map(Value::as_object) {
             if let Some(usage) = usage(counts) {
                 self.usage = Some(usage);
@@ -113,6 +114,8 @@ impl crate::stream::Draft for Draft {
 pub struct Draft {
     text: String,
     refusal: String,
+    /// Words or calls came as deltas.
+    in_pieces: bool,
     /// The transcript of what was spoken.
     heard: String,
     calls: Calls,
@@ -145,16 +148,21 @@ impl Draft {
     fn take_choice(&mut self, choice: &Value) {
         self.begun = true;
         if let Some(fields) = choice.as_object() {
-            self.beside.keep("choice", fields, &["index", "delta", "message", "finish_reason", "usage", "text"], Pieces::Lists);
+            self.beside.keep(
+                "choice",
+                fields,
+                &["index", "delta", "message", "finish_reason", "usage", "text"],
+                Pieces::Lists,
+            );
         }
-        let had = !self.text.is_empty() || !self.calls.is_empty();
         let delta = choice.get("delta").filter(|delta| delta.is_object());
         if let Some(delta) = delta {
             self.take_message(delta);
             self.calls.take_deltas(delta);
+            self.in_pieces |= !self.text.is_empty() || !self.calls.is_empty();
         }
         // Perplexity, among others, repeats beside each piece, or at the end, all there was so far.
-        let is_repeated = had || (delta.is_some() && (!self.text.is_empty() || !self.calls.is_empty()));
+        let is_repeated = self.in_pieces;
         let message = choice.get("message").filter(|message| message.is_object() && !is_repeated);
         if let Some(message) = message {
             self.take_message(message);
@@ -182,7 +190,8 @@ impl Draft {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
             if !more.is_empty() {
-                self.beside.event(&serde_json::json!({"tool_call": call.get("index").or(call.get("id")), "with": more}));
+                self.beside
+                    .event(&serde_json::json!({"tool_call": call.get("index").or(call.get("id")), "with": more}));
             }
         }
         if let Some(heard) = message.pointer("/audio/transcript").and_then(Value::as_str) {
@@ -294,7 +303,9 @@ fn usage(counts: &serde_json::Map<String, Value>) -> Option<Usage> {
         "cache_read_input_tokens",
     ]);
     let cached = cached.unwrap_or(0).min(prompt);
-    let cache_write = number(&["prompt_tokens_details/cache_write_tokens", "cache_creation_input_tokens"]).unwrap_or(0).min(prompt - cached);
+    let cache_write = number(&["prompt_tokens_details/cache_write_tokens", "cache_creation_input_tokens"])
+        .unwrap_or(0)
+        .min(prompt - cached);
     let reasoning = number(&[
         "completion_tokens_details/reasoning_tokens",
         "output_tokens_details/reasoning_tokens",

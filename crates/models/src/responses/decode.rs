@@ -207,8 +207,12 @@ impl Draft {
         let place = value.get("content_index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
         let part = said.and_then(|parts| place.map_or_else(|| parts.last(), |place| parts.get(place)));
         if part.is_none_or(|part| text(part, key).is_empty()) && !text(value, key).is_empty() {
-            self.say(&json!({"item_id": value.get("item_id"), "output_index": value.get("output_index"),
-                "content_index": value.get("content_index"), "delta": value.get(key)}), kind, key);
+            self.say(
+                &json!({"item_id": value.get("item_id"), "output_index": value.get("output_index"),
+                "content_index": value.get("content_index"), "delta": value.get(key)}),
+                kind,
+                key,
+            );
         }
     }
 
@@ -296,7 +300,9 @@ fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
             for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                 let beside = part.as_object().into_iter().flatten();
                 let beside: Map<_, _> = beside
-                    .filter(|(key, value)| !matches!(key.as_str(), "type" | "text" | "refusal") && says_something(value))
+                    .filter(|(key, value)| {
+                        !matches!(key.as_str(), "type" | "text" | "refusal") && says_something(value)
+                    })
                     .filter(|(_, value)| value.as_array().is_none_or(|list| !list.is_empty()))
                     .map(|(key, value)| (key.clone(), value.clone()))
                     .collect();
