@@ -24,7 +24,7 @@ params.n_parallel = 1
 params.n_predict = 256
 params.use_jinja = True
 params.warmup = False
-params.cpuparams.n_threads = 2
+params.cpuparams.n_threads = 1
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 sys.stdin.read()
