@@ -253,7 +253,7 @@ fn serve(listener: &TcpListener, stamp: &mpsc::Sender<Instant>) -> anyhow::Resul
             taken.extend_from_slice(&buffer[..count]);
         }
         taken.clear();
-        let mut chunk = |stream: &mut std::net::TcpStream, data: &str| {
+        let chunk = |stream: &mut std::net::TcpStream, data: &str| {
             stream.write_all(format!("{:x}\r\n{data}\r\n", data.len()).as_bytes())
         };
         stream
