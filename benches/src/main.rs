@@ -19,6 +19,7 @@ mod server;
 mod syncs;
 mod texts;
 mod trees;
+mod wires;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +36,7 @@ struct Options {
     context: context::Options,
 }
 
-const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|trees|rulings|context]; longrein-bench ";
+const USAGE: &str = "longrein-bench [--turns N] [--repeat N] [--binary FILE] [--only start|turns|shell|syncs|waiting|library|recall|trees|rulings|wires|context]; longrein-bench ";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -72,6 +73,10 @@ fn main() -> anyhow::Result<()> {
     // Nor this: it is about files.
     if options.only.as_deref() == Some("trees") {
         return trees::print();
+    }
+    // Nor this: it is about replies.
+    if options.only.as_deref() == Some("wires") {
+        return wires::print(50.0);
     }
     let binary = match &options.binary {
         Some(binary) => std::path::absolute(binary)?,

@@ -62,7 +62,11 @@ const ALLOWED: &[(&str, Layer, &[&str])] = &[
             "longrein",
         ],
     ),
-    ("longrein-bench", Layer::Unshipped, &["longrein", "longrein-core", "longrein-ports", "longrein-store"]),
+    (
+        "longrein-bench",
+        Layer::Unshipped,
+        &["longrein", "longrein-core", "longrein-models", "longrein-ports", "longrein-store"],
+    ),
     ("xtask", Layer::Unshipped, &[]),
 ];
 

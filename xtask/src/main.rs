@@ -5,6 +5,7 @@
 
 mod conformance;
 mod layers;
+mod live;
 mod source;
 mod tidy;
 
@@ -20,7 +21,8 @@ cargo xtask test      format, lints, check, then every test
 cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
 cargo xtask doc       the documentation; a warning is an error
 cargo xtask conformance server
-                      the MCP project's suite against our server; needs npm and its registry";
+                      the MCP project's suite against our server; needs npm and its registry
+cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
 const NIGHTLY: &[(&str, &str)] =
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["nightly"] => test(NIGHTLY),
         ["doc"] => doc(),
         ["conformance", "server"] => conformance::server(),
+        ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -200,6 +200,9 @@ pub enum WireBlock {
     Opaque(Payload),
     /// An object: fields that stand beside those of the block that follows.
     With(Payload),
+    /// What came beside all that and is not sent back: thoughts without a signature, sources, fields nobody knows yet. Kept in
+    /// the journal, so that nothing a provider said is lost, and nowhere else.
+    Aside(Payload),
 }
 
 impl Wired {
@@ -207,9 +210,20 @@ impl Wired {
     pub fn bytes(&self) -> usize {
         let of = |block: &WireBlock| match block {
             WireBlock::Opaque(json) | WireBlock::With(json) => json.as_str().len(),
-            WireBlock::Text(_) | WireBlock::Call => 0,
+            WireBlock::Text(_) | WireBlock::Call | WireBlock::Aside(_) => 0,
         };
         self.blocks.iter().map(of).sum()
+    }
+
+    /// What of it belongs into later requests; none if nothing does.
+    #[must_use]
+    pub fn owed_back(&self) -> Option<Self> {
+        let is_owed = |block: &WireBlock| matches!(block, WireBlock::Opaque(_) | WireBlock::With(_));
+        if !self.blocks.iter().any(is_owed) {
+            return None;
+        }
+        let blocks = self.blocks.iter().filter(|block| !matches!(block, WireBlock::Aside(_)));
+        Some(Self { model: self.model.clone(), blocks: blocks.cloned().collect() })
     }
 
     /// Whether its blocks are the whole of this text and so many calls: only then can they stand for them.
@@ -219,7 +233,7 @@ impl Wired {
             match block {
                 WireBlock::Text(bytes) => at = at.saturating_add(*bytes as usize),
                 WireBlock::Call => seen += 1,
-                WireBlock::Opaque(_) | WireBlock::With(_) => continue,
+                WireBlock::Opaque(_) | WireBlock::With(_) | WireBlock::Aside(_) => continue,
             }
             if !text.is_char_boundary(at) {
                 return false;

@@ -14,6 +14,8 @@ pub(crate) enum Block {
     Call { call: RawCall, with: Map<String, Value> },
     /// Anything else.
     Opaque(Value),
+    /// For the record alone.
+    Aside(Value),
 }
 
 /// Blocks in their order.
@@ -40,6 +42,10 @@ impl Blocks {
                 self.wire.push(WireBlock::Opaque(json(&value)));
                 return;
             }
+            Block::Aside(value) => {
+                self.wire.push(WireBlock::Aside(json(&value)));
+                return;
+            }
         };
         if !with.is_empty() {
             self.wire.push(WireBlock::With(json(&Value::Object(with))));
@@ -47,17 +53,32 @@ impl Blocks {
         self.wire.push(plain);
     }
 
+    /// Whether the model said nothing: what is for the record does not count.
     pub(crate) fn is_empty(&self) -> bool {
-        self.wire.is_empty()
+        self.wire.iter().all(|block| matches!(block, WireBlock::Aside(_)))
     }
 
     /// Text, calls, and the blocks if there is something in them that only the provider understands. Whose they are is
     /// filled in by the client, which knows its name.
     pub(crate) fn into_parts(self) -> (String, Vec<RawCall>, Option<Wired>) {
-        let own = self.wire.iter().any(|block| matches!(block, WireBlock::Opaque(_) | WireBlock::With(_)));
+        let own = self.wire.iter().any(|block| !matches!(block, WireBlock::Text(_) | WireBlock::Call));
         let wired = own.then(|| Wired { model: String::new(), blocks: self.wire });
         (self.text, self.calls, wired)
     }
+}
+
+/// Blocks that do not make up this text and these calls cannot be sent back for them: they stay for the record.
+pub(crate) fn fitting(wired: Option<Wired>, text: &str, calls: usize) -> Option<Wired> {
+    let wired = wired?;
+    if wired.covers(text, calls) {
+        return Some(wired);
+    }
+    let aside = |block| match block {
+        WireBlock::Opaque(json) | WireBlock::With(json) | WireBlock::Aside(json) => Some(WireBlock::Aside(json)),
+        WireBlock::Text(_) | WireBlock::Call => None,
+    };
+    let blocks: Vec<_> = wired.blocks.into_iter().filter_map(aside).collect();
+    (!blocks.is_empty()).then_some(Wired { model: wired.model, blocks })
 }
 
 fn json(value: &Value) -> Payload {
@@ -83,6 +104,7 @@ pub(crate) fn said<'a>(model: &str, text: &'a str, calls: &'a [WireCall], wired:
         match block {
             WireBlock::With(fields) => beside = Some(fields),
             WireBlock::Opaque(json) => said.push(Said::Opaque(json)),
+            WireBlock::Aside(_) => {}
             WireBlock::Text(bytes) => {
                 let end = at + *bytes as usize;
                 said.push(Said::Text { text: &text[at..end], with: beside.take() });

@@ -116,15 +116,19 @@ impl Told {
         // Gemini's compatible endpoint may wrap an error in a list.
         let value = value.get(0).cloned().unwrap_or(value);
         // vLLM and FastAPI put the error at the top; others wrap it, some as a bare string.
-        let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(&value);
-        let words = ["message", "detail", "error", "msg", "title"]
+        let wrapped = ["error", "errors", "fault", "base_resp"].iter().find_map(|key| {
+            let inner = value.get(key).filter(|inner| crate::reading::says_something(inner))?;
+            Some(inner.get(0).unwrap_or(inner))
+        });
+        let error = wrapped.unwrap_or(&value);
+        let words = WORDS
             .iter()
-            .find_map(|key| error.get(key).and_then(Value::as_str))
+            .find_map(|key| error.get(key).and_then(Value::as_str).filter(|words| !words.is_empty()))
             .or_else(|| error.as_str())
-            .or_else(|| value.get("message").and_then(Value::as_str));
+            .or_else(|| WORDS.iter().find_map(|key| value.get(key).and_then(Value::as_str)));
         let mut text = words.unwrap_or(body).to_owned();
         let mut marks = String::new();
-        for key in ["code", "type", "status"] {
+        for key in ["code", "type", "status", "reason", "__type", "error_code", "errorCode"] {
             if let Some(word) = error.get(key).and_then(Value::as_str) {
                 marks.push_str(&word.to_lowercase());
                 marks.push(' ');
@@ -136,10 +140,22 @@ impl Told {
             text.push_str(": ");
             text.push_str(&raw);
         }
-        let status = ["code", "status", "status_code"].iter().find_map(|key| {
-            let number = error.get(key)?;
-            let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
-            u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+        if let Some(details) = error.get("details").and_then(Value::as_array) {
+            // Google's reasons: which quota, and that a key is none.
+            for reason in details.iter().filter_map(|detail| detail.get("reason").and_then(Value::as_str)) {
+                marks.push_str(&reason.to_lowercase());
+                marks.push(' ');
+            }
+        }
+        if value.get("base_resp").is_some() {
+            marks.push_str(base_mark(error.get("status_code").and_then(Value::as_i64)));
+        }
+        let status = [error, &value].into_iter().find_map(|place| {
+            ["code", "status", "status_code", "http_code", "statusCode"].iter().find_map(|key| {
+                let number = place.get(key)?;
+                let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
+                u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+            })
         });
         let number = |key: &str| error.get(key).and_then(Value::as_u64);
         let limit = number("n_ctx").filter(|limit| is_limit(*limit));
@@ -169,34 +185,48 @@ fn classify(status: Option<u16>, told: &Told, words: &Words) -> ModelErrorClass 
     };
     let too_large = || too_long() || words.beyond_rate().is_some() || words.output_limit().is_some();
     match status {
-        Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) => {
+        Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) || says(FILTERED) => {
             ModelErrorClass::ContentRefused
         }
+        // Some ban for a while who is too fast, or whose money is gone.
+        Some(401 | 403) if says(QUOTA) => ModelErrorClass::Quota,
+        Some(403) if says(RATED) => ModelErrorClass::RateLimited,
         Some(401 | 403) => ModelErrorClass::Authentication,
         Some(402) => ModelErrorClass::Quota,
+        Some(413) if says(RATED) && !too_large() => ModelErrorClass::RateLimited,
         Some(413) => ModelErrorClass::ContextExhausted,
         Some(429) if too_large() => ModelErrorClass::ContextExhausted,
         Some(429) if says(QUOTA) => ModelErrorClass::Quota,
+        Some(429) if marked(&["engine_overloaded"]) => ModelErrorClass::Overloaded,
         Some(429) => ModelErrorClass::RateLimited,
-        Some(503 | 529) => ModelErrorClass::Overloaded,
+        Some(498 | 503 | 529) => ModelErrorClass::Overloaded,
         Some(500..=599) if says(OVERLOADED) => ModelErrorClass::Overloaded,
         // llama.cpp's neighbours report an overlong prompt as a fault of the server.
         Some(500..=599) if too_large() => ModelErrorClass::ContextExhausted,
-        Some(408 | 409 | 425 | 500..=599) => ModelErrorClass::Transient,
+        Some(500..=599) if says(QUOTA) => ModelErrorClass::Quota,
+        Some(408 | 409 | 425 | 499..=599) => ModelErrorClass::Transient,
         Some(400 | 422) if too_large() => ModelErrorClass::ContextExhausted,
         Some(_) if says(FILTERED) => ModelErrorClass::ContentRefused,
-        Some(_) if marked(&["insufficient_quota"]) => ModelErrorClass::Quota,
-        Some(_) if marked(&["invalid_api_key", "authentication_error"]) || text.contains("incorrect api key") => {
+        Some(_) if says(QUOTA) => ModelErrorClass::Quota,
+        Some(_) if marked(KEYS) || KEY_WORDS.iter().any(|words| text.contains(words)) => {
             ModelErrorClass::Authentication
         }
+        Some(_) if marked(THROTTLED) => ModelErrorClass::RateLimited,
+        Some(_) if marked(&["overloaded_error"]) => ModelErrorClass::Overloaded,
         Some(_) => ModelErrorClass::BadRequest,
         None if too_large() => ModelErrorClass::ContextExhausted,
         None if says(QUOTA) => ModelErrorClass::Quota,
-        None if says(&["rate_limit", "rate limit", "too many requests"]) => ModelErrorClass::RateLimited,
+        None if says(RATED) || marked(THROTTLED) => ModelErrorClass::RateLimited,
         None if says(OVERLOADED) || marked(&["unavailable"]) => ModelErrorClass::Overloaded,
         None if says(FILTERED) => ModelErrorClass::ContentRefused,
-        None if marked(&["invalid_api_key", "authentication", "permission"]) => ModelErrorClass::Authentication,
-        None if marked(&["invalid_request", "not_found"]) => ModelErrorClass::BadRequest,
+        None if marked(KEYS) || marked(&["permission"]) || KEY_WORDS.iter().any(|words| text.contains(words)) => {
+            ModelErrorClass::Authentication
+        }
+        None if marked(&["invalid_request", "not_found", "invalid_parameter", "invalidparameter", "validation"])
+            || says(&["not found", "field required", "no route", "invalid params", "does not exist"]) =>
+        {
+            ModelErrorClass::BadRequest
+        }
         None => ModelErrorClass::Transient,
     }
 }
@@ -210,8 +240,73 @@ fn page_text(page: &str) -> String {
     title.map(str::trim).filter(|title| !title.is_empty()).unwrap_or(page).to_owned()
 }
 
+/// Where an error says in words what is wrong.
+const WORDS: [&str; 14] = [
+    "message",
+    "detail",
+    "error",
+    "msg",
+    "error_msg",
+    "errorMessage",
+    "error_message",
+    "error_description",
+    "status_msg",
+    "faultstring",
+    "Message",
+    "title",
+    "description",
+    "reason",
+];
+
+/// MiniMax's numbers, as the words of others.
+fn base_mark(code: Option<i64>) -> &'static str {
+    match code {
+        Some(1002 | 2045) => "rate_limit ",
+        Some(1004 | 2049) => "invalid_api_key ",
+        Some(1008 | 2056) => "insufficient_quota ",
+        Some(1026 | 1027) => "content_filter ",
+        Some(1039) => "context_length_exceeded ",
+        Some(2013) => "invalid_request ",
+        _ => "",
+    }
+}
+
+/// Marks and words of "no such key".
+const KEYS: &[&str] =
+    &["invalid_api_key", "invalidapikey", "authentication", "api_key_invalid", "unauthorized", "unauthenticated"];
+const KEY_WORDS: &[&str] =
+    &["incorrect api key", "invalid api key", "api key not valid", "api key not found", "no auth credentials"];
+
+/// Spellings of "too fast".
+const RATED: &[&str] = &["rate_limit", "rate limit", "ratelimit", "too many requests", "tokens per min", "(tpm)"];
+const THROTTLED: &[&str] = &["throttling", "rate_limit", "ratelimit", "too_many_requests", "resource_exhausted"];
+
 /// Spellings of "the account is used up", as opposed to "too fast".
 const QUOTA: &[&str] = &[
+    "insufficient_user_quota",
+    "insufficient account balance",
+    "account balance is",
+    "credit balance is too low",
+    "out of credits",
+    "more credits",
+    "requires more credits",
+    "credits have been used",
+    "used all available credits",
+    "spending limit",
+    "spend limit",
+    "payment required",
+    "arrearage",
+    "account is in arrears",
+    "quota exhausted",
+    "prepayment",
+    "余额不足",
+    "欠费",
+    "insufficient_balance",
+    "exceeded_current_quota",
+    "budget_exceeded",
+    "account is suspended",
+    "credit limit",
+    "credit_limit",
     "insufficient_quota",
     "billing",
     "exceeded your current quota",
@@ -233,8 +328,22 @@ const TAKES_NO_TOOLS: &[&str] = &[
 const NO_TOOLS_HINT: &str =
     "this model takes no tools: set protocol = \"json\" in its [models.\"…\"] table of the configuration";
 
-const OVERLOADED: &[&str] =
-    &["overloaded", "loading model", "at capacity", "over capacity", "server busy", "maximum pending"];
+const OVERLOADED: &[&str] = &[
+    "overloaded",
+    "engine_overloaded",
+    "currently overloaded",
+    "capacity exceeded",
+    "no healthy upstream",
+    "high demand",
+    "service unavailable",
+    "resources exhausted",
+    "insufficient system resource",
+    "loading model",
+    "at capacity",
+    "over capacity",
+    "server busy",
+    "maximum pending",
+];
 
 const FILTERED: &[&str] = &[
     "content_filter",
@@ -245,6 +354,21 @@ const FILTERED: &[&str] = &[
     "responsibleaipolicy",
     "moderation",
     "safety system",
+    "data_inspection_failed",
+    "datainspectionfailed",
+    "inappropriate content",
+    "content_policy_violation",
+    "content violates",
+    "sensitive content",
+    "content exists risk",
+    "content_filtered",
+    "high risk",
+    "content filtering policy",
+    "usage policy",
+    "usage guidelines",
+    "flagged as",
+    "不安全或敏感内容",
+    "cyber_policy",
 ];
 
 /// A refusal costs nothing. A gateway's or server's time-out means that somebody behind it may have worked; so does a

@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod anthropic;
+mod beside;
 mod blocks;
 mod connect;
 mod failure;
@@ -14,6 +15,7 @@ mod grown;
 mod http;
 mod lanes;
 mod lines;
+mod object;
 pub mod ollama;
 pub mod openai;
 mod overflow;
@@ -23,6 +25,7 @@ pub mod responses;
 pub mod script;
 mod stream;
 pub mod timeouts;
+mod words;
 
 pub use connect::{ConfigError, ModelConfig, Secret, connect};
 pub use lanes::Lanes;

@@ -137,6 +137,8 @@ const TOO_LONG: &[&str] = &[
     "request size exceeds",
     "payload size exceeds",
     "maximum allowed number of bytes",
+    // Zhipu's.
+    "prompt 超长",
 ];
 
 /// Names of the window, which may be spoken of for any reason …

@@ -153,14 +153,37 @@ impl<D: Draft> Decoder<D> {
     }
 
     fn take_body(&mut self, body: &str, end: &End) {
-        for value in serde_json::Deserializer::from_str(&mended(body)).into_iter::<Value>() {
+        let body = mended(body);
+        let mut values = serde_json::Deserializer::from_str(&body).into_iter::<Value>();
+        let mut read = 0;
+        while let Some(value) = values.next() {
             match (value, end) {
-                (Ok(value), _) => self.take(&value),
+                (Ok(value), _) => {
+                    read = values.byte_offset();
+                    self.take(&value);
+                }
                 // The end says it better.
                 (Err(error), End::Broken(_)) if error.is_eof() => {}
-                (Err(error), _) => self.fail(malformed(format!("the response is no JSON: {error}"))),
+                (Err(error), _) => {
+                    let rest = body[read..].trim_start();
+                    if read > 0 && FIELDS.iter().any(|field| rest.starts_with(field)) {
+                        // Somebody wrote an object before, or between, the events of a stream.
+                        return self.take_rest(rest);
+                    }
+                    self.fail(malformed(format!("the response is no JSON: {error}")));
+                }
             }
         }
+    }
+
+    fn take_rest(&mut self, rest: &str) {
+        if rest.trim() == DONE {
+            return self.draft.done();
+        }
+        let mut lines = Lines::default();
+        let events = lines.feed(rest.as_bytes());
+        self.take_events(events);
+        self.take_events(lines.rest().into_iter().collect());
     }
 
     fn take_events(&mut self, events: Vec<Event>) {
@@ -218,6 +241,9 @@ pub(crate) fn refusal(value: &Value) -> ModelFailure {
 
 const DONE: &str = "[DONE]";
 
+/// How lines of a stream of events begin.
+const FIELDS: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", DONE];
+
 /// The JSON values in an event's data: one, unless a server left out the blank lines between events.
 fn parse(data: &str) -> Option<Vec<Value>> {
     let read = |text: &str| serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok();
@@ -225,5 +251,10 @@ fn parse(data: &str) -> Option<Vec<Value>> {
         return Some(vec![value]);
     }
     let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty() && *line != DONE);
-    if lines().nth(1).is_some() || data.contains(DONE) { lines().map(read).collect() } else { None }
+    if lines().nth(1).is_some() || data.contains(DONE) {
+        return lines().map(read).collect();
+    }
+    // Several in one line.
+    let values = serde_json::Deserializer::from_str(data).into_iter::<Value>();
+    values.collect::<Result<Vec<_>, _>>().ok().filter(|values| !values.is_empty())
 }

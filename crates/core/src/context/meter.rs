@@ -302,7 +302,7 @@ fn size_of(item: &Item) -> Features {
             });
             wired.iter().flat_map(|wired| &wired.blocks).fold(said, |sum, block| match block {
                 WireBlock::Opaque(json) | WireBlock::With(json) => sum + Features::of(json.as_str()),
-                WireBlock::Text(_) | WireBlock::Call => sum,
+                WireBlock::Text(_) | WireBlock::Call | WireBlock::Aside(_) => sum,
             })
         }
     };

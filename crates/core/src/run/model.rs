@@ -1,6 +1,7 @@
 //! What model calls make of a run: replies, failures, what they cost.
 
 use super::*;
+use crate::outcome::Wired;
 
 impl Run {
     /// Calls go to this model from now on. What was counted and found out of the one before says nothing of it.
@@ -57,13 +58,14 @@ impl Run {
         self.spent.turns += 1;
         self.stage = Stage::Ready(Ready::default());
         let reply = &replied.reply;
+        let owed = reply.wired.as_ref().and_then(Wired::owed_back);
         match purpose {
             Purpose::Work if !reply.calls.is_empty() => {
                 self.stage = Stage::Acting { turn, actions: BTreeMap::new() };
                 let text = if self.drops_prose() { String::new() } else { reply.text.clone() };
                 // The calls join the text when they are proposed, in the same batch.
                 // Without its text, what came with it is no whole any more.
-                let wired = reply.wired.clone().filter(|_| text == reply.text);
+                let wired = owed.filter(|_| text == reply.text);
                 self.say(turn, Item::Assistant { text, calls: Vec::new(), wired });
                 self.arguments_of(reply);
                 self.phase_acts();
@@ -71,7 +73,7 @@ impl Run {
             Purpose::Work => {
                 self.say(
                     turn,
-                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
+                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: owed },
                 );
                 self.phase_replied(&reply.text);
                 self.show_pending();
@@ -81,7 +83,7 @@ impl Run {
                 if let Some(text) = &remark {
                     self.say(
                         turn,
-                        Item::Assistant { text: text.clone(), calls: Vec::new(), wired: reply.wired.clone() },
+                        Item::Assistant { text: text.clone(), calls: Vec::new(), wired: owed },
                     );
                 }
                 self.show_pending();

@@ -6,11 +6,13 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelFailure, RawCall, Reply};
 use serde_json::{Map, Value};
 
-use crate::blocks::{Block, Blocks};
+use crate::beside::{Beside, Pieces};
+use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::words;
 
 /// One response on its way in.
 pub type Decoder = crate::stream::Decoder<Draft>;
@@ -23,6 +25,7 @@ pub struct Draft {
     /// Why it was refused, in words.
     explanation: String,
     usage: Counts,
+    beside: Beside,
     /// `message_stop`, or a whole message.
     over: bool,
 }
@@ -57,6 +60,9 @@ impl crate::stream::Draft for Draft {
         match kind {
             "message" => {
                 self.begin(value);
+                if let Some(Value::String(words)) = value.get("content") {
+                    self.open(0, &serde_json::json!({"type": "text", "text": words}));
+                }
                 for (index, block) in (0..).zip(value.get("content").and_then(Value::as_array).into_iter().flatten()) {
                     self.open(index, block);
                 }
@@ -73,11 +79,10 @@ impl crate::stream::Draft for Draft {
             "message_delta" => self.stopped(value.get("delta").unwrap_or(&Value::Null), value.get("usage")),
             "message_stop" => self.over = true,
             // A body such as {"detail": "not found"} under status 200.
-            "" if ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string)) => {
-                return Err(refusal(value));
-            }
-            // `content_block_stop`, `ping`, and what nobody knows yet.
-            _ => {}
+            "" if words::is_complaint(value) => return Err(refusal(value)),
+            "content_block_stop" | "ping" | "message_start" | "" => {}
+            // What nobody knows yet.
+            _ => self.beside.event(value),
         }
         Ok(())
     }
@@ -97,26 +102,26 @@ impl crate::stream::Draft for Draft {
 
     fn reply(self) -> Result<Reply, ModelFailure> {
         let usage = self.usage.read();
-        let stop = self.stop.unwrap_or_default();
+        let stop = self.stop.clone().unwrap_or_default();
+        if let Some(failure) = words::fault(&stop) {
+            return Err(Self { stop: None, ..self }.spoilt(failure));
+        }
         let mut blocks = Blocks::default();
         for (_, begun) in self.blocks {
-            blocks.push(begun.read()?);
+            begun.read(&mut blocks)?;
         }
         if stop == WINDOW_FULL && blocks.is_empty() {
             return Err(no_room(usage));
         }
-        let finish = match stop.as_str() {
-            "end_turn" | "stop_sequence" => Finish::Stop,
-            "tool_use" => Finish::ToolCalls,
-            "max_tokens" | WINDOW_FULL => Finish::Length,
-            "refusal" => Finish::Refused,
-            _ => Finish::Other(stop),
-        };
+        let finish = words::finish(&stop);
+        if let Some(beside) = self.beside.into_value() {
+            blocks.push(Block::Aside(beside));
+        }
         let (mut text, calls, wired) = blocks.into_parts();
         if text.is_empty() && finish == Finish::Refused {
             text = self.explanation;
         }
-        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        let wired = fitting(wired, &text, calls.len());
         Ok(Reply { text, calls, finish, usage, repaired: None, wired })
     }
 
@@ -146,7 +151,7 @@ const WINDOW_FULL: &str = "model_context_window_exceeded";
 impl Draft {
     fn begin(&mut self, message: &Value) {
         *self = Self::default();
-        self.count(message.get("usage"));
+        self.heed(message, message.get("usage"));
     }
 
     /// Where an event belongs: some gateways leave the number out of what concerns the last block.
@@ -188,7 +193,22 @@ impl Draft {
                 }
                 return Ok(());
             }
-            _ => return Ok(()),
+            _ => {
+                // A kind that nobody knows yet: what it says in texts grows where it belongs.
+                if let (Some(begun), Some(fields)) = (self.blocks.get_mut(&index), delta.as_object()) {
+                    for (key, more) in fields.iter().filter(|(key, _)| *key != "type") {
+                        match (begun.block.get_mut(key), more) {
+                            (Some(Value::String(so_far)), Value::String(more)) => so_far.push_str(more),
+                            (_, more) => {
+                                begun.block.insert(key.clone(), more.clone());
+                            }
+                        }
+                    }
+                } else {
+                    self.beside.event(value);
+                }
+                return Ok(());
+            }
         };
         let begun = self.blocks.entry(index).or_insert_with(|| Begun {
             block: Map::from_iter([("type".to_owned(), Value::String(kind.to_owned()))]),
@@ -210,6 +230,20 @@ impl Draft {
         }
         if let Some(why) = delta.pointer("/stop_details/explanation").and_then(Value::as_str) {
             why.clone_into(&mut self.explanation);
+        }
+        self.heed(delta, usage);
+    }
+
+    /// Counts, and what stands beside them and beside the reply.
+    fn heed(&mut self, message: &Value, usage: Option<&Value>) {
+        if let Some(fields) = message.as_object() {
+            self.beside.keep("message", fields, MESSAGE, Pieces::Anew);
+        }
+        if let Some(fields) = usage.and_then(Value::as_object) {
+            let is_more = |value: &Value| value.is_object() || value.is_array();
+            let more =
+                fields.iter().filter(|(_, value)| is_more(value)).map(|(key, value)| (key.clone(), value.clone()));
+            self.beside.keep("usage", &more.collect(), &["output_tokens_details"], Pieces::Anew);
         }
         self.count(usage);
     }
@@ -244,7 +278,7 @@ impl Counts {
 }
 
 impl Begun {
-    fn read(mut self) -> Result<Block, ModelFailure> {
+    fn read(mut self, blocks: &mut Blocks) -> Result<(), ModelFailure> {
         let own = |block: &Map<String, Value>, keys: &[&str]| {
             let rest = block.iter().filter(|(key, value)| !keys.contains(&key.as_str()) && !value.is_null());
             rest.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>()
@@ -252,9 +286,15 @@ impl Begun {
         let kind = text_of(&self.block, "type").to_owned();
         match kind.as_str() {
             "text" => {
-                // Citations point into documents of the request, and may not be sent again beside other text.
                 let text = text_of(&self.block, "text").to_owned();
-                Ok(Block::Text { text, with: Map::new() })
+                // Citations point into documents of the request, and may not be sent again beside other text.
+                let mut beside = own(&self.block, &["type", "text"]);
+                beside.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+                if !beside.is_empty() {
+                    beside.insert("type".to_owned(), Value::String(kind));
+                    blocks.push(Block::Aside(Value::Object(beside)));
+                }
+                blocks.push(Block::Text { text, with: Map::new() });
             }
             "tool_use" => {
                 let arguments = match self.block.get("input") {
@@ -262,25 +302,35 @@ impl Begun {
                     // No piece came: an input of its own, or none.
                     Some(input @ Value::Object(map)) if !map.is_empty() => input.to_string(),
                     Some(Value::Object(_) | Value::Null) | None => String::new(),
-                    Some(other) => other.to_string(),
+                    Some(Value::String(written)) => written.clone(),
+                    Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => other.to_string(),
                 };
                 let (id, name) = (text_of(&self.block, "id").to_owned(), text_of(&self.block, "name").to_owned());
                 let with = own(&self.block, &["type", "id", "name", "input"]);
-                Ok(Block::Call { call: RawCall { id, name, arguments }, with })
+                blocks.push(Block::Call { call: RawCall { id, name, arguments }, with });
             }
-            "" => Err(malformed("a block of the reply does not say what it is")),
+            "" => return Err(malformed("a block of the reply does not say what it is")),
             // Thoughts, signed or hidden, and what servers did themselves: back as it came.
             _ => {
-                if !self.json.is_empty()
-                    && let Ok(input) = serde_json::from_str::<Value>(&self.json)
-                {
-                    self.block.insert("input".to_owned(), input);
+                if !self.json.is_empty() {
+                    match serde_json::from_str::<Value>(&self.json) {
+                        Ok(input) => {
+                            self.block.insert("input".to_owned(), input);
+                        }
+                        Err(_) => {
+                            blocks.push(Block::Aside(serde_json::json!({"type": kind, "partial_json": self.json})))
+                        }
+                    }
                 }
-                Ok(Block::Opaque(Value::Object(self.block)))
+                blocks.push(Block::Opaque(Value::Object(self.block)));
             }
         }
+        Ok(())
     }
 }
+
+/// Fields of a message that are read, or say nothing of the reply.
+const MESSAGE: &[&str] = &["id", "type", "role", "model", "content", "stop_reason", "usage", "base_resp"];
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()

@@ -4,11 +4,13 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use serde_json::{Map, Value};
 
-use crate::blocks::{Block, Blocks};
+use crate::beside::{Beside, Pieces};
+use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::words;
 
 /// One response on its way in.
 pub type Decoder = crate::stream::Decoder<Draft>;
@@ -21,28 +23,41 @@ pub struct Draft {
     /// What the server says beside the finish.
     explanation: String,
     usage: Option<Usage>,
+    beside: Beside,
 }
 
 impl crate::stream::Draft for Draft {
     const SERVER: &'static str = "the Gemini API";
 
     fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+        // The code assistant's door wraps each chunk.
+        let value = value.get("response").filter(|inner| inner.is_object()).unwrap_or(value);
         if value.get("error").is_some_and(says_something) {
             return Err(refusal(value));
         }
         if let Some(usage) = value.get("usageMetadata").and_then(usage) {
             self.usage = Some(usage);
         }
-        if let Some(why) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+        if let Some(why) = value
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str)
+            .filter(|why| *why != "BLOCK_REASON_UNSPECIFIED")
+        {
             let words = value.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str).unwrap_or(why);
             let mut failure = malformed(format!("the provider refused the prompt: {words} ({why})"));
             failure.class = ModelErrorClass::ContentRefused;
             return Err(failure);
         }
         let Some(candidate) = value.get("candidates").and_then(Value::as_array).and_then(|list| list.first()) else {
-            let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
-            return if explained { Err(refusal(value)) } else { Ok(()) };
+            return if words::is_complaint(value) { Err(refusal(value)) } else { Ok(()) };
         };
+        if let (Some(chunk), Some(fields)) = (value.as_object(), candidate.as_object()) {
+            self.beside.keep("response", chunk, CHUNK, Pieces::Anew);
+            self.beside.keep("candidate", fields, CANDIDATE, Pieces::Anew);
+        }
+        if value.get("candidates").and_then(Value::as_array).is_some_and(|list| list.len() > 1) {
+            self.beside.event(value);
+        }
         for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
             if let Some(part) = part.as_object() {
                 self.add(part);
@@ -69,7 +84,10 @@ impl crate::stream::Draft for Draft {
         let finish = self.finish.unwrap_or_default();
         let usage = self.usage;
         let nothing = self.parts.is_empty();
-        let blocks = blocks(self.parts);
+        let mut blocks = blocks(self.parts);
+        if let Some(beside) = self.beside.into_value() {
+            blocks.push(Block::Aside(beside));
+        }
         let (mut text, calls, wired) = blocks.into_parts();
         let finish = match finish.as_str() {
             "STOP" if calls.is_empty() => Finish::Stop,
@@ -77,7 +95,7 @@ impl crate::stream::Draft for Draft {
             "MAX_TOKENS" if nothing && usage.is_none_or(|usage| usage.output == 0) => return Err(no_room(usage)),
             "MAX_TOKENS" => Finish::Length,
             word if REFUSALS.contains(&word) => Finish::Refused,
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" if calls.is_empty() => {
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" if calls.is_empty() => {
                 let words = if self.explanation.is_empty() { &finish } else { &self.explanation };
                 return Err(spoilt(
                     malformed(format!("the model wrote a call that cannot be read: {words}")),
@@ -91,7 +109,7 @@ impl crate::stream::Draft for Draft {
         if text.is_empty() && finish == Finish::Refused {
             text = self.explanation;
         }
-        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        let wired = fitting(wired, &text, calls.len());
         Ok(Reply { text, calls, finish, usage, repaired: None, wired })
     }
 
@@ -114,6 +132,11 @@ const REFUSALS: [&str; 10] = [
     "IMAGE_RECITATION",
     "MODEL_ARMOR",
 ];
+
+/// Fields that are read, or say nothing of the reply.
+const CHUNK: &[&str] =
+    &["candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "error"];
+const CANDIDATE: &[&str] = &["content", "finishReason", "finishMessage", "index", "avgLogprobs", "tokenCount"];
 
 impl Draft {
     /// Streamed words are one part, unless a signature says where one ends.
@@ -145,8 +168,20 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
             let word = |key: &str| called.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let arguments = match called.get("args") {
                 None | Some(Value::Null) => String::new(),
+                Some(Value::String(written)) => written.clone(),
                 Some(args) => args.to_string(),
             };
+            let more = called.as_object().into_iter().flatten();
+            let more: Map<_, _> = more
+                .filter(|(key, value)| !matches!(key.as_str(), "id" | "name" | "args") && !value.is_null())
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            if !more.is_empty() {
+                blocks.push(Block::Aside(Value::Object(Map::from_iter([(
+                    "functionCall".to_owned(),
+                    Value::Object(more),
+                )]))));
+            }
             part.remove("thought");
             let call = RawCall { id: word("id"), name: word("name"), arguments };
             blocks.push(Block::Call { call, with: part });

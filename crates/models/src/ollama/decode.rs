@@ -7,9 +7,10 @@
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use crate::beside::{Beside, Pieces};
 use crate::failure::{Refusal, broken, no_room};
 use crate::reading::{
     BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt, without_thoughts,
@@ -27,6 +28,7 @@ pub struct Decoder {
     /// Why the model stopped, once it has.
     done: Option<Finish>,
     begun: bool,
+    beside: Beside,
     /// Thoughts came, which are left where they are.
     thought: bool,
     failed: Option<ModelFailure>,
@@ -69,8 +71,13 @@ impl Reading for Decoder {
             (None, Some(Finish::Length), _) if self.is_cut_at_birth() => return Err(no_room(self.usage)),
             (None, Some(done), _) => {
                 let finish = if done == Finish::Stop && !self.calls.is_empty() { Finish::ToolCalls } else { done };
+                let mut beside = self.beside;
                 let text = without_thoughts(&self.text).to_owned();
-                return Ok(Reply { text, calls: self.calls, finish, usage: self.usage, repaired: None, wired: None });
+                if text.len() < self.text.len() {
+                    beside.text("content", &self.text);
+                }
+                let wired = beside.into_wired();
+                return Ok(Reply { text, calls: self.calls, finish, usage: self.usage, repaired: None, wired });
             }
             (None, None, End::Closed) if self.bytes == 0 => {
                 transient("the server closed the connection without a reply".to_owned())
@@ -101,11 +108,17 @@ impl Decoder {
             self.begun = true;
             self.thought |= message.thinking.as_ref().is_some_and(says_something);
             self.text.push_str(&message.content.unwrap_or_default());
+            if let Some(thinking) = message.thinking {
+                let said = Map::from_iter([("thinking".to_owned(), thinking)]);
+                self.beside.keep("message", &said, &[], Pieces::More);
+            }
+            self.beside.keep("message", &message.rest, &["role"], Pieces::More);
             self.calls.extend(message.tool_calls.unwrap_or_default().into_iter().map(Call::raw));
         } else if !row.done.unwrap_or(false) {
             self.failed = Some(self.garbage());
         }
         if row.done.unwrap_or(false) {
+            self.beside.keep("response", &row.rest, ROW, Pieces::Anew);
             self.done = Some(finish(row.done_reason.unwrap_or_default()));
             self.usage = usage(row.prompt_eval_count, row.eval_count);
         }
@@ -156,6 +169,8 @@ struct Row {
     prompt_eval_count: Option<u64>,
     eval_count: Option<u64>,
     error: Option<Value>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -163,7 +178,13 @@ struct Message {
     content: Option<String>,
     thinking: Option<Value>,
     tool_calls: Option<Vec<Call>>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
+
+/// Fields of a row that say nothing of the reply.
+const ROW: &[&str] =
+    &["model", "created_at", "total_duration", "load_duration", "prompt_eval_duration", "eval_duration"];
 
 #[derive(Deserialize)]
 struct Call {

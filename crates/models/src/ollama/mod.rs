@@ -1,7 +1,7 @@
 //! Ollama's own chat interface: lines of JSON, arguments that are objects, a context window that each request names.
 //!
 //! [`encode`] and [`decode`] are pure; the client is the one of all wires. A model's thinking comes in a field of its own
-//! and is not kept. A prompt that does not fit is refused rather than shortened behind our back, as far as the server
+//! and is kept for the record alone. A prompt that does not fit is refused rather than shortened behind our back, as far as the server
 //! knows how.
 
 pub mod decode;

@@ -10,10 +10,12 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelFailure, Reply};
 use serde_json::Value;
 
+use crate::beside::{Beside, Pieces};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{TOKENS_MAX, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::words;
 
 use calls::Calls;
 
@@ -27,7 +29,7 @@ impl crate::stream::Draft for Draft {
     fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
         let is = |key: &str, word: &str| value.get(key).and_then(Value::as_str) == Some(word);
         let error = value.get("error").is_some_and(says_something);
-        if error || is("type", "error") || is("object", "error") {
+        if error || is("type", "error") || is("object", "error") || words::is_base_fault(value) {
             return Err(refusal(value));
         }
         let choice = self.choice_of(value);
@@ -37,14 +39,23 @@ impl crate::stream::Draft for Draft {
             }
             self.take_choice(choice);
         }
-        if let Some(usage) = value.get("usage").and_then(usage) {
-            self.usage = Some(usage);
-            self.usage_at_stop |= self.finish.is_some();
+        // Groq's and Moonshot's own places come last.
+        let places =
+            [value.get("usage"), value.pointer("/x_groq/usage"), choice.and_then(|choice| choice.get("usage"))];
+        for counts in places.into_iter().flatten().filter_map(Value::as_object) {
+            if let Some(usage) = usage(counts) {
+                self.usage = Some(usage);
+                self.usage_at_stop |= self.finish.is_some();
+                self.beside.keep("usage", counts, COUNTED, Pieces::Anew);
+                break;
+            }
         }
         // A body such as {"detail": "not found"} under status 200.
-        let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
-        if choice.is_none() && value.get("choices").is_none() && explained {
+        if choice.is_none() && !value.get("choices").is_some_and(Value::is_array) && words::is_complaint(value) {
             return Err(refusal(value));
+        }
+        if let Some(response) = value.as_object() {
+            self.beside.keep("response", response, ENVELOPE, Pieces::Anew);
         }
         Ok(())
     }
@@ -72,12 +83,25 @@ impl crate::stream::Draft for Draft {
         if self.is_cut_at_birth() {
             return Err(no_room(self.usage));
         }
+        if let Some(failure) = self.finish.as_deref().and_then(words::fault) {
+            return Err(spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage));
+        }
+        let mut beside = self.beside;
         let finish = match self.finish.unwrap_or_default() {
             _ if !self.refusal.is_empty() => Finish::Refused,
-            word => finish(word),
+            word => words::finish(&word),
         };
         let text = if self.text.is_empty() { self.refusal } else { self.text };
-        Ok(Reply { text, calls: self.calls.into_raw(), finish, usage: self.usage, repaired: None, wired: None })
+        let text = match self.heard {
+            // Spoken words are words, where no others came.
+            heard if text.is_empty() => heard,
+            heard => {
+                beside.text("heard", &heard);
+                text
+            }
+        };
+        let calls = self.calls.into_raw();
+        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired: beside.into_wired() })
     }
 
     fn spoilt(self, failure: ModelFailure) -> ModelFailure {
@@ -90,7 +114,12 @@ impl crate::stream::Draft for Draft {
 pub struct Draft {
     text: String,
     refusal: String,
+    /// Words or calls came as deltas.
+    in_pieces: bool,
+    /// The transcript of what was spoken.
+    heard: String,
     calls: Calls,
+    beside: Beside,
     finish: Option<String>,
     usage: Option<Usage>,
     /// Usage came with the finish or after it; before, it may be a running count.
@@ -108,6 +137,9 @@ pub struct Draft {
 impl Draft {
     fn choice_of<'a>(&mut self, value: &'a Value) -> Option<&'a Value> {
         let choices = value.get("choices")?.as_array()?;
+        if choices.len() > 1 {
+            self.beside.event(value);
+        }
         let index = |choice: &Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0);
         let followed = *self.choice.get_or_insert(index(choices.first()?));
         choices.iter().find(|choice| index(choice) == followed)
@@ -115,13 +147,30 @@ impl Draft {
 
     fn take_choice(&mut self, choice: &Value) {
         self.begun = true;
-        if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
+        if let Some(fields) = choice.as_object() {
+            self.beside.keep(
+                "choice",
+                fields,
+                &["index", "delta", "message", "finish_reason", "usage", "text"],
+                Pieces::Lists,
+            );
+        }
+        let delta = choice.get("delta").filter(|delta| delta.is_object());
+        if let Some(delta) = delta {
             self.take_message(delta);
             self.calls.take_deltas(delta);
+            self.in_pieces |= !self.text.is_empty() || !self.calls.is_empty();
         }
-        if let Some(message) = choice.get("message").filter(|message| message.is_object()) {
+        // Perplexity, among others, repeats beside each piece, or at the end, all there was so far.
+        let is_repeated = self.in_pieces;
+        let message = choice.get("message").filter(|message| message.is_object() && !is_repeated);
+        if let Some(message) = message {
             self.take_message(message);
             self.calls.take_whole(message);
+        }
+        if delta.is_none() && message.is_none() {
+            // The older completions.
+            self.text.push_str(choice.get("text").and_then(Value::as_str).unwrap_or_default());
         }
         if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str).filter(|finish| !finish.is_empty()) {
             self.finish = Some(finish.to_owned());
@@ -131,10 +180,36 @@ impl Draft {
     fn take_message(&mut self, message: &Value) {
         let said = |key: &str| message.get(key).is_some_and(says_something);
         self.thought |= ["reasoning_content", "reasoning", "reasoning_details", "thinking"].into_iter().any(said);
+        if let Some(fields) = message.as_object() {
+            self.beside.keep("message", fields, MESSAGE, Pieces::More);
+        }
+        for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            let more = call.as_object().into_iter().flatten();
+            let more: serde_json::Map<_, _> = more
+                .filter(|(key, value)| !CALL.contains(&key.as_str()) && says_something(value))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            if !more.is_empty() {
+                self.beside
+                    .event(&serde_json::json!({"tool_call": call.get("index").or(call.get("id")), "with": more}));
+            }
+        }
+        if let Some(heard) = message.pointer("/audio/transcript").and_then(Value::as_str) {
+            self.heard.push_str(heard);
+        }
         match message.get("content") {
             Some(Value::String(text)) => self.text.push_str(text),
             Some(Value::Array(parts)) => {
                 for part in parts {
+                    let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
+                    if !matches!(kind, "text" | "output_text" | "refusal") {
+                        self.thought |= matches!(kind, "thinking" | "reasoning");
+                        self.beside.event(part);
+                        continue;
+                    }
+                    if let Some(part) = part.as_object() {
+                        self.beside.keep("part", part, &["type", "text", "refusal"], Pieces::Lists);
+                    }
                     if let Some(text) = part.as_str().or_else(|| part.get("text")?.as_str()) {
                         self.text.push_str(text);
                     }
@@ -153,35 +228,66 @@ impl Draft {
     /// Cut off by its length with nothing made: some servers, LM Studio among them, say in this way alone that the prompt
     /// fills the window.
     fn is_cut_at_birth(&self) -> bool {
-        let is_cut = self.finish.as_deref().is_some_and(|word| finish(word.to_owned()) == Finish::Length);
+        let is_cut = self.finish.as_deref().is_some_and(|word| words::finish(word) == Finish::Length);
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
         is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
     }
 }
 
-fn finish(word: String) -> Finish {
-    match word.as_str() {
-        "stop" => Finish::Stop,
-        "tool_calls" | "function_call" => Finish::ToolCalls,
-        // The second is Mistral's, for the end of the model's context.
-        "length" | "model_length" => Finish::Length,
-        "content_filter" => Finish::Refused,
-        _ => Finish::Other(word),
-    }
-}
+/// Fields of a response that are read, or say nothing of the reply.
+const ENVELOPE: &[&str] = &[
+    "id",
+    "object",
+    "created",
+    "model",
+    "choices",
+    "usage",
+    "system_fingerprint",
+    "service_tier",
+    "error",
+    "obfuscation",
+    "base_resp",
+];
+
+/// Fields of a message that are read.
+const MESSAGE: &[&str] = &["role", "content", "refusal", "tool_calls", "function_call"];
+
+/// Fields of a call that are read.
+const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input"];
+
+/// Counts that are read, or sums of them.
+const COUNTED: &[&str] = &[
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "prompt_tokens_details",
+    "completion_tokens_details",
+    "input_tokens_details",
+    "output_tokens_details",
+    "prompt_cache_hit_tokens",
+    "prompt_cache_miss_tokens",
+    "cached_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "reasoning_tokens",
+];
 
 /// Reads a usage object; `None` if it counts nothing.
-fn usage(value: &Value) -> Option<Usage> {
+fn usage(counts: &serde_json::Map<String, Value>) -> Option<Usage> {
     let number = |pointers: &[&str]| {
         pointers.iter().find_map(|pointer| {
-            let value = value.pointer(pointer)?;
+            let (first, rest) = pointer.split_once('/').unwrap_or((pointer, ""));
+            let value = counts.get(first)?;
+            let value = if rest.is_empty() { value } else { value.get(rest)? };
             // Some gateways count in floats.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN gives 0")]
             value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
         })
     };
-    let prompt = number(&["/prompt_tokens", "/input_tokens"]);
-    let completion = number(&["/completion_tokens", "/output_tokens"]);
+    let prompt = number(&["prompt_tokens", "input_tokens"]);
+    let completion = number(&["completion_tokens", "output_tokens"]);
     // What no model can have counted was not counted.
     if [prompt, completion].iter().flatten().any(|count| *count > TOKENS_MAX)
         || (prompt.is_none() && completion.is_none())
@@ -190,17 +296,25 @@ fn usage(value: &Value) -> Option<Usage> {
     }
     let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
     let cached = number(&[
-        "/prompt_tokens_details/cached_tokens",
-        "/input_tokens_details/cached_tokens",
-        "/prompt_cache_hit_tokens",
+        "prompt_tokens_details/cached_tokens",
+        "input_tokens_details/cached_tokens",
+        "prompt_cache_hit_tokens",
+        "cached_tokens",
+        "cache_read_input_tokens",
     ]);
     let cached = cached.unwrap_or(0).min(prompt);
-    let cache_write = number(&["/prompt_tokens_details/cache_write_tokens"]).unwrap_or(0).min(prompt - cached);
-    let reasoning = number(&["/completion_tokens_details/reasoning_tokens", "/output_tokens_details/reasoning_tokens"])
-        .unwrap_or(0);
+    let cache_write = number(&["prompt_tokens_details/cache_write_tokens", "cache_creation_input_tokens"])
+        .unwrap_or(0)
+        .min(prompt - cached);
+    let reasoning = number(&[
+        "completion_tokens_details/reasoning_tokens",
+        "output_tokens_details/reasoning_tokens",
+        "reasoning_tokens",
+    ])
+    .unwrap_or(0);
     // xAI counts reasoning beside the completion instead of in it; only the total tells.
     let apart = reasoning > 0
-        && number(&["/total_tokens"])
+        && number(&["total_tokens"])
             .is_some_and(|total| total == prompt.saturating_add(completion).saturating_add(reasoning));
     let output = if apart { completion.saturating_add(reasoning) } else { completion };
     Some(Usage { input: prompt - cached - cache_write, cached, cache_write, output, reasoning })

@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, as spoken by OpenAI and by any compatible server.
 //!
 //! [`encode`] and [`decode`] are pure; the client moves bytes and counts time. Reasoning texts that some servers send
-//! beside the answer are not kept.
+//! beside the answer are kept for the record, and are not sent back.
 
 pub mod decode;
 pub mod encode;

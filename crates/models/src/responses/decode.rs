@@ -2,17 +2,19 @@
 //!
 //! The last event repeats the whole response; servers that leave it empty are read by their items.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use serde_json::{Map, Value, json};
 
-use crate::blocks::{Block, Blocks};
+use crate::beside::Beside;
+use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::{broken, no_room};
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::words;
 
 /// One response on its way in.
 pub type Decoder = crate::stream::Decoder<Draft>;
@@ -21,6 +23,9 @@ pub type Decoder = crate::stream::Decoder<Draft>;
 #[derive(Default)]
 pub struct Draft {
     items: BTreeMap<u64, Value>,
+    /// Items that are as they will be.
+    over: BTreeSet<u64>,
+    beside: Beside,
     ended: Option<Ended>,
     usage: Option<Usage>,
     /// Words of a refusal.
@@ -46,18 +51,20 @@ impl crate::stream::Draft for Draft {
             "response.output_item.added" | "response.output_item.done" => {
                 if let Some(item) = value.get("item") {
                     let index = self.index(value, item);
+                    if kind == "response.output_item.done" {
+                        self.over.insert(index);
+                    }
                     self.items.insert(index, item.clone());
                 }
             }
+            "response.output_text.done" => self.said(value, "output_text", "text"),
+            "response.refusal.done" => self.said(value, "refusal", "refusal"),
+            "response.reasoning_summary_text.delta" => self.think(value, "summary", "summary_text", "summary_index"),
+            "response.reasoning_text.delta" => self.think(value, "content", "reasoning_text", "content_index"),
+            "response.custom_tool_call_input.delta" => self.call_grows(value, "custom_tool_call", "input"),
             "response.output_text.delta" => self.say(value, "output_text", "text"),
             "response.refusal.delta" => self.say(value, "refusal", "refusal"),
-            "response.function_call_arguments.delta" => {
-                let index = self.index_of(value);
-                let Some(item) = self.items.get_mut(&index) else {
-                    return Err(malformed("arguments came for a call that never began"));
-                };
-                append(item, "arguments", text(value, "delta"));
-            }
+            "response.function_call_arguments.delta" => self.call_grows(value, "function_call", "arguments"),
             "response.function_call_arguments.done" => {
                 let index = self.index_of(value);
                 if let (Some(Value::Object(item)), Some(arguments)) =
@@ -76,13 +83,14 @@ impl crate::stream::Draft for Draft {
                 if text(value, "object") == "response" {
                     return self.whole(value);
                 }
-                let explained = ["message", "detail"].iter().any(|key| value.get(key).is_some_and(Value::is_string));
-                if explained || value.get("error").is_some_and(says_something) {
+                if value.get("error").is_some_and(says_something) || words::is_complaint(value) {
                     return Err(refusal(value));
                 }
             }
-            // Beginnings, summaries of thoughts, and what nobody knows yet.
-            _ => {}
+            // Beginnings, and what is said again when it is whole.
+            _ if REPEATED.contains(&kind) => {}
+            // Sources arrive on their own where the item does not repeat them.
+            _ => self.beside.event(value),
         }
         Ok(())
     }
@@ -103,7 +111,13 @@ impl crate::stream::Draft for Draft {
         let mut refused = self.refusal;
         let mut blocks = Blocks::default();
         for item in self.items.into_values() {
+            if matches!(text(&item, "type"), "function_call" | "custom_tool_call") && text(&item, "name").is_empty() {
+                return Err(malformed("arguments came for a call that never began"));
+            }
             read(item, &mut blocks, &mut refused);
+        }
+        if let Some(beside) = self.beside.into_value() {
+            blocks.push(Block::Aside(beside));
         }
         let nothing = blocks.is_empty() && refused.is_empty();
         let (mut text, calls, wired) = blocks.into_parts();
@@ -123,7 +137,7 @@ impl crate::stream::Draft for Draft {
         if text.is_empty() {
             text = refused;
         }
-        let wired = wired.filter(|wired| wired.covers(&text, calls.len()));
+        let wired = fitting(wired, &text, calls.len());
         Ok(Reply { text, calls, finish, usage, repaired: None, wired })
     }
 
@@ -156,7 +170,15 @@ impl Draft {
             let found = self.items.iter().find(|(_, known)| !id.is_empty() && text(known, "id") == id);
             found.map(|(index, _)| *index)
         };
-        let next = || self.items.keys().next_back().map_or(0, |last| last + 1);
+        // An id that changes on the way: what ends is what was begun last and has not ended.
+        let open = || {
+            let same = |(index, known): &(&u64, &Value)| {
+                text(known, "type") == text(item, "type") && !self.over.contains(index)
+            };
+            let ends = text(value, "type") == "response.output_item.done";
+            ends.then(|| self.items.iter().rev().find(same).map(|(index, _)| *index)).flatten()
+        };
+        let next = || open().unwrap_or_else(|| self.items.keys().next_back().map_or(0, |last| last + 1));
         value.get("output_index").and_then(Value::as_u64).or_else(by_id).unwrap_or_else(next)
     }
 
@@ -178,13 +200,57 @@ impl Draft {
         append(&mut parts[place], key, text(value, "delta"));
     }
 
+    /// A text said whole: it stands where its pieces would.
+    fn said(&mut self, value: &Value, kind: &str, key: &str) {
+        let index = self.index_of(value);
+        let said = self.items.get(&index).and_then(|item| item.get("content")).and_then(Value::as_array);
+        let place = value.get("content_index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
+        let part = said.and_then(|parts| place.map_or_else(|| parts.last(), |place| parts.get(place)));
+        if part.is_none_or(|part| text(part, key).is_empty()) && !text(value, key).is_empty() {
+            self.say(
+                &json!({"item_id": value.get("item_id"), "output_index": value.get("output_index"),
+                "content_index": value.get("content_index"), "delta": value.get(key)}),
+                kind,
+                key,
+            );
+        }
+    }
+
+    /// Thoughts, as far as they are told.
+    fn think(&mut self, value: &Value, list: &str, kind: &str, place: &str) {
+        let index = self.index_of(value);
+        let item = self.items.entry(index).or_insert_with(|| json!({"type": "reasoning"}));
+        if text(item, "type") != "reasoning" {
+            return self.beside.event(value);
+        }
+        let Some(item) = item.as_object_mut() else { return };
+        let parts = item.entry(list).or_insert_with(|| Value::Array(Vec::new()));
+        let Some(parts) = parts.as_array_mut() else { return };
+        let at = value.get(place).and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+        let at = at.unwrap_or(parts.len().saturating_sub(1)).min(parts.len());
+        if at == parts.len() {
+            parts.push(json!({"type": kind, "text": ""}));
+        }
+        append(&mut parts[at], "text", text(value, "delta"));
+    }
+
+    /// A piece of a call, which may be told of before the call is.
+    fn call_grows(&mut self, value: &Value, kind: &str, key: &str) {
+        let index = self.index_of(value);
+        append(self.items.entry(index).or_insert_with(|| json!({"type": kind})), key, text(value, "delta"));
+    }
+
     fn whole(&mut self, response: &Value) -> Result<(), ModelFailure> {
         if text(response, "status") == "failed" || response.get("error").is_some_and(says_something) {
             return Err(failed(response));
         }
         self.usage = response.get("usage").and_then(usage).or(self.usage);
-        let output = response.get("output").and_then(Value::as_array).filter(|output| !output.is_empty());
-        if let Some(output) = output {
+        if matches!(text(response, "status"), "queued" | "in_progress") {
+            return Ok(());
+        }
+        // What repeats less than came has left something out.
+        let output = response.get("output").and_then(Value::as_array);
+        if let Some(output) = output.filter(|output| !output.is_empty() && output.len() >= self.items.len()) {
             self.items = (0..).zip(output.iter().cloned()).collect();
         }
         let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
@@ -197,6 +263,22 @@ impl Draft {
         Ok(())
     }
 }
+
+/// Events that say nothing of their own.
+const REPEATED: &[&str] = &[
+    "response.created",
+    "response.queued",
+    "response.in_progress",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_text.done",
+    "response.custom_tool_call_input.done",
+    "keepalive",
+    "ping",
+];
 
 /// A response that failed on its way.
 fn failed(response: &Value) -> ModelFailure {
@@ -212,7 +294,21 @@ fn failed(response: &Value) -> ModelFailure {
 fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
     match text(&item, "type") {
         "message" => {
+            if let Some(Value::String(words)) = item.get("content") {
+                blocks.push(Block::Text { text: words.clone(), with: Map::new() });
+            }
             for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                let beside = part.as_object().into_iter().flatten();
+                let beside: Map<_, _> = beside
+                    .filter(|(key, value)| {
+                        !matches!(key.as_str(), "type" | "text" | "refusal") && says_something(value)
+                    })
+                    .filter(|(_, value)| value.as_array().is_none_or(|list| !list.is_empty()))
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect();
+                if !beside.is_empty() {
+                    blocks.push(Block::Aside(Value::Object(beside)));
+                }
                 match text(part, "type") {
                     "refusal" => refused.push_str(text(part, "refusal")),
                     _ => blocks.push(Block::Text { text: text(part, "text").to_owned(), with: Map::new() }),
@@ -230,10 +326,20 @@ fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
             blocks.push(Block::Call { call, with: Map::new() });
         }
         // The server keeps no responses for us: thoughts can be sent back only if they came along, encrypted.
-        "reasoning" if text(&item, "encrypted_content").is_empty() => {}
+        "reasoning" if text(&item, "encrypted_content").is_empty() => {
+            let says = |key: &str| item.get(key).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+            if says("summary") || says("content") {
+                blocks.push(Block::Aside(item));
+            }
+        }
         "reasoning" => blocks.push(Block::Opaque(item)),
+        "custom_tool_call" => {
+            let id = if text(&item, "call_id").is_empty() { text(&item, "id") } else { text(&item, "call_id") };
+            let (name, arguments) = (text(&item, "name").to_owned(), text(&item, "input").to_owned());
+            blocks.push(Block::Call { call: RawCall { id: id.to_owned(), name, arguments }, with: Map::new() });
+        }
         // What servers did themselves is not asked for and cannot be sent back without their store.
-        _ => {}
+        _ => blocks.push(Block::Aside(item)),
     }
 }
 

@@ -4,9 +4,13 @@
 //! out the id, the index or both, number from 1, give every call index 0, repeat id and name in every piece, or send the
 //! arguments as an object. A call begins only where a piece shows it: an index never makes one by itself.
 
+use std::borrow::Cow;
+
 use longrein_core::outcome::RawCall;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::object::Object;
 
 /// The calls of a reply, in the order in which they began.
 #[derive(Default)]
@@ -17,12 +21,14 @@ struct Slot {
     id: String,
     name: String,
     arguments: String,
+    /// How far the arguments are, so that nobody reads them again with every piece.
+    object: Object,
 }
 
 /// A piece of a call; texts are empty where it has none.
 struct Piece<'a> {
     index: Option<u64>,
-    id: &'a str,
+    id: Cow<'a, str>,
     name: &'a str,
     arguments: String,
 }
@@ -63,11 +69,18 @@ impl Calls {
     }
 
     fn begin(&mut self, piece: Piece<'_>) {
+        // An index alone shows no call.
+        if piece.id.is_empty() && piece.name.is_empty() && piece.arguments.is_empty() {
+            return;
+        }
+        let mut object = Object::default();
+        object.feed(piece.arguments.as_bytes());
         self.0.push(Slot {
             index: piece.index,
-            id: piece.id.to_owned(),
+            id: piece.id.into_owned(),
             name: piece.name.to_owned(),
             arguments: piece.arguments,
+            object,
         });
     }
 }
@@ -103,12 +116,12 @@ impl Slot {
     }
 
     fn is_whole(&self) -> bool {
-        self.arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+        self.object.is_closed() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 
     fn grow(&mut self, piece: Piece<'_>) {
         if self.id.is_empty() {
-            piece.id.clone_into(&mut self.id);
+            self.id = piece.id.into_owned();
         }
         let again = piece.name == self.name;
         if again && !piece.name.is_empty() && piece.arguments == self.arguments && self.is_whole() {
@@ -117,13 +130,20 @@ impl Slot {
         if !again && self.arguments.is_empty() {
             self.name.push_str(piece.name);
         }
+        self.object.feed(piece.arguments.as_bytes());
         self.arguments.push_str(&piece.arguments);
     }
 }
 
-fn pieces(message: &Value) -> Vec<Piece<'_>> {
-    let listed = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-    let mut pieces: Vec<_> = listed.map(|call| Piece::of(call, call.get("function").unwrap_or(call))).collect();
+fn pieces<'a>(message: &'a Value) -> Vec<Piece<'a>> {
+    // One call alone may stand without its list.
+    let listed = message.get("tool_calls").map_or(&[] as &[Value], |calls| match calls {
+        Value::Array(list) => list,
+        one @ Value::Object(_) => std::slice::from_ref(one),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => &[],
+    });
+    let inner = |call: &'a Value| call.get("function").or_else(|| call.get("custom")).unwrap_or(call);
+    let mut pieces: Vec<_> = listed.iter().map(|call| Piece::of(call, inner(call))).collect();
     if pieces.is_empty() {
         // The older form: one call, without id and index.
         let legacy = message.get("function_call").filter(|call| call.is_object());
@@ -136,10 +156,14 @@ impl<'a> Piece<'a> {
     fn of(call: &'a Value, function: &'a Value) -> Self {
         let text = |value: &'a Value, key| value.get(key).and_then(Value::as_str).unwrap_or_default();
         Self {
-            index: call.get("index").and_then(Value::as_u64),
-            id: text(call, "id"),
+            index: call.get("index").and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok())),
+            id: match call.get("id") {
+                Some(Value::Number(number)) => number.to_string().into(),
+                Some(_) | None => text(call, "id").into(),
+            },
             name: text(function, "name"),
-            arguments: match function.get("arguments") {
+            // The second is a custom tool's.
+            arguments: match function.get("arguments").or_else(|| function.get("input")) {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_))) => {

