@@ -359,6 +359,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                 door: Door::Cli,
                 expires: town.record.now().plus(Duration::from_secs(60)),
                 covers: Covers::Always,
+                reason: None,
             };
             town.store.post(&id, "stale", InputBody::Approve(stale)).await;
         }
