@@ -153,6 +153,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelSwitched
         | EventKind::GenerationStarted
         | EventKind::SummaryFinished
+        | EventKind::JudgeRequested
+        | EventKind::JudgeFinished
         | EventKind::ActionRefused
         | EventKind::ActionHeld
         | EventKind::ActionApproved

@@ -3,6 +3,7 @@
 
 mod action;
 mod child;
+mod judge;
 mod loops;
 mod model;
 mod program;
@@ -35,6 +36,7 @@ use crate::time::Timestamp;
 
 pub use self::action::*;
 pub use self::child::*;
+pub use self::judge::*;
 pub use self::loops::*;
 pub use self::model::*;
 pub use self::program::*;
@@ -105,6 +107,8 @@ events! {
     ResultSpilled(ResultSpilled) = "result.spilled";
     SummaryRequested(SummaryRequested) = "summary.requested";
     SummaryFinished(SummaryFinished) = "summary.finished";
+    JudgeRequested(JudgeRequested) = "judge.requested";
+    JudgeFinished(JudgeFinished) = "judge.finished";
     NoteTaken(NoteTaken) = "note.taken";
     ActionProposed(ActionProposed) = "action.proposed";
     ActionRefused(ActionRefused) = "action.refused";
@@ -165,6 +169,8 @@ impl EventKind {
             | EventKind::ResultSpilled
             | EventKind::SummaryRequested
             | EventKind::SummaryFinished
+            | EventKind::JudgeRequested
+            | EventKind::JudgeFinished
             | EventKind::NoteTaken
             | EventKind::ActionProposed
             | EventKind::ActionRefused
@@ -234,6 +240,7 @@ impl Event {
             | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
             | Event::SummaryFinished(_)
+            | Event::JudgeFinished(_)
             | Event::NoteTaken(_)
             | Event::ActionProposed(_)
             | Event::ActionRefused(_)
@@ -256,6 +263,7 @@ impl Event {
             | Event::InputReceived(_)
             | Event::ModelRequested(_)
             | Event::SummaryRequested(_)
+            | Event::JudgeRequested(_)
             | Event::ModelSwitched(_)
             | Event::ActionHeld(_)
             | Event::ActionApproved(_)

@@ -29,8 +29,9 @@ use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
-    ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, Level, ModelFailed, ModelReplied,
-    Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants, Would,
+    ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
+    ModelReplied, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    Wants, Would,
 };
 use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};
@@ -38,6 +39,7 @@ use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TreeId, TurnId,
 };
 use crate::input::{Covers, Truth};
+use crate::judge::Judging;
 use crate::manifest::{self, Withheld};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
@@ -88,6 +90,9 @@ pub struct Run {
     pub memory: Memory,
     /// What a model made of the turns that have left.
     pub summaries: Summaries,
+    /// What models were asked about the work, as checks.
+    #[serde(default, skip_serializing_if = "Judging::is_idle")]
+    pub judging: Judging,
     /// Shown to the model after the observations of the present turn.
     pub pending: Vec<(Part, Item)>,
     /// The actions of the last turn, until its observations are sent: those may still be made shorter.
@@ -182,6 +187,7 @@ impl Run {
             window: Window::new(block::root_rules(&task), observe::user(&task.goal)),
             memory: Memory::default(),
             summaries: Summaries::default(),
+            judging: Judging::default(),
             pending: Vec::new(),
             fresh: Vec::new(),
             open: BTreeMap::new(),
@@ -453,6 +459,18 @@ impl Run {
             Event::SummaryFinished(finished) => {
                 self.spend(&finished.usage, finished.micros);
                 self.summaries.finished(finished);
+            }
+            Event::JudgeRequested(requested) => {
+                self.spent.model_calls += 1;
+                self.judging.requested(requested);
+            }
+            Event::JudgeFinished(finished) => {
+                self.spend(&finished.usage, finished.micros);
+                match finished.outcome {
+                    JudgeOutcome::Opinion { .. } | JudgeOutcome::Unusable { .. } => self.barren_claims = 0,
+                    JudgeOutcome::Failed { .. } | JudgeOutcome::Lost => {}
+                }
+                self.judging.finished(finished);
             }
             Event::NoteTaken(taken) => self.memory.note(taken.action, &taken.note, seq),
             Event::ActionProposed(proposed) => self.proposed(proposed),

@@ -269,6 +269,8 @@ impl World {
             }
             Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::Judge { .. }
+            | Duty::AwaitJudge { .. }
             | Duty::CheckAction { .. }
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
@@ -313,6 +315,8 @@ impl World {
                 | Duty::Recover { .. }
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
+                | Duty::Judge { .. }
+                | Duty::AwaitJudge { .. }
                 | Duty::Child { .. }
                 | Duty::CheckAction { .. }
                 | Duty::Undo { .. }

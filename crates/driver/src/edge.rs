@@ -566,6 +566,8 @@ fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)
         | Event::SummaryFinished(_)
+        | Event::JudgeRequested(_)
+        | Event::JudgeFinished(_)
         | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)

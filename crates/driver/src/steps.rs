@@ -199,7 +199,9 @@ impl Drive<'_> {
         };
         let about = match &spec.by {
             None => Work::default(),
-            Some(CheckBy::Rule(_) | CheckBy::Schema(_) | CheckBy::Host(_)) => edge::work(self.ports, &self.run).await?,
+            Some(CheckBy::Rule(_) | CheckBy::Schema(_) | CheckBy::Host(_) | CheckBy::Judge(_)) => {
+                edge::work(self.ports, &self.run).await?
+            }
         };
         let programs = self.run.waived.as_ref().map(|waived| waived.programs.clone()).unwrap_or_default();
         Ok(Some(Acceptance {
@@ -220,7 +222,8 @@ impl Drive<'_> {
     /// Writes the end the run has come to. Verdicts count for the workspace that is there: unless the last one is of this
     /// very moment, it is looked at once more (`semantics.md` G3).
     pub(crate) fn conclude(&mut self) -> bool {
-        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none());
+        // While a model thinks about it the workspace does not stand still: a verdict that is an opinion is old.
+        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && !finished.verdict.proof.opinion);
         let is_last_verdict = self.draft.events.iter().any(|new| is_now(&new.event));
         let seen = match (owed::due_end(&self.run), &self.run.stage) {
             (Some(End::Done(_)), Stage::Verifying { round, .. }) if !is_last_verdict => {

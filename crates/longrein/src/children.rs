@@ -16,7 +16,10 @@ use longrein_ports::{
 };
 use longrein_tools::{Host, Secrets};
 
-use crate::runs::{Own, Place, Reach, Runs, RunsError, Strictest, changed_pins, nobody, summariser_of};
+use crate::embed::check::Registry;
+use crate::runs::{
+    Beside, Own, Place, Reach, Runs, RunsError, Strictest, changed_pins, judges_of, nobody, summariser_of,
+};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.
@@ -49,6 +52,7 @@ pub(crate) enum Models {
         own: Option<Arc<dyn Model>>,
         host: Host,
         secrets: Secrets,
+        checks: Registry,
     },
 }
 
@@ -75,14 +79,19 @@ impl Outfit {
         let place = Place { environment, sandbox, mode: works_in, faults: faults.clone() };
         let mut ports = match models {
             Models::Nobody => runs.ports_around(&task, nobody(), Secrets::new(), &place, None)?,
-            Models::Reach { of_root: (name, config), other, own, host, secrets } => {
+            Models::Reach { of_root: (name, config), other, own, host, secrets, checks } => {
                 let is_same = *name == task.model.name;
                 let config = if is_same { config.clone() } else { other(&task.model.name).map_err(RunsError::Task)? };
-                let own =
-                    Own { model: own.clone().filter(|_| is_same), host: host.another(), secrets: secrets.clone() };
+                let own = Own {
+                    model: own.clone().filter(|_| is_same),
+                    host: host.another(),
+                    secrets: secrets.clone(),
+                    checks: checks.clone(),
+                };
                 // It is optional, and a child's task cannot be mended.
-                let writer = summariser_of(&task, other).unwrap_or_default();
-                runs.ports(&task, &config, writer, &place, own)?
+                let summariser = summariser_of(&task, other).unwrap_or_default();
+                let beside = Beside { summariser, judges: judges_of(&task, other).map_err(RunsError::Task)? };
+                runs.ports(&task, &config, beside, &place, own)?
             }
         };
         if let Some(policy) = policy {

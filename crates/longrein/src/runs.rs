@@ -10,7 +10,7 @@ use std::time::Duration;
 use longrein_core::decide::key_scope;
 use longrein_core::event::{Event, Suspension};
 use longrein_core::hook::HookSpec;
-use longrein_core::ids::{ActionId, Digest, InputId, ModelName, RunId, Seq, TurnId};
+use longrein_core::ids::{ActionId, CheckName, Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
@@ -35,6 +35,7 @@ use longrein_tools::{Host, Sandbox, Secrets, Toolbox, Walls, Workspace};
 
 use crate::checks::Judges;
 use crate::children::{Models, OfOne, Outfit, Parts};
+use crate::embed::check::{Registry, are_here};
 use crate::gate;
 use crate::ledger::Ledger;
 use crate::rulefiles;
@@ -113,15 +114,26 @@ pub(crate) struct Own {
     pub(crate) model: Option<Arc<dyn Model>>,
     pub(crate) host: Host,
     pub(crate) secrets: Secrets,
+    /// Checks in code.
+    pub(crate) checks: Registry,
 }
 
 /// The models of one drive.
 pub(crate) struct Connected {
     model: Arc<dyn Model>,
     summariser: Option<Arc<dyn Model>>,
+    judges: BTreeMap<CheckName, Arc<dyn Model>>,
 }
 
-/// The model that writes summaries, and how it is reached.
+/// The models of a drive beside the run's own.
+#[derive(Default)]
+pub(crate) struct Beside {
+    pub(crate) summariser: Option<Summariser>,
+    /// By the check whose verdict they give, where that names a model.
+    pub(crate) judges: BTreeMap<CheckName, Summariser>,
+}
+
+/// A model beside the run's own, which writes summaries or judges, and how it is reached.
 pub(crate) struct Summariser {
     config: ModelConfig,
     model: Arc<dyn Model>,
@@ -615,6 +627,7 @@ impl Runs {
             Err(_) if !is_new => None,
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
+        let beside = Beside { summariser: writer, judges: judges_of(&task, &summariser).map_err(RunsError::Task)? };
         let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults: faults.clone() };
         // before anything runs there, and before anybody is told that the run goes on
         self.walls(&task, &place)
@@ -627,8 +640,9 @@ impl Runs {
             own: own.model.clone(),
             host: own.host.another(),
             secrets: own.secrets.clone(),
+            checks: own.checks.clone(),
         };
-        let mut ports = self.ports(&task, &model, writer, &place, own)?;
+        let mut ports = self.ports(&task, &model, beside, &place, own)?;
         if let Some(policy) = &policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
@@ -710,21 +724,33 @@ impl Runs {
         &self,
         task: &Task,
         model: &ModelConfig,
-        summariser: Option<Summariser>,
+        beside: Beside,
         place: &Place<'_>,
         own: Own,
     ) -> Result<Ports, RunsError> {
-        let Own { model: own_model, host, mut secrets } = own;
-        let of_summariser = summariser.as_ref().and_then(|summariser| summariser.config.api_key.as_ref());
-        for key in model.api_key.iter().chain(of_summariser) {
+        let Own { model: own_model, host, mut secrets, checks } = own;
+        are_here(task, &checks).map_err(RunsError::Task)?;
+        let others = beside.summariser.iter().chain(beside.judges.values());
+        let of_others = others.filter_map(|other| other.config.api_key.as_ref());
+        for key in model.api_key.iter().chain(of_others) {
             secrets.know("model-api-key", key.reveal());
         }
-        let summariser = summariser.map(|summariser| summariser.model);
+        let summariser = beside.summariser.map(|summariser| summariser.model);
+        let mut judges: BTreeMap<_, _> = beside.judges.into_iter().map(|(check, judge)| (check, judge.model)).collect();
+        for check in task.every_check().filter(|check| longrein_core::judge::spec(check).is_some()) {
+            if !judges.contains_key(&check.name) {
+                let judge = match &own_model {
+                    Some(model) => Arc::clone(model),
+                    None => longrein_models::connect_judge(&task.model, model)?,
+                };
+                judges.insert(check.name.clone(), judge);
+            }
+        }
         let model = match own_model {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, Connected { model, summariser }, secrets, place, Some(host))
+        self.ports_around(task, Connected { model, summariser, judges }, secrets, place, Some((host, checks)))
     }
 
     /// What is put around the commands of a run.
@@ -750,24 +776,24 @@ impl Runs {
     pub(crate) fn ports_around(
         &self,
         task: &Task,
-        Connected { model, summariser }: Connected,
+        Connected { model, summariser, judges }: Connected,
         secrets: Secrets,
         place: &Place<'_>,
-        host: Option<Host>,
+        host: Option<(Host, Registry)>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
         let toolbox = toolbox.with_sandbox(self.walls(task, place));
-        let toolbox = match host {
-            Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
+        let (toolbox, own) = match host {
+            Some((host, checks)) => (toolbox.with_host(host).map_err(|error| wrong(&error))?, checks),
             // Nothing is called: what a function would do, it need not be here for.
-            None => toolbox,
+            None => (toolbox, Registry::new()),
         };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, place)?;
         let definitions = offered(task, toolbox.definitions());
-        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
+        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();
@@ -783,6 +809,7 @@ impl Runs {
                 archive,
                 model,
                 summariser,
+                judges,
                 tools,
                 definitions,
                 gate,
@@ -799,6 +826,7 @@ impl Runs {
             model: Arc::new(FaultyModel { inner: model, faults: Arc::clone(&faults) }),
             // Its call has points of its own around what is journaled of it; the model's are the run's.
             summariser,
+            judges,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults: Arc::clone(&faults) }),
             trees: trees.map(|inner| Arc::new(FaultyTrees { inner, faults: Arc::clone(&faults) }) as Arc<dyn Trees>),
@@ -865,6 +893,19 @@ pub(crate) fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summari
     Ok(Some(Summariser { config, model }))
 }
 
+/// The models that checks of a task name to judge the work.
+pub(crate) fn judges_of(task: &Task, reach: &Reach) -> Result<BTreeMap<CheckName, Summariser>, String> {
+    let mut judges = BTreeMap::new();
+    for check in task.every_check() {
+        let Some(spec) = longrein_core::judge::spec(check).and_then(|judge| judge.model.as_deref()) else { continue };
+        let why = |error: String| format!("the model that judges \"{}\" cannot be used: {error}", check.name);
+        let config = reach(&spec.name).map_err(why)?;
+        let model = longrein_models::connect(spec, &config).map_err(|error| why(error.to_string()))?;
+        judges.insert(check.name.clone(), Summariser { config, model });
+    }
+    Ok(judges)
+}
+
 /// Two gates of which the stricter one counts: deny before ask before allow.
 pub(crate) struct Strictest(pub(crate) Arc<dyn Gate>, pub(crate) Arc<dyn Gate>);
 
@@ -882,7 +923,7 @@ pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longre
 
 /// Where no model may be called.
 pub(crate) fn nobody() -> Connected {
-    Connected { model: Arc::new(NoModel), summariser: None }
+    Connected { model: Arc::new(NoModel), summariser: None, judges: BTreeMap::new() }
 }
 
 struct NoModel;
@@ -935,7 +976,8 @@ pub fn pin(task: &mut Task) {
 
 fn pins(task: &Task) -> BTreeMap<String, Digest> {
     let mut pins = longrein_tools::pins(task);
-    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()) {
+    let judges = task.every_check().filter_map(|check| longrein_core::judge::spec(check)?.model.as_deref());
+    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()).chain(judges) {
         if let Some(script) = script_path(&model.name, &task.folder)
             && let Ok(bytes) = std::fs::read(&script)
         {

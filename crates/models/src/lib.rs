@@ -23,6 +23,6 @@ pub mod script;
 mod stream;
 pub mod timeouts;
 
-pub use connect::{ConfigError, ModelConfig, Secret, connect};
+pub use connect::{ConfigError, ModelConfig, Secret, connect, connect_judge};
 pub use probe::{Answering, endpoint, probe, usual_timeouts};
 pub use timeouts::Timeouts;
