@@ -157,6 +157,12 @@ pub struct Run {
     /// Calls of a tool in a row that its check did not let pass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_checks: BTreeMap<ToolName, u32>,
+    /// A person has set it back, and nobody has gone on since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_back: Option<SetBack>,
+    /// What acted on the world though its check said no, and stands: nothing has undone it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unproven: BTreeSet<ActionId>,
     /// The question about changed checks that a person said yes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waived: Option<Waived>,
@@ -218,6 +224,8 @@ impl Run {
             anchor: None,
             first_tree: None,
             failed_checks: BTreeMap::new(),
+            unproven: BTreeSet::new(),
+            set_back: None,
             waived: None,
             next_action: 1,
             call_ids: BTreeSet::new(),

@@ -362,7 +362,8 @@ impl<'a> Drive<'a> {
         // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
         let lease_is_good = self.leases_are_good();
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
-            Duty::Conclude => !self.hooks_hold_the_end() && !self.proof_flies(),
+            // A call that has not returned though its time was up may still change what was proven.
+            Duty::Conclude => !self.hooks_hold_the_end() && !self.proof_flies() && !self.overtime_holds_the_end(),
             Duty::Call { .. } => self.stopping.is_none() && lease_is_good && !self.hooks_hold_the_model(),
             Duty::Start { action } => {
                 let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;

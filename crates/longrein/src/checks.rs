@@ -1,6 +1,7 @@
 //! Checks: conditions and answers judged by the rule book, acceptance commands run by the toolbox.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use longrein_core::check::{Finding, Judgement, Proof, Verdict};
@@ -13,10 +14,13 @@ use longrein_tools::Toolbox;
 use longrein_workspace::Patterns;
 
 use crate::embed::check;
+use crate::helpers::helpers;
 
 pub(crate) struct Judges {
     pub(crate) rules: Rulebook,
     pub(crate) toolbox: Arc<Toolbox>,
+    /// The folder the run works in.
+    pub(crate) workspace: PathBuf,
     /// Those in code.
     pub(crate) own: check::Registry,
 }
@@ -81,8 +85,10 @@ impl Checks for Judges {
     }
 
     fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
+        let mut protect = spec.protect.clone();
+        protect.extend(helpers(&self.workspace, &spec.command));
         // What cannot be read protects everything.
-        if let Ok(patterns) = Patterns::new(&spec.protect) {
+        if let Ok(patterns) = Patterns::new(&protect) {
             paths.retain(|path| patterns.matches(path));
         }
         paths

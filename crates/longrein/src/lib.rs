@@ -53,6 +53,7 @@ mod children;
 mod drawing;
 mod embed;
 mod gate;
+mod helpers;
 mod ledger;
 pub mod policycheck;
 pub mod projection;

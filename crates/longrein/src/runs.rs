@@ -793,7 +793,8 @@ impl Runs {
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, place)?;
         let definitions = offered(task, toolbox.definitions());
-        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own });
+        let checks: Arc<dyn Checks> =
+            Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), workspace: PathBuf::from(&task.workspace), own });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();

@@ -42,6 +42,7 @@ impl Run {
     }
 
     pub(super) fn claimed(&mut self, fence: Fence) {
+        self.set_back = None;
         let died = self.activity == Activity::Claimed && !matches!(self.stage, Stage::Rest(_));
         if died {
             self.recoveries += 1;
