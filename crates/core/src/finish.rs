@@ -349,13 +349,18 @@ fn announces(text: &str) -> bool {
     if OFFERS.iter().any(|offer| last.contains(offer)) {
         return false;
     }
-    acts_next(last_sentence) || lists_what_is_left(&lines)
+    let is_next = sentences.next_back() == Some("next:") && ACTS.contains(&first_word(last_sentence));
+    is_next || acts_next(last_sentence) || lists_what_is_left(&lines)
 }
 
 /// A line without its markup, in lower case.
 fn plain(line: &str) -> String {
-    let line = line.to_lowercase().replace('’', "'");
+    let line = line.to_lowercase().replace('’', "'").replace("...", "…");
     line.trim().trim_start_matches(['#', '>', '*', '_', '`', ' ']).trim_end_matches(['*', '_', '`', ' ']).to_owned()
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
 }
 
 fn acts_next(sentence: &str) -> bool {
@@ -364,13 +369,12 @@ fn acts_next(sentence: &str) -> bool {
     }
     let sentence =
         ["now, ", "next, ", "now ", "next "].iter().find_map(|word| sentence.strip_prefix(word)).unwrap_or(sentence);
-    let first = |rest: &str| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned();
     let led = LEADING.iter().find_map(|start| sentence.strip_prefix(start));
     let led =
         led.map(|rest| ["now ", "also ", "then ", "next "].iter().find_map(|w| rest.strip_prefix(w)).unwrap_or(rest));
-    let acts = led.is_some_and(|rest| ACTS.contains(&first(rest).as_str()));
+    let acts = led.is_some_and(|rest| ACTS.contains(&first_word(rest)));
     // "Running the tests…" and nothing after it.
-    let is_under_way = UNDER_WAY.contains(&first(sentence).as_str()) && sentence.ends_with(['…', '.']) && {
+    let is_under_way = UNDER_WAY.contains(&first_word(sentence)) && sentence.ends_with(['…', '.']) && {
         let words = sentence.split_whitespace().count();
         words <= 6 && (sentence.ends_with('…') || sentence.ends_with("..") || sentence.ends_with(" now."))
     };
@@ -390,7 +394,7 @@ fn lists_what_is_left(lines: &[String]) -> bool {
     let heading = heading.trim_end_matches([':', '*', ' ']);
     let acts = lines[lines.len() - items..].iter().any(|line| {
         let words = line.trim_start_matches(|c: char| !c.is_alphabetic());
-        ACTS.contains(&words.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+        ACTS.contains(&first_word(words))
     });
     acts && HEADINGS.contains(&heading)
 }

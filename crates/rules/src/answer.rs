@@ -162,8 +162,8 @@ impl Answer {
         match numbers::invented(&said, &known) {
             None => Ok(()),
             Some(number) => Err(format!(
-                "The number {} of the answer ({}) is in no live evidence of this run. Take numbers from results as they \
-                 are, in plain digits, rounded at most; have a tool calculate what is not there, or leave the number out.",
+                "The number {} of the answer is in no live evidence of this run; it stands at {}. Take numbers from results \
+                 as they are, in plain digits, rounded at most; have a tool calculate what is not there, or leave it out.",
                 number.written(),
                 number.place()
             )),

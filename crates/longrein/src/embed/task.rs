@@ -22,7 +22,7 @@ use super::check::Registry;
 use super::error::Error;
 use super::model::LanguageModel;
 use super::tool::Tool;
-use crate::taskfile::check_context;
+use crate::taskfile::{Place, TaskFileError, check_context, program};
 
 /// What is asked, with the tools and the model it is asked of.
 ///
@@ -49,6 +49,7 @@ pub struct Task {
     policy: PolicyRules,
     permission_mode: Mode,
     context: ContextSpec,
+    program: Option<String>,
 }
 
 /// An acceptance check as it is written.
@@ -104,6 +105,7 @@ impl Task {
             policy: PolicyRules::default(),
             permission_mode: Mode::default(),
             context: ContextSpec::default(),
+            program: None,
         }
     }
 
@@ -364,6 +366,43 @@ impl Task {
         self
     }
 
+    /// The shape of the loop: one of the shipped programs (`"direct"`, `"plan"`, `"reflexion"`), or the path of a program file,
+    /// relative to the working directory. The plain loop, `"react"`, if not said. See `docs/programs.md`.
+    ///
+    /// ```
+    /// use longrein::Task;
+    ///
+    /// let task = Task::new("Move the module into a crate of its own.").program("plan");
+    /// # let _ = task;
+    /// ```
+    #[must_use]
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.program = Some(name.into());
+        self
+    }
+
+    /// Puts the task's program into it.
+    fn follow(&self, task: &mut longrein_core::task::Task) -> Result<(), Error> {
+        let Some(name) = self.program.as_deref().filter(|name| *name != Program::React.name()) else { return Ok(()) };
+        let wrong = |error: TaskFileError| Error::Task(error.to_string());
+        let here = PathBuf::from(".");
+        let found = program::find(name, &here, &Place::Flag("Task::program".to_owned())).map_err(wrong)?;
+        found.fits(task).map_err(wrong)?;
+        let mut phases = found.install(task);
+        let is_priced = task.limits.micros != Limit::Unlimited;
+        program::find_models(&mut phases, &|name| {
+            let spec = LanguageModel::named(name).spec();
+            if is_priced && spec.price.is_none() {
+                let problem = format!("the budget is in dollars and the price of {name} is not known");
+                return Err(TaskFileError::Configuration { problem });
+            }
+            Ok(spec)
+        })
+        .map_err(wrong)?;
+        task.program = Program::Phases(Box::new(phases));
+        Ok(())
+    }
+
     /// Fills in what was left out, and refuses what cannot be meant.
     pub(crate) fn resolve(&self, checks: &Registry) -> Result<Resolved, Error> {
         let wrong = |problem: String| Error::Task(problem);
@@ -395,7 +434,7 @@ impl Task {
             tools.push(spec);
         }
         self.facts_are_provided(&tools)?;
-        let task = longrein_core::task::Task {
+        let mut task = longrein_core::task::Task {
             goal: self.goal.clone(),
             instructions: self.instructions.clone(),
             constraints: self.constraints.clone(),
@@ -418,6 +457,7 @@ impl Task {
             snapshots: longrein_core::task::Snapshots::default(),
             pins: BTreeMap::new(),
         };
+        self.follow(&mut task)?;
         Ok(Resolved { id, task, blobs })
     }
 
