@@ -139,6 +139,8 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
         .failed
         .iter()
         .filter(|failed| failed.stands || !is_proven)
+        // Whether it is undone is not known: that is what the end waits for (`semantics.md` D8).
+        .filter(|failed| !is_being_undone(run, failed.action))
         .filter(|failed| !names(text, &failed.action.to_string()))
         .collect();
     let is_open = !open.is_empty() || !failed.is_empty();
@@ -169,6 +171,11 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
         reason.push("your reply says what comes next, and calls no tool".to_owned());
     }
     Some((Unfinished { notes, calls, announces, again }, reason.join("; ")))
+}
+
+/// Whether what was called to undo this action is still unknown.
+fn is_being_undone(run: &Run, action: ActionId) -> bool {
+    run.open.values().any(|open| open.compensates.as_ref().is_some_and(|undone| undone.action == action))
 }
 
 /// What the model is told.

@@ -9,7 +9,7 @@ use longrein_core::event::{JudgeRequested, Suspension};
 use longrein_core::ids::CheckName;
 use longrein_core::judge::{self, EVIDENCE_MAX, Work};
 use longrein_core::outcome::{ModelFailure, Reply};
-use longrein_core::run::{Evidence, Run, Stage};
+use longrein_core::run::{Evidence, Run};
 use longrein_ports::{Encoded, JournalError};
 
 use crate::claimed::Drive;
@@ -124,17 +124,7 @@ impl Drive<'_> {
 
 /// What there is to judge: the answer, or what the last phase left; and the newest live evidence.
 async fn work(ports: &Ports, run: &Run) -> Result<Work, JournalError> {
-    let answer = match (&run.stage, &run.course) {
-        (Stage::Verifying { accepted, .. }, _) => Some(accepted.answer.clone()),
-        (Stage::Ready(_), Some(course)) => {
-            let left = course.last.as_ref().and_then(|(phase, _)| course.outputs.get(phase));
-            match left {
-                Some(content) => edge::load(ports, content).await?,
-                None => None,
-            }
-        }
-        (Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_), _) => None,
-    };
+    let answer = edge::answer(ports, run).await?;
     let is_live = |evidence: &Evidence| run.void_since(evidence).is_none();
     let newest = run.evidence.iter().rev().filter(|(_, evidence)| is_live(evidence)).take(EVIDENCE_MAX);
     let mut evidence = Vec::new();

@@ -185,6 +185,7 @@ impl Run {
     pub(super) fn note_compensated(&mut self, by: &Action, is_done: bool) {
         let Some(other) = by.compensates.as_ref().filter(|_| is_done) else { return };
         self.happened.retain(|id| *id != other.action);
+        self.unproven.remove(&other.action);
         if let Some(effect) = self.memory.effects.get_mut(&other.action) {
             effect.state = EffectState::Compensated;
         }
