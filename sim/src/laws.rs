@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longrein_core::action::{Ended, Life};
 use longrein_core::budget::{Limit, Limits, Spent};
 use longrein_core::event::{
-    End, Event, How, InputReceived, Received, RollbackWhy, RouteWhy, SettledBy, SummaryOutcome,
+    End, Event, How, InputReceived, JudgeOutcome, Received, RollbackWhy, RouteWhy, SettledBy, SummaryOutcome,
 };
 use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq};
 use longrein_core::input::InputBody;
@@ -375,6 +375,7 @@ fn law_5(town: &Town, shadow: &ShadowRun) {
     let mut run: Option<Run> = None;
     let mut open: BTreeMap<AttemptId, longrein_core::budget::Reservation> = BTreeMap::new();
     let mut summary: Option<longrein_core::budget::Reservation> = None;
+    let mut judge: Option<longrein_core::budget::Reservation> = None;
     let mut tokens = 0u64;
     let mut largest = 0u64;
     for (number, new) in shadow.events.iter().enumerate() {
@@ -428,11 +429,31 @@ fn law_5(town: &Town, shadow: &ShadowRun) {
                     (_, Some(_)) => {}
                 }
             }
+            Event::JudgeRequested(requested) => {
+                if judge.replace(requested.reserved).is_some() {
+                    breach(format!("event {seq}: a judge is asked beside another"));
+                }
+                largest = largest.max(requested.reserved.input + requested.reserved.output);
+            }
+            Event::JudgeFinished(finished) => {
+                tokens += finished.usage.tokens();
+                match (&finished.outcome, judge.take()) {
+                    (_, None) => breach(format!("event {seq}: a judge is settled twice")),
+                    (JudgeOutcome::Lost, Some(reserved)) => {
+                        if finished.usage.tokens() < reserved.input + reserved.output {
+                            breach(format!("event {seq}: a lost judge is settled below its reservation"));
+                        }
+                    }
+                    (_, Some(_)) => {}
+                }
+            }
             // What the tree below it spent is its own spending.
             Event::ChildEnded(ended) => tokens += ended.report.spent.usage.tokens(),
-            Event::RunForked(_) => summary = None,
-            Event::RunEnded(_) | Event::RunSuspended(_) | Event::RunParked(_) if summary.is_some() => {
-                breach(format!("event {seq}: the run stops and leaves a summary unsettled"));
+            Event::RunForked(_) => (summary, judge) = (None, None),
+            Event::RunEnded(_) | Event::RunSuspended(_) | Event::RunParked(_)
+                if summary.is_some() || judge.is_some() =>
+            {
+                breach(format!("event {seq}: the run stops and leaves a summary or a judge unsettled"));
             }
             Event::ModelReplied(replied) => {
                 tokens += replied.usage.tokens();

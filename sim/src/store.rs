@@ -107,6 +107,7 @@ impl ShadowRun {
         self.events.iter().take(self.synced).any(|new| match &new.event {
             Event::ModelRequested(requested) => requested.digest == *digest,
             Event::SummaryRequested(requested) => requested.digest == *digest,
+            Event::JudgeRequested(requested) => requested.digest == *digest,
             _ => false,
         })
     }

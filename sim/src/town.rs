@@ -19,8 +19,8 @@ use longrein_core::program::Program;
 use longrein_core::prompt::ToolDef;
 use longrein_core::run::Run;
 use longrein_core::task::{
-    Builtin, CheckSpec, EffectClass, Holds, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap, PolicyRules, Task,
-    ToolBody, ToolSpec,
+    Builtin, CheckBy, CheckSpec, EffectClass, Holds, JudgeSpec, KeyScope, KeySpec, ModelSpec, OnUnknown, Overlap,
+    PolicyRules, Task, ToolBody, ToolSpec,
 };
 use longrein_core::{action::Life, ids::FactName};
 use longrein_driver::{
@@ -93,6 +93,8 @@ pub struct Town {
     pub brain: Arc<Brain>,
     /// Who writes summaries, where a task asks for them.
     pub scribe: Arc<Scribe>,
+    /// Who gives an opinion of the work, where a task has a check called [`OPINION`].
+    pub arbiter: Arc<Scribe>,
     pub layers: Arc<dyn Layers>,
     seed: u64,
     tools: Mutex<Vec<ToolSpec>>,
@@ -166,6 +168,7 @@ impl Town {
         let town = Arc::new(Self {
             brain: Brain::new(&store),
             scribe: Scribe::new(&store),
+            arbiter: Scribe::new(&store),
             record,
             store,
             world,
@@ -218,6 +221,8 @@ impl Town {
         let usher = Usher { ushers: Arc::clone(&self.ushers), process: Arc::clone(process) };
         let judge =
             Judge { bench: Arc::clone(&self.bench), world: Arc::clone(&self.world), process: Arc::clone(process) };
+        let arbiter: Arc<dyn longrein_ports::Model> =
+            Arc::new(Pen { scribe: Arc::clone(&self.arbiter), process: Arc::clone(process) });
         Ports {
             cabinet: self.layers.cabinet(process, door.clone()),
             archive: door.clone(),
@@ -225,6 +230,7 @@ impl Town {
             model: self.layers.model(process, Arc::new(line)),
             others: Arc::default(),
             summariser: Some(Arc::new(Pen { scribe: Arc::clone(&self.scribe), process: Arc::clone(process) })),
+            judges: BTreeMap::from([(CheckName::new(OPINION), arbiter)]),
             tools: self.layers.tools(process, Arc::new(hands)),
             definitions: definitions.into(),
             gate: self.layers.gate(process, Arc::new(gate)),
@@ -560,6 +566,15 @@ pub fn hook(name: &str, event: HookEvent, tools: &[&str]) -> HookSpec {
         env: Vec::new(),
         source: "the story".to_owned(),
     }
+}
+
+/// The check that [`Town::arbiter`] gives its opinion for.
+pub const OPINION: &str = "opinion";
+
+/// A check that asks a model for its opinion.
+pub fn opinion() -> CheckSpec {
+    let by = CheckBy::Judge(JudgeSpec { means: "the work is good".to_owned(), model: None });
+    CheckSpec { command: Vec::new(), by: Some(by), ..check(OPINION) }
 }
 
 pub fn check(name: &str) -> CheckSpec {

@@ -260,18 +260,8 @@ impl Config {
     }
 }
 
-const TOP_KEYS: &[&str] = &[
-    "model",
-    "models",
-    "context",
-    "permission_mode",
-    "policy",
-    "sandbox",
-    "approvals",
-    "hooks",
-    "route",
-    "mcp",
-];
+const TOP_KEYS: &[&str] =
+    &["model", "models", "context", "permission_mode", "policy", "sandbox", "approvals", "hooks", "route", "mcp"];
 pub(crate) const SANDBOX_KEYS: &[&str] = &["mode", "read", "write"];
 const MODEL_KEYS: &[&str] = &[
     "base_url",

@@ -375,6 +375,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         let verified = match answer.verified {
             Some(true) => "every check passed",
             Some(false) => "passed on changed checks",
+            None if !run.task.acceptance.is_empty() => "not verified: no more than a model's opinion speaks for it",
             None => "not verified: the task has no check; the answer is the model's word",
         };
         say!("answer     {}", words::safe(&answer.accepted.rendered));

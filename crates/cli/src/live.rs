@@ -322,6 +322,9 @@ fn is_said(kind: EventKind) -> bool {
         | EventKind::ResultSpilled
         | EventKind::SummaryRequested
         | EventKind::SummaryFinished
+        // The check says it.
+        | EventKind::JudgeRequested
+        | EventKind::JudgeFinished
         // Its call says the same.
         | EventKind::NoteTaken
         | EventKind::ActionProposed

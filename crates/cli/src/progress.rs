@@ -154,6 +154,8 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ModelRouted
         | EventKind::GenerationStarted
         | EventKind::SummaryFinished
+        | EventKind::JudgeRequested
+        | EventKind::JudgeFinished
         | EventKind::ActionRefused
         | EventKind::ActionHeld
         | EventKind::ActionApproved

@@ -448,6 +448,9 @@ impl Session {
             if let (Standing::Rested(ended), false, false) = (standing, self.globals.json, self.globals.quiet) {
                 match projection::answer(run).and_then(|done| done.verified) {
                     Some(_) => tell!("done: {}", words::safe(&ended.reason)),
+                    None if !run.task.acceptance.is_empty() => {
+                        tell!("done, unverified: {}", words::safe(&ended.reason));
+                    }
                     None => tell!("done, unverified: the task has no check; the answer is the model's word"),
                 }
             }

@@ -217,6 +217,10 @@ impl Follow {
                 sums.tokens += e.usage.tokens();
                 sums.micros += e.micros;
             }
+            Event::JudgeFinished(e) => {
+                sums.tokens += e.usage.tokens();
+                sums.micros += e.micros;
+            }
             // The harness's own are no calls of the model.
             Event::ActionProposed(e) if e.compensates.is_some() || e.accepts => {}
             Event::ActionProposed(e) => {
@@ -254,6 +258,7 @@ impl Follow {
             | Event::ModelForgone(_)
             | Event::ResultSpilled(_)
             | Event::SummaryRequested(_)
+            | Event::JudgeRequested(_)
             | Event::NoteTaken(_)
             | Event::ActionHeld(_)
             | Event::ActionApproved(_)

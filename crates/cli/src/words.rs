@@ -2,8 +2,9 @@
 
 use longrein::core::action::Life;
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, Level, NoteTaken, RebuildStep, RebuildWhy,
-    Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, NoteTaken,
+    RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
+    SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName, TreeId};
@@ -246,6 +247,21 @@ fn withheld(withheld: &Withheld) -> String {
     format!("{} ({why})", safe(withheld.tool.as_str()))
 }
 
+fn judged(finished: &JudgeFinished) -> String {
+    let what = match &finished.outcome {
+        JudgeOutcome::Opinion { finding, reason } => format!("{}: {}", finding.as_str(), short(reason, 160)),
+        JudgeOutcome::Unusable { reason } => format!("no verdict: {}", short(reason, 160)),
+        JudgeOutcome::Failed { message, .. } => format!("failed: {}", short(message.trim_end_matches('.'), 160)),
+        JudgeOutcome::Lost => "given up".to_owned(),
+    };
+    let (input, output) = (finished.usage.tokens() - finished.usage.output, finished.usage.output);
+    let tokens = match finished.settled {
+        Settled::Reported => format!("{input} tokens in, {output} out"),
+        Settled::Estimated => format!("no usage reported; counted as {input} in, {output} out at most"),
+    };
+    format!("opinion on {} ({tokens}): {what}", safe(finished.check.as_str()))
+}
+
 fn summed_up(finished: &SummaryFinished) -> String {
     let what = match &finished.outcome {
         SummaryOutcome::Kept { lines } if lines.len() == 1 => "1 line kept for the next control block".to_owned(),
@@ -359,6 +375,15 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             format!("{} is asked to sum up turns {}–{} ({} bytes)", e.model, e.from, e.to, e.bytes)
         }
         Event::SummaryFinished(e) => summed_up(e),
+        Event::JudgeRequested(e) => {
+            format!(
+                "{} is asked for its opinion of the work, check {} ({} bytes)",
+                e.model,
+                safe(e.check.as_str()),
+                e.bytes
+            )
+        }
+        Event::JudgeFinished(e) => judged(e),
         Event::ResultSpilled(e) => {
             format!("{} is shown shorter: {} of {} bytes", named(e.action), e.shown.as_str().len(), e.total)
         }
@@ -504,7 +529,9 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 longrein::core::check::Finding::Passed if e.verdict.proof.is_on_changed_checks() => {
                     "passed on changed checks"
                 }
+                longrein::core::check::Finding::Passed if e.verdict.proof.opinion => "passed, in a model's opinion",
                 longrein::core::check::Finding::Passed => "passed",
+                longrein::core::check::Finding::Failed if e.verdict.proof.opinion => "failed, in a model's opinion",
                 longrein::core::check::Finding::Failed => "failed",
                 longrein::core::check::Finding::Held => "was not run",
             };

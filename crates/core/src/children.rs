@@ -15,7 +15,7 @@
 mod fit;
 
 pub use self::fit::{Changes, Unfit};
-pub(crate) use self::fit::{fitted, stricter};
+pub(crate) use self::fit::{fitted, set_aside, stricter};
 
 use std::collections::BTreeMap;
 

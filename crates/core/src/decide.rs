@@ -8,6 +8,7 @@ mod children;
 mod ending;
 mod hooks;
 mod inputs;
+mod judge;
 mod modes;
 mod program;
 mod propose;
@@ -61,6 +62,7 @@ use crate::target::Target;
 use crate::task::{EffectClass, KeyScope, Mode, ModeChange};
 use crate::time::Timestamp;
 
+pub use judge::{AskJudge, TakeJudge};
 pub use summary::{AskSummary, TakeSummary};
 
 /// Calls one reply may carry (`semantics.md` D10).
@@ -125,6 +127,10 @@ pub enum Command {
     },
     /// A summary came, or will not.
     TakeSummary(TakeSummary),
+    /// A model is asked for its opinion of the work.
+    AskJudge(AskJudge),
+    /// It came, or will not.
+    TakeJudge(TakeJudge),
     /// `proposals` has one entry per call of the reply; `judgement` is there if the reply has no call.
     Reply {
         attempt: AttemptId,
@@ -388,6 +394,8 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::AskSummary(asked) => summary::ask(run, asked),
         Command::ForgoSummary { generation, reason } => summary::forgo(run, generation, reason),
         Command::TakeSummary(taken) => summary::take(run, taken),
+        Command::AskJudge(asked) => judge::ask(run, asked),
+        Command::TakeJudge(taken) => judge::take(run, taken),
         Command::Reply { attempt, reply, proposals, judgement, jitter } => {
             reply_arrived(run, attempt, reply, proposals, judgement, jitter, now)
         }
@@ -406,15 +414,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::Recover { action, attempt, probe, jitter } => {
             recovery::recover(run, action, attempt, probe, jitter, now)
         }
-        Command::GiveVerdict { check, round, verdict, brings } => match &run.stage {
-            Stage::Ready(_) if program::awaits_verdict(run, &check, round) => {
-                let phase = run.phase().map(|phase| phase.name.clone());
-                Ok(vec![Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase })])
-            }
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
-                acceptance::verdict(run, check, round, verdict, brings)
-            }
-        },
+        Command::GiveVerdict { check, round, verdict, brings } => give_verdict(run, check, round, verdict, brings),
         Command::VoidChecks { round, tree } => acceptance::void(run, round, tree),
         Command::AskChecks { asks } => acceptance::question(run, asks),
         Command::Transit(transit) => program::transit(run, *transit),
@@ -466,7 +466,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             }
         },
         Command::Conclude => match owed::due_end(run) {
-            Some(end) => Ok(summary::given_up(run).into_iter().chain([ending::conclude(run, end)]).collect()),
+            Some(end) => Ok(given_up(run).chain([ending::conclude(run, end)]).collect()),
             None => Err(Refusal::NotDue),
         },
         Command::Park => {
@@ -474,9 +474,33 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
             if waits.is_empty() {
                 return Err(Refusal::NotDue);
             }
-            Ok(summary::given_up(run).into_iter().chain([Event::RunParked(RunParked { waits })]).collect())
+            Ok(given_up(run).chain([Event::RunParked(RunParked { waits })]).collect())
         }
         Command::Suspend { cause, detail } => suspend(run, cause, detail),
+    }
+}
+
+/// What is in flight beside the run's own work ends with it.
+fn given_up(run: &Run) -> impl Iterator<Item = Event> {
+    summary::given_up(run).into_iter().chain(judge::given_up(run))
+}
+
+/// A verdict of the round: of acceptance, or of the checks of a phase.
+fn give_verdict(
+    run: &Run,
+    check: CheckName,
+    round: u32,
+    verdict: Verdict,
+    brings: Vec<Mark>,
+) -> Result<Vec<Event>, Refusal> {
+    match &run.stage {
+        Stage::Ready(_) if program::awaits_verdict(run, &check, round) => {
+            let phase = run.phase().map(|phase| phase.name.clone());
+            Ok(vec![Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase })])
+        }
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => {
+            acceptance::verdict(run, check, round, verdict, brings)
+        }
     }
 }
 
@@ -487,7 +511,7 @@ fn suspend(run: &Run, cause: Suspension, detail: String) -> Result<Vec<Event>, R
         Stage::Acting { .. } => void_facts_if(run, run.actions().any(|action| action.may_run() && writes(action))),
         Stage::Ready(_) | Stage::Verifying { .. } => Vec::new(),
     };
-    events.extend(summary::given_up(run));
+    events.extend(given_up(run));
     events.push(Event::RunSuspended(RunSuspended { cause, detail }));
     Ok(events)
 }
@@ -504,7 +528,7 @@ fn claim(run: &Run, claimed: RunClaimed) -> Vec<Event> {
         }
         Stage::Ready(_) | Stage::Verifying { .. } | Stage::Rest(_) => {}
     }
-    events.extend(summary::given_up(run));
+    events.extend(given_up(run));
     let died = run.activity == crate::run::Activity::Claimed && !crate::children::are_open(run);
     if died && run.barren_claims + 1 >= BARREN_CLAIMS_MAX && !matches!(run.stage, Stage::Rest(_)) {
         let reason = format!(

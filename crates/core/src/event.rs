@@ -3,6 +3,7 @@
 
 mod action;
 mod child;
+mod judge;
 mod loops;
 mod model;
 mod program;
@@ -36,6 +37,7 @@ use crate::time::Timestamp;
 
 pub use self::action::*;
 pub use self::child::*;
+pub use self::judge::*;
 pub use self::loops::*;
 pub use self::model::*;
 pub use self::program::*;
@@ -107,6 +109,8 @@ events! {
     ResultSpilled(ResultSpilled) = "result.spilled";
     SummaryRequested(SummaryRequested) = "summary.requested";
     SummaryFinished(SummaryFinished) = "summary.finished";
+    JudgeRequested(JudgeRequested) = "judge.requested";
+    JudgeFinished(JudgeFinished) = "judge.finished";
     NoteTaken(NoteTaken) = "note.taken";
     ActionProposed(ActionProposed) = "action.proposed";
     ActionRefused(ActionRefused) = "action.refused";
@@ -168,6 +172,8 @@ impl EventKind {
             | EventKind::ResultSpilled
             | EventKind::SummaryRequested
             | EventKind::SummaryFinished
+            | EventKind::JudgeRequested
+            | EventKind::JudgeFinished
             | EventKind::NoteTaken
             | EventKind::ActionProposed
             | EventKind::ActionRefused
@@ -238,6 +244,7 @@ impl Event {
             | Event::GenerationStarted(_)
             | Event::ResultSpilled(_)
             | Event::SummaryFinished(_)
+            | Event::JudgeFinished(_)
             | Event::NoteTaken(_)
             | Event::ActionProposed(_)
             | Event::ActionRefused(_)
@@ -260,6 +267,7 @@ impl Event {
             | Event::InputReceived(_)
             | Event::ModelRequested(_)
             | Event::SummaryRequested(_)
+            | Event::JudgeRequested(_)
             | Event::ModelSwitched(_)
             | Event::ActionHeld(_)
             | Event::ActionApproved(_)

@@ -45,6 +45,9 @@ struct Failed {
     tool: ToolName,
     /// The start of its error.
     error: String,
+    /// It acted on the world, its check said no, and nothing has undone it: no proof of the work speaks for that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stands: bool,
 }
 
 impl Finish {
@@ -68,12 +71,35 @@ impl Finish {
     }
 }
 
-/// A change of the workspace that ran and failed. A call that did not run was answered; one whose outcome is unknown is no
+/// Whether a call acted on the world, its check said no, and nothing has undone it.
+pub(crate) fn stands_unproven(action: &Action) -> bool {
+    match (&action.life, action.effect) {
+        (Life::Ended(Ended::Error(error)), EffectClass::External) => error.class == class::CHECK_FAILED,
+        (Life::Ended(Ended::Error(_)), EffectClass::Read | EffectClass::Workspace)
+        | (Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Done { .. }), _)
+        | (
+            Life::Unknown(_)
+            | Life::Doubtful(..)
+            | Life::Queued
+            | Life::Held(_)
+            | Life::Started { .. }
+            | Life::Checking(_)
+            | Life::Undoing(..)
+            | Life::Compensating(..)
+            | Life::Lost(_),
+            _,
+        ) => false,
+    }
+}
+
+/// A change of the workspace that ran and failed, or an act on the world whose check failed and that stands. A call that did not run was answered; one whose outcome is unknown is no
 /// bar (`semantics.md` D3); and of the world outside, what did not happen is an answer, and what is unknown has a rule of its
 /// own (D8).
 fn failed(action: &Action) -> Option<Failed> {
+    let stands = stands_unproven(action);
     let error = match (&action.life, action.effect) {
         (Life::Ended(Ended::Error(error)), EffectClass::Workspace) => error,
+        (Life::Ended(Ended::Error(error)), EffectClass::External) if stands => error,
         (Life::Ended(Ended::Error(_)), EffectClass::Read | EffectClass::External)
         | (Life::Ended(Ended::Refused(_) | Ended::NotDone(_) | Ended::Done { .. }), _)
         | (
@@ -90,7 +116,7 @@ fn failed(action: &Action) -> Option<Failed> {
         ) => return None,
     };
     let is_work = ![class::UNKNOWN_OUTCOME, class::CANCELLED].contains(&error.class.as_str());
-    is_work.then(|| Failed { action: action.id, tool: action.tool.clone(), error: shown(error) })
+    is_work.then(|| Failed { action: action.id, tool: action.tool.clone(), error: shown(error), stands })
 }
 
 fn shown(error: &ToolError) -> String {
@@ -109,8 +135,14 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
         .collect();
     // Where checks or the answer's own evidence prove the work, they say what a failed call means.
     let is_proven = !run.task.acceptance.is_empty() || run.task.answer.is_some();
-    let failed: Vec<_> =
-        finish.failed.iter().filter(|failed| !is_proven && !names(text, &failed.action.to_string())).collect();
+    let failed: Vec<_> = finish
+        .failed
+        .iter()
+        .filter(|failed| failed.stands || !is_proven)
+        // Whether it is undone is not known: that is what the end waits for (`semantics.md` D8).
+        .filter(|failed| !is_being_undone(run, failed.action))
+        .filter(|failed| !names(text, &failed.action.to_string()))
+        .collect();
     let is_open = !open.is_empty() || !failed.is_empty();
     // Once with checks to run: they show what was left undone.
     let announces =
@@ -139,6 +171,11 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
         reason.push("your reply says what comes next, and calls no tool".to_owned());
     }
     Some((Unfinished { notes, calls, announces, again }, reason.join("; ")))
+}
+
+/// Whether what was called to undo this action is still unknown.
+fn is_being_undone(run: &Run, action: ActionId) -> bool {
+    run.open.values().any(|open| open.compensates.as_ref().is_some_and(|undone| undone.action == action))
 }
 
 /// What the model is told.
@@ -170,8 +207,8 @@ fn names(text: &str, id: &str) -> bool {
     })
 }
 
-/// How a last sentence begins that says what comes next.
-const ANNOUNCING: [&str; 14] = [
+/// How a last sentence begins that says what its speaker does next, whatever that is.
+const ANNOUNCING: [&str; 18] = [
     "i will now ",
     "i'll now ",
     "now i will ",
@@ -186,18 +223,187 @@ const ANNOUNCING: [&str; 14] = [
     "let me now ",
     "i am going to ",
     "i'm going to ",
+    "i still need to ",
+    "i now need to ",
+    "the next step is to ",
+    "my next step is to ",
 ];
 
-/// Whether a reply ends in saying what comes next. Only a guess, by its last line: so it only brings a word.
+/// How one begins that does so if what follows is an act.
+const LEADING: [&str; 16] = [
+    "i will ",
+    "i'll ",
+    "let me ",
+    "let's ",
+    "i need to ",
+    "i should ",
+    "i'd like to ",
+    "first, i will ",
+    "first, i'll ",
+    "first, let me ",
+    "then i will ",
+    "then i'll ",
+    "going to ",
+    "time to ",
+    "now to ",
+    "next: ",
+];
+
+/// What an agent does with its tools.
+const ACTS: [&str; 40] = [
+    "add",
+    "analyse",
+    "analyze",
+    "apply",
+    "begin",
+    "build",
+    "call",
+    "change",
+    "check",
+    "continue",
+    "create",
+    "delete",
+    "edit",
+    "examine",
+    "execute",
+    "fetch",
+    "find",
+    "fix",
+    "implement",
+    "inspect",
+    "install",
+    "investigate",
+    "list",
+    "look",
+    "make",
+    "move",
+    "open",
+    "proceed",
+    "query",
+    "read",
+    "remove",
+    "rerun",
+    "retry",
+    "run",
+    "search",
+    "start",
+    "test",
+    "update",
+    "verify",
+    "write",
+];
+
+/// The same, under way.
+const UNDER_WAY: [&str; 16] = [
+    "applying",
+    "building",
+    "calling",
+    "checking",
+    "continuing",
+    "creating",
+    "fixing",
+    "installing",
+    "looking",
+    "proceeding",
+    "reading",
+    "running",
+    "searching",
+    "testing",
+    "updating",
+    "writing",
+];
+
+/// What makes an announcement an offer, or an advice to somebody else.
+const OFFERS: [&str; 12] = [
+    " if you",
+    " once you",
+    " when you",
+    " whenever you",
+    " unless you",
+    " should you",
+    " you can",
+    " you could",
+    " for you",
+    " your side",
+    " recommend",
+    " suggest",
+];
+
+/// Headings over what is still to come.
+const HEADINGS: [&str; 8] =
+    ["next steps", "next step", "remaining steps", "remaining work", "to do", "todo", "still to do", "what is left"];
+
+/// Whether a reply ends in saying what comes next. Only a guess, by its last lines: so it only brings a word. A false one costs
+/// a turn, a missed one a lie: where its speaker is the one who is to act, it is an announcement; where it is an offer, an
+/// advice or a label, it is none.
 fn announces(text: &str) -> bool {
-    let text = text.trim_end().trim_end_matches(['*', '_', '`']).trim_end();
-    if text.ends_with(':') {
+    let text = text.trim_end();
+    // What ends in a block of code or of output says nothing of its own.
+    if text.ends_with("```") || text.ends_with("~~~") {
+        return false;
+    }
+    let text = text.trim_end_matches(['*', '_', '`']).trim_end();
+    let lines: Vec<String> = text.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let Some(last) = lines.last() else { return false };
+    let mut sentences = last.split_inclusive(['.', '!', '?', ':']).map(str::trim).filter(|one| !one.is_empty());
+    let last_sentence = sentences.next_back().unwrap_or_default();
+    if last.ends_with(':') {
+        // A key, a label, a drive: `services:`, `Signed-off-by:`. What is said in words and then not shown is another thing.
+        let label = last.trim_end_matches(':');
+        let is_label = !label.contains(' ') && !UNDER_WAY.contains(&label);
+        return !is_label && !OFFERS.iter().any(|offer| last.contains(offer));
+    }
+    if OFFERS.iter().any(|offer| last.contains(offer)) {
+        return false;
+    }
+    let is_next = sentences.next_back() == Some("next:") && ACTS.contains(&first_word(last_sentence));
+    is_next || acts_next(last_sentence) || lists_what_is_left(&lines)
+}
+
+/// A line without its markup, in lower case.
+fn plain(line: &str) -> String {
+    let line = line.to_lowercase().replace('’', "'").replace("...", "…");
+    line.trim().trim_start_matches(['#', '>', '*', '_', '`', ' ']).trim_end_matches(['*', '_', '`', ' ']).to_owned()
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default()
+}
+
+fn acts_next(sentence: &str) -> bool {
+    if ANNOUNCING.iter().any(|start| sentence.starts_with(start)) {
         return true;
     }
-    let line = text.lines().next_back().unwrap_or_default().to_lowercase().replace('’', "'");
-    let mut sentences =
-        line.split_inclusive(['.', '!', '?', ':']).map(str::trim).filter(|sentence| !sentence.is_empty());
-    sentences.next_back().is_some_and(|last| ANNOUNCING.iter().any(|start| last.starts_with(start)))
+    let sentence =
+        ["now, ", "next, ", "now ", "next "].iter().find_map(|word| sentence.strip_prefix(word)).unwrap_or(sentence);
+    let led = LEADING.iter().find_map(|start| sentence.strip_prefix(start));
+    let led =
+        led.map(|rest| ["now ", "also ", "then ", "next "].iter().find_map(|w| rest.strip_prefix(w)).unwrap_or(rest));
+    let acts = led.is_some_and(|rest| ACTS.contains(&first_word(rest)));
+    // "Running the tests…" and nothing after it.
+    let is_under_way = UNDER_WAY.contains(&first_word(sentence)) && sentence.ends_with(['…', '.']) && {
+        let words = sentence.split_whitespace().count();
+        words <= 6 && (sentence.ends_with('…') || sentence.ends_with("..") || sentence.ends_with(" now."))
+    };
+    acts || is_under_way
+}
+
+/// A list of acts under a heading that says they are still to come.
+fn lists_what_is_left(lines: &[String]) -> bool {
+    let is_item = |line: &String| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        line.starts_with(['-', '•', '+']) || (rest.len() < line.len() && rest.starts_with(['.', ')']))
+    };
+    let items = lines.iter().rev().take_while(|line| is_item(line)).count();
+    let Some(heading) = lines.len().checked_sub(items + 1).and_then(|at| lines.get(at)).filter(|_| items > 0) else {
+        return false;
+    };
+    let heading = heading.trim_end_matches([':', '*', ' ']);
+    let acts = lines[lines.len() - items..].iter().any(|line| {
+        let words = line.trim_start_matches(|c: char| !c.is_alphabetic());
+        ACTS.contains(&first_word(words))
+    });
+    acts && HEADINGS.contains(&heading)
 }
 
 #[cfg(test)]
@@ -212,6 +418,31 @@ mod tests {
             "Done with that.\n\nNext, I will look at the log",
             "**Now let me check the result:**",
             "I’m going to fix it.",
+            "Let me run the tests.",
+            "I'll check the log next.",
+            "I will write the file.",
+            "First, let me read the configuration.",
+            "The build is green. Let me verify the output.",
+            "Let me look at the failing test:",
+            "Now let's run the tests",
+            "Next: run the tests.",
+            "Running the tests…",
+            "Running the tests now.",
+            "Testing...",
+            "Running:",
+            "I need to update the parser.",
+            "The next step is to deploy it.",
+            "I still need to fix two of them.",
+            "Here are the results of the test run:",
+            "Next steps:",
+            "Next steps:\n1. Run the tests\n2. Fix what fails",
+            "## To do\n- update the docs\n- run the linter",
+            "**Remaining steps:**\n- implement the second half",
+            "Then I'll update the changelog.",
+            "Going to check the other file.",
+            "Time to build it.",
+            "Now I'll continue with the second part.",
+            "I found the bug in `a.rs`. I will fix it.",
         ] {
             assert!(announces(text), "{text}");
         }
@@ -222,6 +453,30 @@ mod tests {
             "All tests pass. What was wrong: a comma.",
             "You will now see it in the list.",
             "",
+            "Let me know.",
+            "I'll leave it at that.",
+            "I will be glad to help further.",
+            "If you want, I will run the tests again once you have the key.",
+            "I'll add the other one if you like.",
+            "Let me know when you are back, and I will check again when you do.",
+            "Done. I ran the tests, and they pass.",
+            "The order was not placed: the card was refused.",
+            "services:",
+            "The file now begins so:\n```yaml\nservices:\n```",
+            "Signed-off-by:",
+            "C:",
+            "Next steps for you: rotate the key.",
+            "Next steps I recommend:\n1. Run the tests in CI",
+            "Next steps:\n- You can run it with `make run`",
+            "I need to be honest: nothing was changed.",
+            "I will not change anything else.",
+            "I should mention that two tests are skipped.",
+            "Running time: 3 s.",
+            "Testing showed that it works.",
+            "Running the tests took 3 s.",
+            "It will run tonight.",
+            "To run it yourself you can use this command:",
+            "The tool is going to be retired in May.",
         ] {
             assert!(!announces(text), "{text}");
         }

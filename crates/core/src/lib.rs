@@ -16,6 +16,7 @@ pub mod holds;
 pub mod hook;
 pub mod ids;
 pub mod input;
+pub mod judge;
 pub mod manifest;
 pub mod mcp;
 pub mod observe;

@@ -14,6 +14,7 @@ use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
+use crate::judge::{self, Asks};
 use crate::program::At;
 use crate::prompt::Purpose;
 use crate::repeat;
@@ -57,6 +58,10 @@ pub enum Duty {
     AskChecks { round: u32 },
     /// Run an acceptance check.
     Check { check: CheckName, round: u32 },
+    /// Ask a model for its opinion of the work, which is a check's verdict.
+    Judge { check: CheckName, round: u32, call: u32 },
+    /// A judge was asked under this claim.
+    AwaitJudge { call: u32 },
     /// Drive a child until its end is in the inbox: created if it is not there yet. `ends`: it is told to end.
     Child { child: RunId, ends: bool },
     /// Find out where the present phase leads, and go there. Named by the transitions before it.
@@ -116,8 +121,7 @@ pub fn owed(run: &Run) -> Vec<Duty> {
         Stage::Verifying { round, verdicts, .. } => match hook::due(run) {
             Some(moment) => duties.push(Duty::Hooks { moment }),
             None => {
-                let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
-                duties.extend(next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round }));
+                duties.extend(check(run, *round, verdicts));
                 if unasked_checks(run).is_some() {
                     duties.push(Duty::AskChecks { round: *round });
                 }
@@ -151,12 +155,23 @@ fn next(run: &Run, attempts: u32) -> Option<Duty> {
         At::Working { .. } => Some(next_call(run, attempts)),
         At::Start | At::Over(_) => Some(Duty::Transit { step }),
         At::Proposing => Some(Duty::Propose { step }),
-        At::Checking { round, verdicts } => {
-            let next = verdicts.iter().find(|(_, verdict)| verdict.is_none());
-            next.map(|(check, _)| Duty::Check { check: check.clone(), round: *round })
-        }
+        At::Checking { round, verdicts } => check(run, *round, verdicts),
         At::Children { asked } => asked.is_empty().then_some(Duty::AskChildren { step }),
         At::Calling { .. } | At::Failed { .. } | At::Finished => None,
+    }
+}
+
+/// The next verdict that a round lacks.
+fn check(run: &Run, round: u32, verdicts: &BTreeMap<CheckName, Option<Verdict>>) -> Option<Duty> {
+    let (check, asks) = judge::next(run, verdicts)?;
+    match (asks, &run.judging.awaited) {
+        (Asks::Itself, _) => Some(Duty::Check { check: check.clone(), round }),
+        (Asks::AModel, None) => Some(Duty::Judge { check: check.clone(), round, call: run.judging.calls + 1 }),
+        (Asks::AModel, Some(awaited)) if awaited.check == *check && awaited.round == round => {
+            (run.winding.is_none()).then_some(Duty::AwaitJudge { call: awaited.call })
+        }
+        // What nobody waits for any more is given up first.
+        (Asks::AModel, Some(_)) => None,
     }
 }
 
@@ -460,7 +475,8 @@ pub fn due_end(run: &Run) -> Option<End> {
             let is_proof = |verdict: &Verdict| !verdict.proof.opinion;
             let proven = verdicts.values().flatten().any(is_proof) || accepted.standing == Standing::Proven;
             let verified = match run.changed_checks() {
-                None => proven.then_some(true),
+                // What stands in the world against its check is no part of the proof.
+                None => proven.then_some(run.unproven.is_empty()),
                 Some((_, question)) if run.is_waived(&question) => Some(false),
                 Some(_) => return None,
             };

@@ -29,8 +29,9 @@ use crate::context::summary::Summaries;
 use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
-    ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, Level, ModelFailed, ModelReplied,
-    Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension, Wants, Would,
+    ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
+    ModelReplied, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    Wants, Would,
 };
 use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};
@@ -38,6 +39,7 @@ use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, RunId, Seq, ToolName, TreeId, TurnId,
 };
 use crate::input::{Covers, Truth};
+use crate::judge::Judging;
 use crate::manifest::{self, Withheld};
 use crate::observe;
 use crate::outcome::{Outcome, Served, ToolError, class};
@@ -92,6 +94,9 @@ pub struct Run {
     pub memory: Memory,
     /// What a model made of the turns that have left.
     pub summaries: Summaries,
+    /// What models were asked about the work, as checks.
+    #[serde(default, skip_serializing_if = "Judging::is_idle")]
+    pub judging: Judging,
     /// Shown to the model after the observations of the present turn.
     pub pending: Vec<(Part, Item)>,
     /// The actions of the last turn, until its observations are sent: those may still be made shorter.
@@ -156,6 +161,12 @@ pub struct Run {
     /// Calls of a tool in a row that its check did not let pass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed_checks: BTreeMap<ToolName, u32>,
+    /// A person has set it back, and nobody has gone on since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_back: Option<SetBack>,
+    /// What acted on the world though its check said no, and stands: nothing has undone it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unproven: BTreeSet<ActionId>,
     /// The question about changed checks that a person said yes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waived: Option<Waived>,
@@ -187,6 +198,7 @@ impl Run {
             window: Window::new(block::root_rules(&task), observe::user(&task.goal)),
             memory: Memory::default(),
             summaries: Summaries::default(),
+            judging: Judging::default(),
             pending: Vec::new(),
             fresh: Vec::new(),
             open: BTreeMap::new(),
@@ -217,6 +229,8 @@ impl Run {
             anchor: None,
             first_tree: None,
             failed_checks: BTreeMap::new(),
+            unproven: BTreeSet::new(),
+            set_back: None,
             waived: None,
             next_action: 1,
             call_ids: BTreeSet::new(),
@@ -464,6 +478,18 @@ impl Run {
             Event::SummaryFinished(finished) => {
                 self.spend(&finished.usage, finished.micros);
                 self.summaries.finished(finished);
+            }
+            Event::JudgeRequested(requested) => {
+                self.spent.model_calls += 1;
+                self.judging.requested(requested);
+            }
+            Event::JudgeFinished(finished) => {
+                self.spend(&finished.usage, finished.micros);
+                match finished.outcome {
+                    JudgeOutcome::Opinion { .. } | JudgeOutcome::Unusable { .. } => self.barren_claims = 0,
+                    JudgeOutcome::Failed { .. } | JudgeOutcome::Lost => {}
+                }
+                self.judging.finished(finished);
             }
             Event::NoteTaken(taken) => self.memory.note(taken.action, &taken.note, seq),
             Event::ActionProposed(proposed) => self.proposed(proposed),

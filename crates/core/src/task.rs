@@ -636,6 +636,18 @@ pub enum CheckBy {
     Schema(Payload),
     /// A function of the program that embeds Longrein; the text is its version, as that program names it.
     Host(String),
+    /// A model's opinion, which is no proof.
+    Judge(JudgeSpec),
+}
+
+/// By what a model judges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JudgeSpec {
+    /// What good means, in words.
+    pub means: String,
+    /// None: the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Box<ModelSpec>>,
 }
 
 impl CheckSpec {
@@ -646,6 +658,11 @@ impl CheckSpec {
             Some(CheckBy::Rule(rule)) => format!("the rule {}", rule.split_whitespace().collect::<Vec<_>>().join(" ")),
             Some(CheckBy::Schema(_)) => "the answer must fit a schema".to_owned(),
             Some(CheckBy::Host(_)) => "a check of the program that runs this".to_owned(),
+            Some(CheckBy::Judge(judge)) => {
+                let by = judge.model.as_ref().map_or("the run's model", |model| model.name.as_str());
+                let means = judge.means.split_whitespace().collect::<Vec<_>>().join(" ");
+                format!("the opinion of {by}: {}", crate::payload::excerpt(&means, 300))
+            }
         }
     }
 }

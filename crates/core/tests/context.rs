@@ -295,6 +295,8 @@ impl World {
             }
             Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::Judge { .. }
+            | Duty::AwaitJudge { .. }
             | Duty::CheckAction { .. }
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
@@ -339,6 +341,8 @@ impl World {
                 | Duty::Recover { .. }
                 | Duty::Hooks { .. }
                 | Duty::Check { .. }
+                | Duty::Judge { .. }
+                | Duty::AwaitJudge { .. }
                 | Duty::Child { .. }
                 | Duty::CheckAction { .. }
                 | Duty::Undo { .. }

@@ -292,6 +292,8 @@ impl Table {
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }
             | Duty::Check { .. }
+            | Duty::Judge { .. }
+            | Duty::AwaitJudge { .. }
             | Duty::NoticeLoop
             | Duty::Transit { .. }
             | Duty::Propose { .. }
@@ -437,6 +439,7 @@ impl Table {
                 assert!(self.ask(Command::Conclude), "what is owed is accepted");
                 assert!(!self.ask(Command::Conclude), "a run ends once");
             }
+            Duty::Judge { .. } | Duty::AwaitJudge { .. } => unreachable!("no check asks a model"),
             Duty::Summarise { .. } | Duty::AwaitSummary { .. } => unreachable!("no summary model is named"),
             Duty::Suspend => {
                 self.ask(Command::Suspend { cause: Suspension::Model, detail: "down".to_owned() });

@@ -163,7 +163,13 @@ impl Drive<'_> {
             self.tell_of(&new.event);
         }
         let starts = |new: &NewEvent| {
-            matches!(new.event, Event::ActionStarted(_) | Event::ModelRequested(_) | Event::SummaryRequested(_))
+            matches!(
+                new.event,
+                Event::ActionStarted(_)
+                    | Event::ModelRequested(_)
+                    | Event::SummaryRequested(_)
+                    | Event::JudgeRequested(_)
+            )
         };
         if !events.iter().any(|(_, new)| starts(new)) {
             return Ok(());
@@ -177,6 +183,9 @@ impl Drive<'_> {
             }
             if let Event::SummaryRequested(requested) = &new.event {
                 self.send_summary(requested);
+            }
+            if let Event::JudgeRequested(requested) = &new.event {
+                self.send_judge(requested);
             }
             if let Event::ActionStarted(started) = &new.event
                 && let Some(cleared) = self.run.clear(started)
@@ -219,6 +228,8 @@ impl Drive<'_> {
                     wanted.insert(Flight::Hooks(Moment::Before { action: *action, attempt }))
                 }
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
+                Duty::Judge { check, round, .. } => wanted.insert(Flight::AskJudge(check.clone(), *round)),
+                Duty::AwaitJudge { call } => wanted.insert(Flight::Judge(*call)),
                 // Below: they come back by themselves.
                 Duty::Child { .. } => false,
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
@@ -261,6 +272,8 @@ impl Drive<'_> {
                 | Flight::Tree(_)
                 | Flight::Proof(_)
                 | Flight::Gather(..)
+                | Flight::AskJudge(..)
+                | Flight::Judge(_)
                 | Flight::Summary(..) => self.stopping.is_none() && wanted.contains(&flight),
             };
             if !keep {

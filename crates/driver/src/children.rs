@@ -405,6 +405,8 @@ impl Drive<'_> {
             | Duty::Recover { .. }
             | Duty::Hooks { .. }
             | Duty::Check { .. }
+            | Duty::Judge { .. }
+            | Duty::AwaitJudge { .. }
             | Duty::CheckAction { .. }
             | Duty::Undo { .. }
             | Duty::AskChecks { .. }

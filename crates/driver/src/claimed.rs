@@ -74,6 +74,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) outgoing: BTreeMap<longrein_core::ids::AttemptId, Encoded>,
     /// The summary that is asked for, or about to be.
     pub(crate) summary: Option<Asked>,
+    /// What a judge is asked, until it is sent.
+    pub(crate) question: Option<Encoded>,
     pub(crate) inputs: BTreeMap<String, Payload>,
     /// Since when a call waits for another run's key.
     pub(crate) key_waits: BTreeMap<ActionId, Timestamp>,
@@ -199,6 +201,7 @@ impl<'a> Drive<'a> {
             hangar: Hangar::new(),
             outgoing: BTreeMap::new(),
             summary: None,
+            question: None,
             inputs,
             key_waits: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -367,7 +370,8 @@ impl<'a> Drive<'a> {
         // Nothing is started on the last third of a lease that was not renewed (`semantics.md` C2).
         let lease_is_good = self.leases_are_good();
         due.filter(|duty| !put_off.contains(duty)).find(|duty| match duty {
-            Duty::Conclude => !self.hooks_hold_the_end() && !self.proof_flies(),
+            // A call that has not returned though its time was up may still change what was proven.
+            Duty::Conclude => !self.hooks_hold_the_end() && !self.proof_flies() && !self.overtime_holds_the_end(),
             Duty::Call { .. } => self.stopping.is_none() && lease_is_good && !self.hooks_hold_the_model(),
             Duty::Start { action } => {
                 let attempt = self.run.action(*action).map_or(0, |action| action.attempts) + 1;
@@ -408,13 +412,22 @@ impl<'a> Drive<'a> {
             Duty::Check { check, round } => {
                 self.stopping.is_none() && !self.hangar.is_flying(&Flight::Check(check.clone(), *round))
             }
+            Duty::Judge { check, round, .. } => {
+                self.stopping.is_none()
+                    && lease_is_good
+                    && !self.hangar.is_flying(&Flight::AskJudge(check.clone(), *round))
+            }
             Duty::Summarise { generation, attempt } => {
                 self.stopping.is_none()
                     && lease_is_good
                     && self.ports.summariser.is_some()
                     && !self.hangar.is_flying(&Flight::Gather(*generation, *attempt))
             }
-            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => false,
+            Duty::AwaitReply { .. }
+            | Duty::AwaitAction { .. }
+            | Duty::AwaitSummary { .. }
+            | Duty::AwaitJudge { .. }
+            | Duty::Wake { .. } => false,
         })
     }
 
@@ -466,9 +479,12 @@ impl<'a> Drive<'a> {
                 Ok(self.command(Command::Suspend { cause: Suspension::Model, detail }))
             }
             Duty::Summarise { .. } => Ok(self.gather()),
-            Duty::AwaitReply { .. } | Duty::AwaitAction { .. } | Duty::AwaitSummary { .. } | Duty::Wake { .. } => {
-                Ok(false)
-            }
+            Duty::Judge { check, round, .. } => Ok(self.ask_judge(check, *round)),
+            Duty::AwaitReply { .. }
+            | Duty::AwaitAction { .. }
+            | Duty::AwaitSummary { .. }
+            | Duty::AwaitJudge { .. }
+            | Duty::Wake { .. } => Ok(false),
         }
     }
 

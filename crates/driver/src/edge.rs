@@ -365,12 +365,24 @@ pub(crate) async fn facts(ports: &Ports, run: &Run) -> Result<BTreeMap<FactName,
     Ok(facts)
 }
 
+/// What is judged: the answer that was given; in a program, what the phase before its checks has left. None: nothing yet.
+pub(crate) async fn answer(ports: &Ports, run: &Run) -> Result<Option<Payload>, JournalError> {
+    match (&run.stage, &run.course) {
+        (Stage::Verifying { accepted, .. }, _) => Ok(Some(accepted.answer.clone())),
+        (Stage::Ready(_), Some(course)) => {
+            let left = course.last.as_ref().and_then(|(phase, _)| course.outputs.get(phase));
+            match left {
+                Some(content) => load(ports, content).await,
+                None => Ok(None),
+            }
+        }
+        (Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_), _) => Ok(None),
+    }
+}
+
 /// What a check judges that is no command: the answer, the newest live evidence of each tool, and the facts.
 pub(crate) async fn work(ports: &Ports, run: &Run) -> Result<Work, JournalError> {
-    let answer = match &run.stage {
-        Stage::Verifying { accepted, .. } => accepted.answer.clone(),
-        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => Payload::null(),
-    };
+    let answer = answer(ports, run).await?.unwrap_or_else(Payload::null);
     let live = run.evidence.values().filter(|evidence| run.void_since(evidence).is_none());
     let newest: BTreeMap<&ToolName, &Evidence> = live.map(|evidence| (&evidence.tool, evidence)).collect();
     let mut evidence = BTreeMap::new();
@@ -567,6 +579,8 @@ fn key_change(run: &Run, event: &Event) -> Option<KeyChange> {
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)
         | Event::SummaryFinished(_)
+        | Event::JudgeRequested(_)
+        | Event::JudgeFinished(_)
         | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)

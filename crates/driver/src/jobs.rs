@@ -62,6 +62,10 @@ pub(crate) enum Flight {
     Gather(u32, u32),
     /// The call for a summary.
     Summary(u32, u32),
+    /// Looks at the workspace before a model is asked about the work.
+    AskJudge(CheckName, u32),
+    /// The call for an opinion.
+    Judge(u32),
 }
 
 /// What came of it.
@@ -148,7 +152,9 @@ impl Hangar {
             | Flight::Index
             | Flight::Keep
             | Flight::Gather(..)
-            | Flight::Summary(..) => None,
+            | Flight::Summary(..)
+            | Flight::AskJudge(..)
+            | Flight::Judge(_) => None,
         })
     }
 
@@ -171,7 +177,9 @@ impl Hangar {
             | Flight::Index
             | Flight::Keep
             | Flight::Gather(..)
-            | Flight::Summary(..) => None,
+            | Flight::Summary(..)
+            | Flight::AskJudge(..)
+            | Flight::Judge(_) => None,
         })
     }
 
@@ -188,6 +196,8 @@ impl Hangar {
             | Flight::Proof(_)
             | Flight::Undo(..)
             | Flight::Hooks(_)
+            | Flight::AskJudge(..)
+            | Flight::Judge(_)
             | Flight::Child(_) => true,
             // Nothing waits for a summary.
             Flight::Inbox

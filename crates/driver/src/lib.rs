@@ -13,6 +13,7 @@ mod fault;
 mod fold;
 mod hooks;
 mod jobs;
+mod judging;
 mod lease;
 mod origin;
 mod ports;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longrein_core::ids::ModelName;
+use longrein_core::ids::{CheckName, ModelName};
 use longrein_core::prompt::ToolDef;
 use longrein_ports::{Archive, Cabinet, Checks, Clock, Gate, Hooks, Journal, Model, Origins, Tools, Trees};
 
@@ -23,6 +23,8 @@ pub struct Ports {
     pub others: Arc<BTreeMap<ModelName, Arc<dyn Model>>>,
     /// Writes summaries of what has left the window. None: none are written here.
     pub summariser: Option<Arc<dyn Model>>,
+    /// The models that judge the work, by the check whose verdict they give.
+    pub judges: BTreeMap<CheckName, Arc<dyn Model>>,
     pub tools: Arc<dyn Tools>,
     /// The tools as the model is offered them.
     pub definitions: Arc<[ToolDef]>,

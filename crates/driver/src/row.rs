@@ -32,6 +32,12 @@ fn state(run: &Run) -> (String, String) {
     let waiting = || waits.iter().map(wait_in_words).collect::<Vec<_>>().join(", ");
     match &run.activity {
         Activity::Parked => ("waiting".to_owned(), waiting()),
+        Activity::Suspended { cause: Suspension::Dropped, .. } if run.set_back.is_some() => {
+            let said = run.set_back.as_ref().map(|back| {
+                format!("{} set it back to before {} at {}; a resume goes on from there", back.by, back.to, back.at)
+            });
+            ("suspended".to_owned(), said.unwrap_or_default())
+        }
         Activity::Suspended { cause, detail } => {
             let cause = suspension_in_words(*cause);
             let reason = if detail.is_empty() { cause.to_owned() } else { format!("{cause}: {detail}") };

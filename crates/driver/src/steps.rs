@@ -11,7 +11,7 @@ use longrein_core::ids::{ActionId, CheckName, Digest, TreeId};
 use longrein_core::owed;
 use longrein_core::payload::{Content, Payload, text_of};
 use longrein_core::run::Stage;
-use longrein_core::task::{CheckBy, Snapshots, Task};
+use longrein_core::task::{CheckBy, EffectClass, Snapshots, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{ActionCheck, Changed, CheckRun, Checked, Difference, TreeError, Trees, Work};
 
@@ -103,8 +103,20 @@ impl Drive<'_> {
         let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
         let check = ActionCheck { attempt: self.run.attempt(action, action.idempotency_key.clone()), handed };
         let (ports, task) = (self.ports.clone(), Arc::clone(&self.run.task));
+        let writes = task.tool(&action.tool).and_then(|spec| spec.writes.clone());
+        // Its hold is what nobody else may write meanwhile: what is new there after the check, the check wrote.
+        let is_alone =
+            action.effect == EffectClass::Workspace && action.tree.is_some() && (writes.is_some() || !action.beside);
+        let trees = self.trees().map(Arc::clone).ok().filter(|_| is_alone);
         self.hangar.launch(Flight::CheckAction(id, attempt), async move {
-            let Checked { verdict, blobs } = ports.checks.check_action(&task, check).await;
+            let before = match &trees {
+                Some(trees) => trees.snapshot().await.ok(),
+                None => None,
+            };
+            let Checked { mut verdict, blobs } = ports.checks.check_action(&task, check).await;
+            if let (Some(trees), Some(before)) = (&trees, before) {
+                tidy(trees.as_ref(), before, writes, &mut verdict).await;
+            }
             // The model is shown what a failed one printed, and that may be what lies in any file.
             let brings = match verdict.finding {
                 Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
@@ -202,7 +214,9 @@ impl Drive<'_> {
         };
         let about = match &spec.by {
             None => Work::default(),
-            Some(CheckBy::Rule(_) | CheckBy::Schema(_) | CheckBy::Host(_)) => edge::work(self.ports, &self.run).await?,
+            Some(CheckBy::Rule(_) | CheckBy::Schema(_) | CheckBy::Host(_) | CheckBy::Judge(_)) => {
+                edge::work(self.ports, &self.run).await?
+            }
         };
         let programs = self.run.waived.as_ref().map(|waived| waived.programs.clone()).unwrap_or_default();
         Ok(Some(Acceptance {
@@ -220,10 +234,16 @@ impl Drive<'_> {
         }
     }
 
+    /// Whether something still runs past its time that could void what the run is about to be done with.
+    pub(crate) fn overtime_holds_the_end(&self) -> bool {
+        self.hangar.overtime().next().is_some() && matches!(owed::due_end(&self.run), Some(End::Done(_)))
+    }
+
     /// Writes the end the run has come to. Verdicts count for the workspace that is there: unless the last one is of this
     /// very moment, it is looked at once more (`semantics.md` G3).
     pub(crate) fn conclude(&mut self) -> bool {
-        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none());
+        // While a model thinks about it the workspace does not stand still: a verdict that is an opinion is old.
+        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && !finished.verdict.proof.opinion);
         let is_last_verdict = self.draft.events.iter().any(|new| is_now(&new.event));
         let seen = match (owed::due_end(&self.run), &self.run.stage) {
             (Some(End::Done(_)), Stage::Verifying { round, .. }) if !is_last_verdict => {
@@ -318,12 +338,13 @@ pub(crate) async fn accept(ports: &Ports, task: &Task, acceptance: Acceptance) -
                 verdict.evidence = Content::Inline(Payload::string(&text));
                 proof.left = Some(after);
             }
-            if let Some(first) = first_tree.filter(|first| !spec.protect.is_empty() && *first != before) {
+            if let Some(first) = first_tree.filter(|first| *first != before) {
                 proof.protected = match trees.differences(&first, &before).await {
                     Ok(found) => {
                         let paths = found.into_iter().map(|difference| difference.path).collect();
                         ports.checks.protected(&spec, paths)
                     }
+                    Err(_) if spec.protect.is_empty() => Vec::new(),
                     // What cannot be compared may have been changed.
                     Err(error) => vec![format!("{} (cannot be compared: {error})", spec.protect.join(", "))],
                 };
@@ -355,6 +376,35 @@ pub(crate) async fn left(ports: &Ports) -> Option<TreeId> {
     match &ports.trees {
         Some(trees) => trees.snapshot().await.ok(),
         None => None,
+    }
+}
+
+/// A check judges what was done and does nothing itself: what it has written is set back, so that it neither stands in the
+/// work nor in the way of undoing it. Where that cannot be, it has failed for that.
+async fn tidy(trees: &dyn Trees, before: TreeId, within: Option<Vec<String>>, verdict: &mut Verdict) {
+    let Ok(after) = trees.snapshot().await else { return };
+    if after == before {
+        return;
+    }
+    let told = match set_back(trees, Undo { to: before, left: Some(after), within }).await {
+        Ok(undone) if undone.paths.is_empty() => return,
+        Ok(undone) => format!("what the check itself had written was set back: {}", few(&undone.paths)),
+        Err(why) => {
+            verdict.finding = Finding::Failed;
+            format!("the check changed the workspace it was to judge, and that could not be set back: {why}")
+        }
+    };
+    let text = format!("{}\n[{told}]", text_of(&verdict.evidence).trim_end());
+    verdict.evidence = Content::Inline(Payload::string(&text));
+    verdict.proof.output = Some(verdict.evidence.digest());
+}
+
+/// A few of these paths.
+fn few(paths: &[String]) -> String {
+    const TOLD: usize = 8;
+    match paths.len().saturating_sub(TOLD) {
+        0 => paths.join(", "),
+        more => format!("{} and {more} more", paths[..TOLD].join(", ")),
     }
 }
 

@@ -123,6 +123,8 @@ impl Drive<'_> {
             | Duty::Hooks { .. }
             | Duty::AskChecks { .. }
             | Duty::Check { .. }
+            | Duty::Judge { .. }
+            | Duty::AwaitJudge { .. }
             | Duty::Child { .. }
             | Duty::Summarise { .. }
             | Duty::AwaitSummary { .. }
@@ -250,6 +252,8 @@ impl Drive<'_> {
             (Flight::Hooks(moment), landed) => self.heard(moment, landed).await?,
             (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
             (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
+            (Flight::AskJudge(check, round), landed) => self.judge_asked(check, round, landed).await?,
+            (Flight::Judge(call), landed) => self.judge_replied(call, landed),
             // Given up: still owed if it is.
             (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index | Flight::Keep, _) => {}
         }

@@ -12,9 +12,14 @@ use longrein_rules::Rulebook;
 use longrein_tools::Toolbox;
 use longrein_workspace::Patterns;
 
+use crate::embed::check;
+use crate::helpers::helpers;
+
 pub(crate) struct Judges {
     pub(crate) rules: Rulebook,
     pub(crate) toolbox: Arc<Toolbox>,
+    /// Those in code.
+    pub(crate) own: check::Registry,
 }
 
 impl Checks for Judges {
@@ -47,7 +52,13 @@ impl Checks for Judges {
                 }
                 Some(CheckBy::Rule(rule)) => self.rules.check(rule, &check.about, &task.principal),
                 Some(CheckBy::Schema(schema)) => self.rules.check_schema(schema, &check.about),
-                Some(CheckBy::Host(_)) => Err("The program that runs this has no such check.".to_owned()),
+                // A model is asked by the run itself, within its budget.
+                Some(CheckBy::Judge(_)) => Err("No model is asked here.".to_owned()),
+                Some(CheckBy::Host(_)) => {
+                    let unsaid = |text: &str| longrein_ports::Tools::unsaid(self.toolbox.as_ref(), text);
+                    let verdict = check::run(&self.own, task, &check, unsaid).await;
+                    return Checked { verdict, blobs: Vec::new() };
+                }
             };
             let (finding, text) = match found {
                 Ok(()) => (Finding::Passed, "It holds.".to_owned()),
@@ -71,8 +82,10 @@ impl Checks for Judges {
     }
 
     fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
+        let mut protect = spec.protect.clone();
+        protect.extend(helpers(&spec.command));
         // What cannot be read protects everything.
-        if let Ok(patterns) = Patterns::new(&spec.protect) {
+        if let Ok(patterns) = Patterns::new(&protect) {
             paths.retain(|path| patterns.matches(path));
         }
         paths

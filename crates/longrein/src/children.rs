@@ -16,8 +16,11 @@ use longrein_ports::{
 };
 use longrein_tools::{Host, Secrets};
 
+use crate::embed::check::Registry;
 use crate::pins;
-use crate::runs::{Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, nobody, others_of, summariser_of};
+use crate::runs::{
+    Beside, Missing, Own, Place, Reach, Runs, RunsError, Strictest, judges_of, nobody, others_of, summariser_of,
+};
 use crate::settings::SandboxSettings;
 
 /// What children are driven with.
@@ -52,6 +55,7 @@ pub(crate) enum Models {
         own_others: BTreeMap<ModelName, Arc<dyn Model>>,
         host: Host,
         secrets: Secrets,
+        checks: Registry,
     },
 }
 
@@ -78,7 +82,7 @@ impl Outfit {
         let place = Place { environment, sandbox, mode: works_in, faults: faults.clone() };
         let mut ports = match models {
             Models::Nobody => runs.ports_around(&task, nobody(), Secrets::new(), &place, None)?,
-            Models::Reach { of_root: (name, config), other, own, own_others, host, secrets } => {
+            Models::Reach { of_root: (name, config), other, own, own_others, host, secrets, checks } => {
                 let is_same = *name == task.model.name;
                 let config = if is_same { config.clone() } else { other(&task.model.name).map_err(RunsError::Task)? };
                 let own = Own {
@@ -86,12 +90,14 @@ impl Outfit {
                     others: own_others.clone(),
                     host: host.another(),
                     secrets: secrets.clone(),
+                    checks: checks.clone(),
                 };
                 let main = child.run.map(longrein_core::route::main);
                 let others = others_of(&task, main, other, &own.others, Missing::Fails)?;
                 // It is optional, and a child's task cannot be mended.
-                let writer = summariser_of(&task, other).unwrap_or_default();
-                runs.ports(&task, &config, Beside { others, summariser: writer }, &place, own)?
+                let summariser = summariser_of(&task, other).unwrap_or_default();
+                let judges = judges_of(&task, other).map_err(RunsError::Task)?;
+                runs.ports(&task, &config, Beside { others, summariser, judges }, &place, own)?
             }
         };
         if let Some(policy) = policy {

@@ -53,6 +53,7 @@ mod children;
 mod drawing;
 mod embed;
 mod gate;
+mod helpers;
 mod ledger;
 mod pins;
 pub mod policycheck;
@@ -68,8 +69,8 @@ mod trees;
 
 pub use drawing::{mermaid, text as program_text};
 pub use embed::{
-    Builder, Call, CallError, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
-    RunState, Script, Task, Tool,
+    Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
+    RunState, Script, Task, Tool, Verdict, Work,
 };
 pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};

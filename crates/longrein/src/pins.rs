@@ -39,7 +39,8 @@ fn now(task: &Task) -> BTreeMap<String, Digest> {
     let commands = Commands::of(task);
     let mut pins = longrein_tools::pins(task, &|command, folder| commands.run_by(command, folder));
     let of_routes = task.routes.iter().map(|route| &route.model);
-    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()).chain(of_routes) {
+    let judges = task.every_check().filter_map(|check| longrein_core::judge::spec(check)?.model.as_deref());
+    for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()).chain(of_routes).chain(judges) {
         if let Some(script) = script_path(&model.name, &task.folder)
             && let Some(digest) = digest(&script)
         {

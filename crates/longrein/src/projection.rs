@@ -137,6 +137,14 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "generation": e.generation, "attempt": e.attempt, "outcome": e.outcome, "usage": e.usage,
             "estimated": e.settled, "usd": usd(e.micros),
         }),
+        Event::JudgeRequested(e) => json!({
+            "check": e.check, "round": e.round, "call": e.call, "model": e.model, "bytes": e.bytes, "digest": e.digest,
+            "reserved": e.reserved, "tree": e.tree, "opinion": true,
+        }),
+        Event::JudgeFinished(e) => json!({
+            "check": e.check, "round": e.round, "call": e.call, "outcome": e.outcome, "usage": e.usage,
+            "estimated": e.settled, "usd": usd(e.micros), "opinion": true,
+        }),
         Event::ResultSpilled(e) => json!({ "action": e.action, "shown": e.shown, "total": e.total }),
         Event::NoteTaken(e) => json!({ "action": e.action, "note": e.note }),
         Event::ModelRouted(e) => {

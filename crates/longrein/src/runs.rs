@@ -9,7 +9,7 @@ use std::time::Duration;
 use longrein_core::decide::key_scope;
 use longrein_core::event::{Event, Suspension};
 use longrein_core::hook::HookSpec;
-use longrein_core::ids::{ActionId, Digest, InputId, ModelName, RunId, Seq, TurnId};
+use longrein_core::ids::{ActionId, CheckName, Digest, InputId, ModelName, RunId, Seq, TurnId};
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::mcp::McpReach;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
@@ -37,6 +37,7 @@ use tokio::task::JoinSet;
 
 use crate::checks::Judges;
 use crate::children::{Models, OfOne, Outfit, Parts};
+use crate::embed::check::{Registry, are_here};
 use crate::gate;
 use crate::ledger::Ledger;
 use crate::pins::{self, Commands};
@@ -120,6 +121,8 @@ pub(crate) struct Own {
     pub(crate) others: BTreeMap<ModelName, Arc<dyn Model>>,
     pub(crate) host: Host,
     pub(crate) secrets: Secrets,
+    /// Checks in code.
+    pub(crate) checks: Registry,
 }
 
 /// The models of one drive.
@@ -127,9 +130,19 @@ pub(crate) struct Connected {
     model: Arc<dyn Model>,
     others: BTreeMap<ModelName, Arc<dyn Model>>,
     summariser: Option<Arc<dyn Model>>,
+    judges: BTreeMap<CheckName, Arc<dyn Model>>,
 }
 
-/// The model that writes summaries, and how it is reached.
+/// The models of a drive beside the run's own.
+#[derive(Default)]
+pub(crate) struct Beside {
+    pub(crate) others: Others,
+    pub(crate) summariser: Option<Summariser>,
+    /// By the check whose verdict they give, where that names a model.
+    pub(crate) judges: BTreeMap<CheckName, Summariser>,
+}
+
+/// A model beside the run's own, which writes summaries or judges, and how it is reached.
 pub(crate) struct Summariser {
     config: ModelConfig,
     model: Arc<dyn Model>,
@@ -644,6 +657,8 @@ impl Runs {
             Err(why) => return Err(RunsError::Task(format!("its summary model cannot be used: {why}"))),
         };
         let others = others_of(&task, main.as_ref(), &summariser, &own.others, Missing::of(is_new))?;
+        let judges = judges_of(&task, &summariser).map_err(RunsError::Task)?;
+        let beside = Beside { others, summariser: writer, judges };
         let place = Place { environment: &environment, sandbox: &sandbox, mode: works_in, faults: faults.clone() };
         // before anything runs there, and before anybody is told that the run goes on
         self.walls(&task, &place)
@@ -671,8 +686,9 @@ impl Runs {
             own_others: own.others.clone(),
             host: own.host.another(),
             secrets: own.secrets.clone(),
+            checks: own.checks.clone(),
         };
-        let mut ports = self.ports(&task, &model, Beside { others, summariser: writer }, &place, own)?;
+        let mut ports = self.ports(&task, &model, beside, &place, own)?;
         if let Some(policy) = &policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
@@ -759,18 +775,29 @@ impl Runs {
         place: &Place<'_>,
         own: Own,
     ) -> Result<Ports, RunsError> {
-        let Own { model: own_model, others: _, host, mut secrets } = own;
-        let Beside { others: Others { models: others, keys }, summariser } = beside;
-        let of_summariser = summariser.as_ref().and_then(|summariser| summariser.config.api_key.as_ref());
-        for key in model.api_key.iter().chain(of_summariser).chain(&keys) {
+        let Own { model: own_model, others: _, host, mut secrets, checks } = own;
+        are_here(task, &checks).map_err(RunsError::Task)?;
+        let Beside { others: Others { models: others, keys }, summariser, judges } = beside;
+        let of_beside = summariser.iter().chain(judges.values()).filter_map(|other| other.config.api_key.as_ref());
+        for key in model.api_key.iter().chain(of_beside).chain(&keys) {
             secrets.know("model-api-key", key.reveal());
         }
         let summariser = summariser.map(|summariser| summariser.model);
+        let mut judges: BTreeMap<_, _> = judges.into_iter().map(|(check, judge)| (check, judge.model)).collect();
+        for check in task.every_check().filter(|check| longrein_core::judge::spec(check).is_some()) {
+            if !judges.contains_key(&check.name) {
+                let judge = match &own_model {
+                    Some(model) => Arc::clone(model),
+                    None => longrein_models::connect_judge(&task.model, model)?,
+                };
+                judges.insert(check.name.clone(), judge);
+            }
+        }
         let model = match own_model {
             Some(model) => model,
             None => longrein_models::connect(&task.model, model)?,
         };
-        self.ports_around(task, Connected { model, others, summariser }, secrets, place, Some(host))
+        self.ports_around(task, Connected { model, others, summariser, judges }, secrets, place, Some((host, checks)))
     }
 
     /// What is put around the commands of a run.
@@ -796,26 +823,26 @@ impl Runs {
     pub(crate) fn ports_around(
         &self,
         task: &Task,
-        Connected { model, others, summariser }: Connected,
+        Connected { model, others, summariser, judges }: Connected,
         secrets: Secrets,
         place: &Place<'_>,
-        host: Option<Host>,
+        host: Option<(Host, Registry)>,
     ) -> Result<Ports, RunsError> {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
         let commands = Commands::of(task);
         let toolbox = toolbox.minding(task, &|command, folder| commands.run_by(command, folder));
         let toolbox = toolbox.with_sandbox(self.walls(task, place));
-        let toolbox = match host {
-            Some(host) => toolbox.with_host(host).map_err(|error| wrong(&error))?,
+        let (toolbox, own) = match host {
+            Some((host, checks)) => (toolbox.with_host(host).map_err(|error| wrong(&error))?, checks),
             // Nothing is called: what a function would do, it need not be here for.
-            None => toolbox,
+            None => (toolbox, Registry::new()),
         };
         let toolbox = Arc::new(toolbox.in_store(self.identity.clone()).with_archive(self.journal.clone()));
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, place)?;
         let definitions = offered(task, toolbox.definitions());
-        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox) });
+        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();
@@ -832,6 +859,7 @@ impl Runs {
                 model,
                 others: Arc::new(others),
                 summariser,
+                judges,
                 tools,
                 definitions,
                 gate,
@@ -850,6 +878,7 @@ impl Runs {
             others: Arc::new(others.into_iter().map(|(name, inner)| (name, faulty(inner))).collect()),
             // Its call has points of its own around what is journaled of it; the model's are the run's.
             summariser,
+            judges,
             tools: Arc::new(FaultyTools { inner: tools, faults: Arc::clone(&faults) }),
             checks: Arc::new(FaultyChecks { inner: checks, faults: Arc::clone(&faults) }),
             trees: trees.map(|inner| Arc::new(FaultyTrees { inner, faults: Arc::clone(&faults) }) as Arc<dyn Trees>),
@@ -916,12 +945,6 @@ pub(crate) fn summariser_of(task: &Task, reach: &Reach) -> Result<Option<Summari
     Ok(Some(Summariser { config, model }))
 }
 
-/// What is connected beside the model that is in use.
-pub(crate) struct Beside {
-    pub(crate) others: Others,
-    pub(crate) summariser: Option<Summariser>,
-}
-
 /// The models that a run's routes may send it to, and the keys of those.
 #[derive(Default)]
 pub(crate) struct Others {
@@ -984,6 +1007,19 @@ pub(crate) fn others_of(
     Ok(others)
 }
 
+/// The models that checks of a task name to judge the work.
+pub(crate) fn judges_of(task: &Task, reach: &Reach) -> Result<BTreeMap<CheckName, Summariser>, String> {
+    let mut judges = BTreeMap::new();
+    for check in task.every_check() {
+        let Some(spec) = longrein_core::judge::spec(check).and_then(|judge| judge.model.as_deref()) else { continue };
+        let why = |error: String| format!("the model that judges \"{}\" cannot be used: {error}", check.name);
+        let config = reach(&spec.name).map_err(why)?;
+        let model = longrein_models::connect(spec, &config).map_err(|error| why(error.to_string()))?;
+        judges.insert(check.name.clone(), Summariser { config, model });
+    }
+    Ok(judges)
+}
+
 /// Two gates of which the stricter one counts: deny before ask before allow.
 pub(crate) struct Strictest(pub(crate) Arc<dyn Gate>, pub(crate) Arc<dyn Gate>);
 
@@ -1001,7 +1037,7 @@ pub fn connectable(model: &ModelSpec, config: &ModelConfig) -> Result<(), longre
 
 /// Where no model may be called.
 pub(crate) fn nobody() -> Connected {
-    Connected { model: Arc::new(NoModel(None)), others: BTreeMap::new(), summariser: None }
+    Connected { model: Arc::new(NoModel(None)), others: BTreeMap::new(), summariser: None, judges: BTreeMap::new() }
 }
 
 /// Why not, where that is more than that nobody calls here.

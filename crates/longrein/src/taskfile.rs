@@ -31,8 +31,8 @@ use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::route::Route;
 use longrein_core::task::{
-    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, Mode, ModelSpec, Numbers, PolicyRules, Protocol, Snapshots, Task,
-    Temperature, ToolSpec,
+    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, JudgeSpec, Mode, ModelSpec, Numbers, PolicyRules, Protocol,
+    Snapshots, Task, Temperature, ToolSpec,
 };
 use longrein_core::time::Timestamp;
 use longrein_policy::{List, Policy, Surroundings};
@@ -227,6 +227,8 @@ struct Draft {
     context: ContextSettings,
     /// The model that writes summaries.
     summary: Option<(Place, String)>,
+    /// The models that judge the work, where a check names one.
+    judges: Vec<(CheckName, Place, String)>,
     /// Keys the file has.
     given: BTreeSet<String>,
     /// Where the policy's lists are.
@@ -289,7 +291,8 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     tool::together(&tools)?;
     draft.tools = tools.into_iter().map(|tool| tool.spec).collect();
     for table in top.sections("acceptance")? {
-        let check = acceptance(table, &draft.acceptance, &schemas)?;
+        let (check, judge) = acceptance(table, &draft.acceptance, &schemas)?;
+        draft.judges.extend(judge.map(|(place, model)| (check.name.clone(), place, model)));
         draft.acceptance.push(check);
     }
     if let Some(table) = top.section("answer")? {
@@ -385,12 +388,17 @@ fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<B
     Ok(limits)
 }
 
-fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -> Result<CheckSpec, TaskFileError> {
+/// A check, and the model it names to judge.
+fn acceptance(
+    mut table: Section,
+    before: &[CheckSpec],
+    schemas: &Schemas<'_>,
+) -> Result<(CheckSpec, Option<(Place, String)>), TaskFileError> {
     let place = table.place("name");
-    let kinds = ["command", "rule", "schema"];
+    let kinds = ["command", "rule", "schema", "judge"];
     let named: Vec<_> = kinds.into_iter().filter(|key| table.has(key)).collect();
     if let [_, second, ..] = named[..] {
-        return Err(table.wrong(second, "a check has one of command, rule and schema; make two checks of it"));
+        return Err(table.wrong(second, "a check has one of command, rule, schema and judge; make two checks of it"));
     }
     let by = match named.first() {
         Some(&"rule") => table.text("rule")?.map(CheckBy::Rule),
@@ -399,8 +407,17 @@ fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -
             let schema = node.map(|node| schemas.read(&table, "schema", node)).transpose()?;
             schema.map(|schema| CheckBy::Schema(schema::canonical(&schema)))
         }
+        Some(&"judge") => match table.text("judge")? {
+            Some(means) if !means.trim().is_empty() => Some(CheckBy::Judge(JudgeSpec { means, model: None })),
+            Some(_) | None => return Err(table.wrong("judge", "what does good mean? judge = \"…\", in words")),
+        },
         Some(_) | None => None,
     };
+    let model_place = table.place("model");
+    let model = table.text("model")?.map(|name| (model_place, name));
+    if model.is_some() && !matches!(by, Some(CheckBy::Judge(_))) {
+        return Err(table.wrong("model", "only a judge is a model; write judge = \"what good means\", or leave it out"));
+    }
     let command = if by.is_none() { tool::command(&mut table)? } else { Vec::new() };
     let written = table.text("name")?.filter(|name| !name.is_empty());
     let name = match (written, &by) {
@@ -424,7 +441,7 @@ fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -
         protect,
     };
     table.finish()?;
-    Ok(check)
+    Ok((check, model))
 }
 
 fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Result<AnswerSpec, TaskFileError> {
@@ -494,12 +511,22 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         Some((place, name)) => Some(Box::new(spec_of(place.clone(), name, &folder, FILES_FOLDER, options)?)),
         None => None,
     };
-    let unpriced = [Some(&model), summary.as_deref()].into_iter().flatten().find(|model| model.price.is_none());
+    let mut judges = BTreeMap::new();
+    for (check, place, name) in &draft.judges {
+        judges.insert(check.clone(), spec_of(place.clone(), name, &folder, FILES_FOLDER, options)?);
+    }
+    let named = [Some(&model), summary.as_deref()].into_iter().flatten().chain(judges.values());
+    let unpriced = { named }.find(|model| model.price.is_none());
     if let Some(ModelSpec { name, .. }) = unpriced.filter(|_| limits.micros != Limit::Unlimited) {
         return Err(unpriced_model(name));
     }
     let routes = routes(draft.routes, options, &folder, &mut sources)?;
-    let acceptance = checks(draft.acceptance, options, &mut sources)?;
+    let mut acceptance = checks(draft.acceptance, options, &mut sources)?;
+    for check in &mut acceptance {
+        if let Some(CheckBy::Judge(judge)) = &mut check.by {
+            judge.model = judges.remove(&check.name).map(Box::new);
+        }
+    }
     let answer = final_answer(draft.answer, options, &mut sources)?;
     let policy = policy(&draft.policy, draft.policy_place, options, &draft.tools, &mut sources)?;
     let hooks = hooks(draft.hooks, options, &draft.tools, &mut sources)?;

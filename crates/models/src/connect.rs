@@ -37,6 +37,16 @@ pub fn connect(spec: &ModelSpec, config: &ModelConfig) -> Result<Arc<dyn Model>,
     }
 }
 
+/// Builds the model that `spec` means, for a judge that is the run's own model. A script answers from entries of their own.
+pub fn connect_judge(spec: &ModelSpec, config: &ModelConfig) -> Result<Arc<dyn Model>, ConfigError> {
+    match spec.name.as_str().split_once('/') {
+        Some(("script", file)) if !file.is_empty() => {
+            Ok(Arc::new(ScriptedModel::open_judge(&config.base_folder.join(file))?))
+        }
+        Some(_) | None => connect(spec, config),
+    }
+}
+
 /// The JSON action protocol is for models without tools; all of these have them.
 fn native<M>(spec: &ModelSpec, model: M) -> Result<M, ConfigError> {
     match spec.protocol {

@@ -27,7 +27,7 @@ mod stream;
 pub mod timeouts;
 mod words;
 
-pub use connect::{ConfigError, ModelConfig, Secret, connect};
+pub use connect::{ConfigError, ModelConfig, Secret, connect, connect_judge};
 pub use lanes::Lanes;
 pub use probe::{Answering, endpoint, probe, usual_timeouts};
 pub use timeouts::Timeouts;

@@ -3,7 +3,7 @@
 //!
 //! Every refusal is written for the model: what is wrong, where, and what to try.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::check::{Accepted, Judgement, Standing};
 use longrein_core::ids::EvidenceId;
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 use crate::condition::{Condition, ConditionMistake, shorten};
 use crate::found::{self, Found};
-use crate::numbers;
+use crate::numbers::{self, Of};
 use crate::schema::{Schema, SchemaMistake};
 use crate::template::{Template, TemplateMistake};
 
@@ -29,6 +29,8 @@ pub struct Answer {
     check: Option<Condition>,
     template: Option<Template>,
     numbers: Option<Numbers>,
+    /// Keys that the schema names.
+    keys: BTreeSet<String>,
 }
 
 /// What is wrong with `[answer]`.
@@ -70,10 +72,12 @@ impl Answer {
             }
         }
         let names = || spec.evidence.keys().map(String::as_str).chain([BOUND_ANSWER]);
+        let mut keys = BTreeSet::new();
         let schema = match &spec.schema {
             Some(schema) => {
                 // a payload is JSON; only a depth beyond the parser's can fail, and that is no schema
                 let schema: Json = schema.read().unwrap_or(Json::Null);
+                keys_of(&schema, &mut keys);
                 Some(Schema::compile(&schema)?)
             }
             None => None,
@@ -84,6 +88,7 @@ impl Answer {
             check: spec.check.as_deref().map(|check| Condition::compile(check, names())).transpose()?,
             template: spec.template.as_deref().map(|template| Template::compile(template, names())).transpose()?,
             numbers: spec.numbers,
+            keys,
         })
     }
 
@@ -147,19 +152,20 @@ impl Answer {
 
     /// Every number of the answer occurs in live evidence.
     fn numbers_are_known(&self, answer: &Json, cited: &BTreeMap<EvidenceId, Cited>) -> Result<(), String> {
-        let is_citation = |text: &str| text.parse::<EvidenceId>().is_ok();
+        let is_citation = |text: &str| text.parse::<EvidenceId>().is_ok() || self.keys.contains(text);
         let (mut said, mut known) = (Vec::new(), Vec::new());
-        numbers::all(answer, &is_citation, &mut said);
+        numbers::all(answer, Of::Answer, &is_citation, &mut said);
         for evidence in cited.values().filter(|evidence| evidence.void_since.is_none()) {
             let data: Json = evidence.data.read().map_err(|error| format!("evidence cannot be read: {error}"))?;
-            numbers::all(&data, &|_| false, &mut known);
+            numbers::all(&data, Of::Evidence, &|_| false, &mut known);
         }
         match numbers::invented(&said, &known) {
             None => Ok(()),
             Some(number) => Err(format!(
-                "The number {} of the answer is in no live evidence of this run. Take numbers from results as they are, \
-                 rounded at most; have a tool calculate what is not there, or leave the number out.",
-                number.written()
+                "The number {} of the answer is in no live evidence of this run; it stands at {}. Take numbers from results \
+                 as they are, in plain digits, rounded at most; have a tool calculate what is not there, or leave it out.",
+                number.written(),
+                number.place()
             )),
         }
     }
@@ -197,6 +203,22 @@ impl Answer {
             return Ok(bound);
         }
         Err(format!("The answer does not cite its evidence:{problems}"))
+    }
+}
+
+/// The keys that a schema names: they are the task's words, not the model's.
+fn keys_of(schema: &Json, keys: &mut BTreeSet<String>) {
+    match schema {
+        Json::Object(fields) => {
+            for (name, below) in fields {
+                if let ("properties", Json::Object(properties)) = (name.as_str(), below) {
+                    keys.extend(properties.keys().cloned());
+                }
+                keys_of(below, keys);
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| keys_of(item, keys)),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
     }
 }
 
@@ -270,6 +292,10 @@ fn parse(text: &str, fits: impl Fn(&Json) -> bool) -> Result<Json, String> {
         Found::None(problem) => {
             Err(format!("The answer is not JSON ({problem}). Reply with one JSON object and nothing else."))
         }
+        Found::Inexact(problem) => Err(format!(
+            "The answer cannot be kept as it is written: {problem}. Reply with one JSON object that has each key once and no \
+             such number; a longer number can be a string."
+        )),
         Found::Many(count) => Err(format!(
             "The answer holds {count} JSON objects, and which one is meant cannot be told. Reply with one JSON object and \
              nothing else."

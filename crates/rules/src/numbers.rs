@@ -12,11 +12,31 @@ pub(crate) struct Number {
     /// Without leading zeros; empty is zero.
     digits: Vec<u8>,
     decimals: usize,
+    /// Where it stands: a JSON pointer.
+    place: String,
+    /// Whether it is known what it stands for.
+    readable: bool,
 }
 
 impl Number {
     pub(crate) fn written(&self) -> &str {
         &self.written
+    }
+
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What counts and is not written in digits.
+    fn unreadable(c: char) -> Self {
+        Self {
+            written: c.to_string(),
+            negative: false,
+            digits: Vec::new(),
+            decimals: 0,
+            place: String::new(),
+            readable: false,
+        }
     }
 
     fn read(written: &str) -> Option<Self> {
@@ -41,7 +61,7 @@ impl Number {
         let decimals = usize::try_from(decimals.max(0)).ok()?;
         let leading = digits.iter().take_while(|digit| **digit == 0).count();
         digits.drain(..leading);
-        Some(Self { written: written.to_owned(), negative, digits, decimals })
+        Some(Self { written: written.to_owned(), negative, digits, decimals, place: String::new(), readable: true })
     }
 
     /// Whether this one is `other`, or `other` rounded to the decimals that this one shows. Halves go either way.
@@ -85,71 +105,207 @@ fn up(digits: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// All numbers of a value, in its texts too. `skip`: texts that name something, such as the id of some evidence.
-pub(crate) fn all(value: &Json, skip: &dyn Fn(&str) -> bool, into: &mut Vec<Number>) {
+/// Who wrote a value: what is in doubt is read strictly in an answer, and in every way it may be meant in evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Answer,
+    Evidence,
+}
+
+/// All numbers of a value, in its texts and keys too. `skip`: texts that name something, such as the id of some evidence, and
+/// keys that the schema has.
+pub(crate) fn all(value: &Json, of: Of, skip: &dyn Fn(&str) -> bool, into: &mut Vec<Number>) {
+    below(value, of, skip, "", into);
+}
+
+fn below(value: &Json, of: Of, skip: &dyn Fn(&str) -> bool, place: &str, into: &mut Vec<Number>) {
+    let before = into.len();
     match value {
         Json::Number(number) => into.extend(Number::read(&number.to_string())),
         Json::String(text) if skip(text) => {}
-        Json::String(text) => in_text(text, into),
-        Json::Array(items) => items.iter().for_each(|item| all(item, skip, into)),
-        Json::Object(fields) => fields.values().for_each(|item| all(item, skip, into)),
+        Json::String(text) => in_text(text, of, into),
+        Json::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                below(item, of, skip, &format!("{place}/{at}"), into);
+            }
+        }
+        Json::Object(fields) => {
+            for (key, item) in fields {
+                let inside = format!("{place}/{key}");
+                if !skip(key) {
+                    let of_key = into.len();
+                    in_text(key, of, into);
+                    into[of_key..].iter_mut().for_each(|number| number.place = format!("the key {inside}"));
+                }
+                below(item, of, skip, &inside, into);
+            }
+        }
         Json::Null | Json::Bool(_) => {}
+    }
+    for number in into[before..].iter_mut().filter(|number| number.place.is_empty()) {
+        number.place = if place.is_empty() { "the answer".to_owned() } else { place.to_owned() };
     }
 }
 
-/// Numbers in a text: digits that are no part of a word. `1,200` is one where commas part its thousands.
-fn in_text(text: &str, into: &mut Vec<Number>) {
-    let bytes = text.as_bytes();
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let word_before = |at: usize| text[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
+/// One character of a text, with its digit where it is one in any script.
+struct Seen {
+    at: usize,
+    c: char,
+    digit: Option<u8>,
+}
+
+/// Where the digits of scripts begin; each has ten in a row.
+const ZEROS: [char; 27] = [
+    '0',
+    '\u{660}',
+    '\u{6f0}',
+    '\u{7c0}',
+    '\u{966}',
+    '\u{9e6}',
+    '\u{a66}',
+    '\u{ae6}',
+    '\u{b66}',
+    '\u{be6}',
+    '\u{c66}',
+    '\u{ce6}',
+    '\u{d66}',
+    '\u{e50}',
+    '\u{ed0}',
+    '\u{f20}',
+    '\u{1040}',
+    '\u{17e0}',
+    '\u{1810}',
+    '\u{a8d0}',
+    '\u{aa50}',
+    '\u{ff10}',
+    '\u{1d7ce}',
+    '\u{1d7d8}',
+    '\u{1d7e2}',
+    '\u{1d7ec}',
+    '\u{1d7f6}',
+];
+
+fn digit(c: char) -> Option<u8> {
+    let value = |zero: &char| u32::from(c).checked_sub(u32::from(*zero)).filter(|value| *value < 10);
+    ZEROS.iter().find_map(value).and_then(|value| u8::try_from(value).ok())
+}
+
+/// What parts thousands, beside a comma: spaces that do not break, apostrophes, an underscore.
+const PARTS: [char; 7] = [',', '\u{a0}', '\u{202f}', '\u{2009}', '\'', '\u{2019}', '_'];
+
+/// Letters that stand before an amount without a space.
+const CURRENCIES: [&str; 24] = [
+    "usd", "eur", "gbp", "chf", "jpy", "cny", "inr", "aud", "cad", "nzd", "sek", "nok", "dkk", "pln", "czk", "huf",
+    "brl", "mxn", "krw", "sgd", "hkd", "zar", "us", "rs",
+];
+
+/// So few digits behind letters are a name: `v2`, `sha256`, `e12`. More are a number, whatever stands before them.
+const NAME_DIGITS: usize = 3;
+
+/// Numbers in a text: `1,200` is one where something parts its thousands, `1,5` is one with a decimal comma, and `1.200,50` is
+/// one too. What counts up and is no digit, such as `½` or `②`, is one that cannot be read.
+fn in_text(text: &str, of: Of, into: &mut Vec<Number>) {
+    let seen: Vec<Seen> = text.char_indices().map(|(at, c)| Seen { at, c, digit: digit(c) }).collect();
+    let is_digit = |at: usize| seen.get(at).is_some_and(|one| one.digit.is_some());
+    let is = |at: usize, c: char| seen.get(at).is_some_and(|one| one.c == c);
+    let three = |at: usize| (1..=3).all(|more| is_digit(at + more)) && !is_digit(at + 4);
     let mut at = 0;
-    while at < bytes.len() {
+    while at < seen.len() {
         if !is_digit(at) {
+            if seen[at].c.is_numeric() && of == Of::Answer {
+                into.push(Number::unreadable(seen[at].c));
+            }
             at += 1;
             continue;
         }
         let start = at;
-        while is_digit(at) {
-            at += 1;
-        }
+        let mut plain = String::new();
+        let take = |at: &mut usize, plain: &mut String| {
+            while let Some(digit) = seen.get(*at).and_then(|one| one.digit) {
+                plain.push(char::from(b'0' + digit));
+                *at += 1;
+            }
+        };
+        take(&mut at, &mut plain);
+        let mut parted = false;
+        let mut pieces = vec![plain.clone()];
         if at - start <= 3 {
-            while bytes.get(at) == Some(&b',') && (1..=3).all(|more| is_digit(at + more)) && !is_digit(at + 4) {
-                at += 4;
+            // European: points part the thousands where a comma and decimals end them.
+            let mut ahead = at;
+            while is(ahead, '.') && three(ahead) {
+                ahead += 4;
             }
-        }
-        if bytes.get(at) == Some(&b'.') && is_digit(at + 1) {
-            at += 1;
-            while is_digit(at) {
+            let european = ahead > at && is(ahead, ',') && is_digit(ahead + 1);
+            while (european && is(at, '.') && three(at))
+                || (!european && seen.get(at).is_some_and(|one| PARTS.contains(&one.c)) && three(at))
+            {
                 at += 1;
+                take(&mut at, &mut plain);
+                parted = true;
             }
         }
-        let exponent = match bytes.get(at..) {
-            Some([b'e' | b'E', b'+' | b'-', ..]) if is_digit(at + 2) => 2,
-            Some([b'e' | b'E', ..]) if is_digit(at + 1) => 1,
-            Some(_) | None => 0,
+        let has_decimals = is(at, '.') && is_digit(at + 1);
+        // A single comma that parts no thousands; several are a list.
+        let decimal_comma = is(at, ',') && is_digit(at + 1) && {
+            let mut ahead = at + 1;
+            while is_digit(ahead) {
+                ahead += 1;
+            }
+            !(is(ahead, ',') && is_digit(ahead + 1)) && !(start >= 2 && is(start - 1, ',') && is_digit(start - 2))
+        };
+        if has_decimals || decimal_comma {
+            at += 1;
+            let from = plain.len();
+            plain.push('.');
+            take(&mut at, &mut plain);
+            pieces.push(plain[from + 1..].to_owned());
+        }
+        let exponent = match (seen.get(at).map(|one| one.c), seen.get(at + 1).map(|one| one.c)) {
+            (Some('e' | 'E'), Some('+' | '-')) if is_digit(at + 2) => 2,
+            (Some('e' | 'E'), Some(_)) if is_digit(at + 1) => 1,
+            (Some(_) | None, _) => 0,
         };
         if exponent > 0 {
+            plain.extend(seen[at..at + exponent].iter().map(|one| one.c));
             at += exponent;
-            while is_digit(at) {
-                at += 1;
-            }
+            take(&mut at, &mut plain);
         }
-        // `e12`, `v2`, `sha256`: names, not numbers.
-        if word_before(start) {
+        let letters: String = {
+            let back = seen[..start].iter().rev().take_while(|one| one.c.is_alphanumeric() || one.c == '_');
+            back.map(|one| one.c).collect::<Vec<_>>().into_iter().rev().collect()
+        };
+        let is_name =
+            !letters.is_empty() && at - start <= NAME_DIGITS && !CURRENCIES.contains(&letters.to_lowercase().as_str());
+        if is_name {
             continue;
         }
         // A sign belongs to a number where nothing stands before it: `-5`, but not `3-5` or `2026-11-30`.
-        let sign = start.checked_sub(1).filter(|before| bytes[*before] == b'-').filter(|before| {
-            let led = text[..*before].chars().next_back();
-            led.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == '-'))
+        let negative = start.checked_sub(1).is_some_and(|before| {
+            matches!(seen[before].c, '-' | '\u{2212}')
+                && before.checked_sub(1).is_none_or(|led| {
+                    let led = seen[led].c;
+                    !(led.is_alphanumeric() || led == '_' || led == '-')
+                })
         });
-        into.extend(Number::read(&text[sign.unwrap_or(start)..at]));
+        let first = if negative { start - 1 } else { start };
+        let end = seen.get(at).map_or(text.len(), |one| one.at);
+        let written = &text[seen[first].at..end];
+        let sign = if negative { "-" } else { "" };
+        match Number::read(&format!("{sign}{plain}")) {
+            Some(number) => into.push(Number { written: written.to_owned(), ..number }),
+            None if of == Of::Answer => into.push(Number { written: written.to_owned(), ..Number::unreadable('?') }),
+            None => {}
+        }
+        // In evidence it may be a list as well.
+        if of == Of::Evidence && decimal_comma && !parted {
+            into.extend(pieces.iter().filter_map(|piece| Number::read(piece)));
+        }
     }
 }
 
 /// The first number of `answer` that no number of the evidence shows.
 pub(crate) fn invented<'a>(answer: &'a [Number], evidence: &[Number]) -> Option<&'a Number> {
-    answer.iter().find(|number| !evidence.iter().any(|known| number.shows(known)))
+    answer.iter().find(|number| !number.readable || !evidence.iter().any(|known| number.shows(known)))
 }
 
 /// Nobody shows a number with more zeros.
@@ -163,12 +319,18 @@ mod tests {
 
     fn read(value: &Json) -> Vec<Number> {
         let mut found = Vec::new();
-        all(value, &|_| false, &mut found);
+        all(value, Of::Answer, &|_| false, &mut found);
+        found
+    }
+
+    fn known(value: &Json) -> Vec<Number> {
+        let mut found = Vec::new();
+        all(value, Of::Evidence, &|_| false, &mut found);
         found
     }
 
     fn check(answer: &Json, evidence: &Json) -> String {
-        let (answer, evidence) = (read(answer), read(evidence));
+        let (answer, evidence) = (read(answer), known(evidence));
         invented(&answer, &evidence).map_or("fine".to_owned(), |number| number.written().to_owned())
     }
 
@@ -226,6 +388,75 @@ mod tests {
         }
         let found = read(&json!("3-5, (7) 8% 1,2 10,000 1.2.3"));
         let found: Vec<_> = found.iter().map(Number::written).collect();
-        assert_eq!(found, ["3", "5", "7", "8", "1", "2", "10,000", "1.2", "3"]);
+        assert_eq!(found, ["3", "5", "7", "8", "1,2", "10,000", "1.2", "3"]);
+    }
+
+    #[test]
+    fn however_it_is_written_it_is_a_number() {
+        for written in [
+            "USD1300",
+            "usd1300",
+            "EUR1,300",
+            "$1300",
+            "€1300",
+            "1300ms",
+            "1300USD",
+            "total1300",
+            "1,300",
+            "1_300",
+            "1'300",
+            "1\u{2019}300",
+            "1\u{a0}300",
+            "1\u{202f}300",
+            "1\u{2009}300",
+            "1300.0",
+            "1.300,0",
+            "1.3e3",
+            "１３００",
+            "١٣٠٠",
+            "१३००",
+            "\u{1d7cf}\u{1d7d1}\u{1d7ce}\u{1d7ce}",
+            "(1300)",
+            "1300%",
+            "1300 %",
+            "id=1300",
+            "x_1300",
+        ] {
+            assert_eq!(check(&json!(written), &json!({ "n": 1300 })), "fine", "{written}");
+            assert_ne!(check(&json!(written), &json!({ "n": 1299 })), "fine", "{written}");
+        }
+        for (written, evidence) in
+            [("1,5", 1.5), ("-1,5", -1.5), ("\u{2212}1.5", -1.5), ("EUR12", 12.0), ("1.234.567,89", 1_234_567.89)]
+        {
+            assert_eq!(check(&json!(written), &json!(evidence)), "fine", "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_refused() {
+        for (answer, evidence) in [
+            (json!("½"), json!([1, 2, 0.5])),
+            (json!("x²"), json!(2)),
+            (json!("Ⅷ"), json!(8)),
+            (json!("③"), json!(3)),
+            // A comma that parts no thousands is a decimal one.
+            (json!("1,5"), json!([1, 5])),
+            (json!("50 %"), json!(0.5)),
+            (json!({ "1301": true }), json!(1300)),
+            (json!({ "in 1301": [] }), json!(1300)),
+            (json!("EUR12"), json!(13)),
+        ] {
+            assert_ne!(check(&answer, &evidence), "fine", "{answer} {evidence}");
+        }
+        // A list is one in evidence, and in an answer where it is longer than two.
+        assert_eq!(check(&json!([1, 5]), &json!("1,5")), "fine");
+        assert_eq!(check(&json!("1,2,3"), &json!([1, 2, 3])), "fine");
+    }
+
+    #[test]
+    fn it_is_said_where_it_stands() {
+        let found = read(&json!({ "a": [{ "b 7": "x 8" }], "c": 9 }));
+        let found: Vec<_> = found.iter().map(|number| (number.written(), number.place())).collect();
+        assert_eq!(found, [("7", "the key /a/0/b 7"), ("8", "/a/0/b 7"), ("9", "/c")]);
     }
 }

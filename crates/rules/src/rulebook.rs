@@ -74,7 +74,7 @@ impl Rulebook {
                         .map_err(|problem| Mistake::CheckSchema { check: check.name.clone(), problem })?
                         .err();
                 }
-                Some(CheckBy::Host(_)) | None => {}
+                Some(CheckBy::Host(_) | CheckBy::Judge(_)) | None => {}
             }
         }
         if let Some(program) = task.program.phases() {

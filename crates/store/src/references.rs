@@ -38,6 +38,8 @@ pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)
         | Event::SummaryFinished(_)
+        | Event::JudgeRequested(_)
+        | Event::JudgeFinished(_)
         | Event::NoteTaken(_)
         | Event::ActionProposed(_)
         | Event::ActionHeld(_)

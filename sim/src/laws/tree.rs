@@ -86,10 +86,11 @@ fn root(town: &Town, id: &RunId, run: &Run, breach: &impl Fn(&'static str, Strin
                     calls += 1;
                     largest = largest.max(requested.reserved.input + requested.reserved.output);
                 }
-                Event::SummaryRequested(_) => calls += 1,
+                Event::SummaryRequested(_) | Event::JudgeRequested(_) => calls += 1,
                 Event::ModelReplied(replied) => tokens += replied.usage.tokens(),
                 Event::ModelFailed(failed) => tokens += failed.usage.tokens(),
                 Event::SummaryFinished(finished) => tokens += finished.usage.tokens(),
+                Event::JudgeFinished(finished) => tokens += finished.usage.tokens(),
                 Event::ActionStarted(started) if counted.insert(started.action) => tools += 1,
                 _ => {}
             }

@@ -107,10 +107,14 @@ fn fields(task: &Task) -> Result<BTreeMap<String, Payload>, serde_json::Error> {
     Payload::of(task)?.read()
 }
 
-/// What of a run's budgets is set aside: for its children, and for a summary that is out.
-pub(super) fn set_aside(run: &Run) -> Reserved {
+/// What of a run's budgets is set aside: for its children, and for a summary or a judge that is out.
+pub(crate) fn set_aside(run: &Run) -> Reserved {
     let mut aside = reserved(run);
     if let Some(awaited) = &run.summaries.awaited {
+        aside.tokens = aside.tokens.saturating_add(awaited.reserved.input).saturating_add(awaited.reserved.output);
+        aside.micros = aside.micros.saturating_add(awaited.reserved.micros);
+    }
+    if let Some(awaited) = &run.judging.awaited {
         aside.tokens = aside.tokens.saturating_add(awaited.reserved.input).saturating_add(awaited.reserved.output);
         aside.micros = aside.micros.saturating_add(awaited.reserved.micros);
     }

@@ -212,6 +212,8 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         // Sources are found, never what was made of them.
         | Event::SummaryRequested(_)
         | Event::SummaryFinished(_)
+        | Event::JudgeRequested(_)
+        | Event::JudgeFinished(_)
         // The call that wrote it down says the same.
         | Event::NoteTaken(_)
         | Event::ActionHeld(_)
@@ -301,6 +303,8 @@ pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::ResultSpilled(_)
         | Event::SummaryRequested(_)
         | Event::SummaryFinished(_)
+        | Event::JudgeRequested(_)
+        | Event::JudgeFinished(_)
         | Event::ActionHeld(_)
         | Event::ActionApproved(_)
         | Event::ActionRequeued(_)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::check::{Finding, Proof};
+use crate::judge;
 
 /// Times the workspace may move under the checks of one round: after that nothing can be proven about it.
 pub const VOIDED_MAX: u32 = 5;
@@ -34,8 +35,37 @@ pub(super) fn verdict(
     } else if saw_another {
         verdict = restless(voided, verdict.proof);
     }
+    let unasked = if events.is_empty() { unasked(run, verdicts, &check, &verdict) } else { Vec::new() };
     events.push(Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase: None }));
+    events.extend(unasked.into_iter().map(|(check, verdict)| {
+        let (brings, phase) = (Vec::new(), None);
+        Event::CheckFinished(CheckFinished { check, round, action: None, verdict, brings, phase })
+    }));
     Ok(events)
+}
+
+/// The models that are not asked any more, because something better than an opinion has said no by now.
+fn unasked(
+    run: &Run,
+    verdicts: &BTreeMap<CheckName, Option<Verdict>>,
+    check: &CheckName,
+    verdict: &Verdict,
+) -> Vec<(CheckName, Verdict)> {
+    let mut open = verdicts.iter().filter(|(name, verdict)| *name != check && verdict.is_none());
+    let earlier = verdicts.values().flatten().any(|verdict| verdict.finding == Finding::Failed);
+    if !(earlier || verdict.finding == Finding::Failed) {
+        return Vec::new();
+    }
+    let judges: Option<Vec<_>> = open.try_fold(Vec::new(), |mut judges, (name, _)| {
+        judges.push(run.check_spec(name).filter(|spec| judge::spec(spec).is_some())?);
+        Some(judges)
+    });
+    let text = "Not asked for an opinion: another check has failed.";
+    let (tree, unhashed) = (&verdict.proof.tree, &verdict.proof.unhashed);
+    let not_asked = |spec: &crate::task::CheckSpec| {
+        (spec.name.clone(), judge::verdict(spec, Finding::Failed, text, tree.clone(), unhashed.clone()))
+    };
+    judges.unwrap_or_default().into_iter().map(not_asked).collect()
 }
 
 /// Nothing can be said of what does not hold still.

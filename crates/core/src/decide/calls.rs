@@ -20,8 +20,14 @@ const OUTPUT_MIN: u64 = 16;
 /// What a call of `bytes` may cost at most, or the budget it does not fit into.
 fn reserve(run: &Run, bytes: u64) -> Result<Reservation, BudgetKind> {
     let input = input_estimate(run, bytes);
-    // What a summary in flight may cost is set aside already.
-    let aside = run.summaries.awaited.as_ref().map(|awaited| awaited.reserved).unwrap_or_default();
+    // What a summary or a judge in flight may cost is set aside already.
+    let of_summary = run.summaries.awaited.as_ref().map(|awaited| awaited.reserved).unwrap_or_default();
+    let of_judge = run.judging.awaited.as_ref().map(|awaited| awaited.reserved).unwrap_or_default();
+    let aside = Reservation {
+        input: of_summary.input + of_judge.input,
+        output: of_summary.output + of_judge.output,
+        micros: of_summary.micros + of_judge.micros,
+    };
     let mut output = run.model.max_output;
     let wanted = output.min(OUTPUT_MIN);
     match run.limits.tokens {

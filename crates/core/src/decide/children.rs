@@ -69,5 +69,5 @@ pub(super) fn park(run: &Run, waiting: BTreeMap<RunId, Vec<Wait>>) -> Result<Vec
         return Err(Refusal::NotDue);
     }
     let waits = waiting.into_iter().map(|(child, waits)| Wait::Child { child, waits }).collect();
-    Ok(summary::given_up(run).into_iter().chain([Event::RunParked(RunParked { waits })]).collect())
+    Ok(given_up(run).chain([Event::RunParked(RunParked { waits })]).collect())
 }

@@ -13,6 +13,7 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
     let reason = match &end {
         End::Done(done) => match done.verified {
             Some(true) => "every check passed".to_owned(),
+            Some(false) if run.changed_checks().is_none() => unaccounted(run),
             Some(false) => accepted_by(run),
             None if has_opinion(run) => "a model's opinion speaks for it, and no proof".to_owned(),
             None => "nothing was asked for but the answer; it is the model's word".to_owned(),
@@ -31,6 +32,15 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
         (Closing::NotYet | Closing::Owed(_), _) => None,
     };
     ended(run, end, reason, remark)
+}
+
+/// What is left of calls whose check said no.
+fn unaccounted(run: &Run) -> String {
+    let ids: Vec<_> = run.unproven.iter().map(ToString::to_string).collect();
+    format!(
+        "the checks passed, but {} acted on the world, failed the check of its own, and was not undone",
+        ids.join(", ")
+    )
 }
 
 /// Who took the work though what it is checked by was changed.

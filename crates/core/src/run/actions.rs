@@ -320,6 +320,8 @@ impl Run {
             self.stage = before;
             return;
         };
+        let unproven = actions.values().filter(|action| finish::stands_unproven(action)).map(|action| action.id);
+        self.unproven.extend(unproven);
         // The program's own calls are no circle of the model's, and no work of its that is left undone.
         if actions.values().all(|action| action.phase.is_none()) {
             let succeeded = self.repeats.turn(actions.values(), &self.task);

@@ -185,6 +185,7 @@ impl Run {
     pub(super) fn note_compensated(&mut self, by: &Action, is_done: bool) {
         let Some(other) = by.compensates.as_ref().filter(|_| is_done) else { return };
         self.happened.retain(|id| *id != other.action);
+        self.unproven.remove(&other.action);
         if let Some(effect) = self.memory.effects.get_mut(&other.action) {
             effect.state = EffectState::Compensated;
         }
@@ -223,6 +224,8 @@ impl Run {
     /// A person undid what the run had done: what was proven before is so no more.
     fn undone_by_operator(&mut self, id: ActionId, by: &str, paths: &str) {
         self.seen.clear();
+        let to = self.set_back.as_ref().map_or(id, |before| before.to.min(id));
+        self.set_back = Some(SetBack { by: by.to_owned(), at: self.at, to });
         self.rounds += u32::from(matches!(self.stage, Stage::Verifying { .. }));
         match &self.stage {
             Stage::Verifying { .. } => self.stage = Stage::Ready(Ready::default()),

@@ -29,6 +29,7 @@ impl Run {
         self.memory.inherited();
         self.first_tree = None;
         self.summaries.drop_duties();
+        self.judging.awaited = None;
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();
         self.stage = Stage::Ready(Ready { attempts, ..Ready::default() });
         self.course_heard();
@@ -41,6 +42,7 @@ impl Run {
     }
 
     pub(super) fn claimed(&mut self, fence: Fence) {
+        self.set_back = None;
         let died = self.activity == Activity::Claimed && !matches!(self.stage, Stage::Rest(_));
         if died {
             self.recoveries += 1;
@@ -153,6 +155,7 @@ impl Run {
 
     pub(super) fn check_finished(&mut self, finished: &CheckFinished) {
         self.barren_claims = 0;
+        self.judging.judged();
         self.bring(&finished.brings);
         if finished.phase.is_some() {
             return self.phase_checked(finished);
@@ -226,6 +229,7 @@ impl Run {
             self.memory.answered();
         }
         self.summaries.drop_duties();
+        self.judging.awaited = None;
         self.hooks.stop = None;
         self.hooks.end = listening(&self.task, HookEvent::End, None);
         self.stage = Stage::Rest(Box::new(ended.clone()));

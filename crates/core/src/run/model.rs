@@ -71,20 +71,14 @@ impl Run {
                 self.phase_acts();
             }
             Purpose::Work => {
-                self.say(
-                    turn,
-                    Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: owed },
-                );
+                self.say(turn, Item::Assistant { text: reply.text.clone(), calls: Vec::new(), wired: owed });
                 self.phase_replied(&reply.text);
                 self.show_pending();
             }
             Purpose::Closing => {
                 let remark = (!reply.text.is_empty()).then(|| reply.text.clone());
                 if let Some(text) = &remark {
-                    self.say(
-                        turn,
-                        Item::Assistant { text: text.clone(), calls: Vec::new(), wired: owed },
-                    );
+                    self.say(turn, Item::Assistant { text: text.clone(), calls: Vec::new(), wired: owed });
                 }
                 self.show_pending();
                 let raised = self.closing == Closing::NotYet && self.limits.turns.left(self.spent.turns) > 0;

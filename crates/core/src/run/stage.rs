@@ -97,6 +97,15 @@ pub enum Activity {
     },
 }
 
+/// A person had the workspace set back to before an action, and nobody has gone on since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetBack {
+    pub by: String,
+    pub at: Timestamp,
+    /// The earliest of what was undone.
+    pub to: ActionId,
+}
+
 /// A person's yes to verdicts on changed checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waived {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longrein_core::action::Life;
 use longrein_core::budget::Raise;
-use longrein_core::ids::{ActionId, Digest, ModelName, RunId, Seq, ToolName};
+use longrein_core::ids::{ActionId, CheckName, Digest, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein_core::run::{Run as Folded, Stage};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::check::{Check, Registry};
 use super::error::Error;
 use super::handle::{Run, Work};
 use super::lines::{last_line, lines};
@@ -59,6 +60,7 @@ struct Inner {
 struct Hands {
     models: BTreeMap<ModelName, LanguageModel>,
     functions: BTreeMap<ToolName, Function>,
+    checks: Registry,
 }
 
 impl Hands {
@@ -106,7 +108,7 @@ impl Longrein {
     /// Under the id of a run that is there, the same task goes on or brings its stored result; see [`Task::id`].
     pub async fn start(&self, task: Task) -> Result<Run, Error> {
         let (model, tools) = (task.model.clone(), task.tools.clone());
-        let Resolved { id, mut task, blobs } = task.resolve()?;
+        let Resolved { id, mut task, blobs } = task.resolve(&self.inner.hands.checks)?;
         let id = id.unwrap_or_else(fresh_id);
         let mut hands = Hands::default();
         hands.bring(tools);
@@ -322,6 +324,7 @@ impl Longrein {
             others: BTreeMap::new(),
             host: Host::new(functions.collect(), notice.clone()),
             secrets: self.inner.secrets.clone(),
+            checks: hands.checks,
         };
         let before = known.as_ref().map_or(Seq(0), |run| run.head);
         let (head, mut seen) = watch::channel(before);
@@ -432,6 +435,14 @@ impl Builder {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.hands.bring(tools);
+        self
+    }
+
+    /// A check in code, under the name by which tasks call it: [`Task::checked_by`]. Runs of earlier processes go on with it
+    /// too, where it has the version they were started with.
+    #[must_use]
+    pub fn check(mut self, name: &str, check: impl Check) -> Self {
+        self.hands.checks.insert(CheckName::new(name), Arc::new(check));
         self
     }
 

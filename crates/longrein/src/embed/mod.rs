@@ -1,6 +1,7 @@
 //! What a program that embeds Longrein works with: tasks and tools in code, and runs as handles.
 #![deny(missing_docs)]
 
+pub(crate) mod check;
 mod door;
 mod error;
 mod handle;
@@ -10,6 +11,7 @@ mod outcome;
 mod task;
 mod tool;
 
+pub use check::{Check, Verdict, Work};
 pub use door::{Builder, Longrein};
 pub use error::Error;
 pub use handle::Run;

@@ -10,16 +10,19 @@ use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, RunId};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
-use longrein_core::task::{AnswerSpec, Binding, Builtin, CheckSpec, EffectClass, Mode, PolicyRules};
+use longrein_core::task::{
+    AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, EffectClass, JudgeSpec, Mode, PolicyRules,
+};
 use longrein_core::time::{Timestamp, millis};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::check::Registry;
 use super::error::Error;
 use super::model::LanguageModel;
 use super::tool::Tool;
-use crate::taskfile::check_context;
+use crate::taskfile::{Place, TaskFileError, check_context, program};
 
 /// What is asked, with the tools and the model it is asked of.
 ///
@@ -38,7 +41,7 @@ pub struct Task {
     inputs: BTreeMap<String, Value>,
     pub(crate) tools: Vec<Tool>,
     builtins: Vec<Builtin>,
-    acceptance: Vec<(String, Vec<String>, Duration)>,
+    acceptance: Vec<Accepts>,
     answer_schema: Option<Value>,
     evidence: BTreeMap<String, Binding>,
     answer_check: Option<String>,
@@ -46,6 +49,24 @@ pub struct Task {
     policy: PolicyRules,
     permission_mode: Mode,
     context: ContextSpec,
+    program: Option<String>,
+}
+
+/// An acceptance check as it is written.
+#[derive(Clone)]
+struct Accepts {
+    name: String,
+    by: By,
+    timeout: Duration,
+}
+
+#[derive(Clone)]
+enum By {
+    Command(Vec<String>),
+    /// A check of the program.
+    Name,
+    /// The opinion of the run's model; what good means.
+    Model(String),
 }
 
 /// A task as a run starts with it.
@@ -84,6 +105,7 @@ impl Task {
             policy: PolicyRules::default(),
             permission_mode: Mode::default(),
             context: ContextSpec::default(),
+            program: None,
         }
     }
 
@@ -230,7 +252,30 @@ impl Task {
         words: impl IntoIterator<Item = W>,
         timeout: Duration,
     ) -> Self {
-        self.acceptance.push((name.to_owned(), words.into_iter().map(Into::into).collect(), timeout));
+        let by = By::Command(words.into_iter().map(Into::into).collect());
+        self.acceptance.push(Accepts { name: name.to_owned(), by, timeout });
+        self
+    }
+
+    /// An acceptance check in code: the [`Check`](crate::Check) that the program has under this name.
+    #[must_use]
+    pub fn checked_by(self, name: &str) -> Self {
+        self.checked_by_within(name, CHECK_TIMEOUT)
+    }
+
+    /// As [`checked_by`](Task::checked_by), with a time of its own instead of 10 minutes.
+    #[must_use]
+    pub fn checked_by_within(mut self, name: &str, timeout: Duration) -> Self {
+        self.acceptance.push(Accepts { name: name.to_owned(), by: By::Name, timeout });
+        self
+    }
+
+    /// The task's model is asked whether the work is good; `means` says what that is. An opinion, never a proof: alone it
+    /// leaves a run unverified. Its calls are counted like any other.
+    #[must_use]
+    pub fn judged(mut self, name: &str, means: &str) -> Self {
+        let by = By::Model(means.to_owned());
+        self.acceptance.push(Accepts { name: name.to_owned(), by, timeout: CHECK_TIMEOUT });
         self
     }
 
@@ -321,8 +366,45 @@ impl Task {
         self
     }
 
+    /// The shape of the loop: one of the shipped programs (`"direct"`, `"plan"`, `"reflexion"`), or the path of a program file,
+    /// relative to the working directory. The plain loop, `"react"`, if not said. See `docs/programs.md`.
+    ///
+    /// ```
+    /// use longrein::Task;
+    ///
+    /// let task = Task::new("Move the module into a crate of its own.").program("plan");
+    /// # let _ = task;
+    /// ```
+    #[must_use]
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.program = Some(name.into());
+        self
+    }
+
+    /// Puts the task's program into it.
+    fn follow(&self, task: &mut longrein_core::task::Task) -> Result<(), Error> {
+        let Some(name) = self.program.as_deref().filter(|name| *name != Program::React.name()) else { return Ok(()) };
+        let wrong = |error: TaskFileError| Error::Task(error.to_string());
+        let here = PathBuf::from(".");
+        let found = program::find(name, &here, &Place::Flag("Task::program".to_owned())).map_err(wrong)?;
+        found.fits(task).map_err(wrong)?;
+        let mut phases = found.install(task);
+        let is_priced = task.limits.micros != Limit::Unlimited;
+        program::find_models(&mut phases, &|name| {
+            let spec = LanguageModel::named(name).spec();
+            if is_priced && spec.price.is_none() {
+                let problem = format!("the budget is in dollars and the price of {name} is not known");
+                return Err(TaskFileError::Configuration { problem });
+            }
+            Ok(spec)
+        })
+        .map_err(wrong)?;
+        task.program = Program::Phases(Box::new(phases));
+        Ok(())
+    }
+
     /// Fills in what was left out, and refuses what cannot be meant.
-    pub(crate) fn resolve(&self) -> Result<Resolved, Error> {
+    pub(crate) fn resolve(&self, checks: &Registry) -> Result<Resolved, Error> {
         let wrong = |problem: String| Error::Task(problem);
         let id = self.id.as_deref().map(RunId::parse).transpose().map_err(|error| wrong(error.to_string()))?;
         if self.goal.trim().is_empty() {
@@ -352,7 +434,7 @@ impl Task {
             tools.push(spec);
         }
         self.facts_are_provided(&tools)?;
-        let task = longrein_core::task::Task {
+        let mut task = longrein_core::task::Task {
             goal: self.goal.clone(),
             instructions: self.instructions.clone(),
             constraints: self.constraints.clone(),
@@ -364,7 +446,7 @@ impl Task {
             limits: self.limits.clone(),
             inputs,
             tools,
-            acceptance: self.checks()?,
+            acceptance: self.checks(checks)?,
             answer: self.answer_spec(),
             permission_mode: self.permission_mode,
             hooks: Vec::new(),
@@ -379,11 +461,12 @@ impl Task {
             questions_expire_ms: None,
             pins: BTreeMap::new(),
         };
+        self.follow(&mut task)?;
         Ok(Resolved { id, task, blobs })
     }
 
     fn folder(&self) -> Result<String, Error> {
-        let needs_one = !self.acceptance.is_empty()
+        let needs_one = self.acceptance.iter().any(|check| matches!(check.by, By::Command(_)))
             || !self.builtins.is_empty()
             || self.tools.iter().any(|tool| tool.function.is_none() || tool.spec.tool.effect == EffectClass::Workspace);
         let Some(folder) = &self.workspace else {
@@ -419,18 +502,32 @@ impl Task {
         Ok(())
     }
 
-    fn checks(&self) -> Result<Vec<CheckSpec>, Error> {
+    fn checks(&self, registry: &Registry) -> Result<Vec<CheckSpec>, Error> {
         let mut checks: Vec<CheckSpec> = Vec::new();
-        for (name, command, timeout) in &self.acceptance {
+        for Accepts { name, by, timeout } in &self.acceptance {
             let name = CheckName::new(name);
-            if command.first().is_none_or(String::is_empty) {
-                return Err(Error::Task(format!("the check {name} has no command")));
-            }
+            let (command, by) = match by {
+                By::Command(command) if command.first().is_none_or(String::is_empty) => {
+                    return Err(Error::Task(format!("the check {name} has no command")));
+                }
+                By::Command(command) => (command.clone(), None),
+                By::Name => match registry.get(&name) {
+                    Some(check) => (Vec::new(), Some(CheckBy::Host(check.version()))),
+                    None => {
+                        let problem =
+                            format!("there is no check {name} in this program: Builder::check(\"{name}\", …)");
+                        return Err(Error::Task(problem));
+                    }
+                },
+                By::Model(means) if means.trim().is_empty() => {
+                    return Err(Error::Task(format!("the check {name} does not say what good means")));
+                }
+                By::Model(means) => (Vec::new(), Some(CheckBy::Judge(JudgeSpec { means: means.clone(), model: None }))),
+            };
             if checks.iter().any(|check| check.name == name) {
                 return Err(Error::Task(format!("two checks are called {name}")));
             }
-            let (command, timeout) = (command.clone(), *timeout);
-            checks.push(CheckSpec { name, command, by: None, timeout, protect: Vec::new() });
+            checks.push(CheckSpec { name, command, by, timeout: *timeout, protect: Vec::new() });
         }
         Ok(checks)
     }

@@ -111,7 +111,15 @@ fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Prog
     let answer = top.text("answer")?.map(PhaseName::new);
     let mut phases = Vec::new();
     let mut of_phases = Vec::new();
-    for table in top.sections("phase")? {
+    let tables = top.sections("phase")?;
+    // Before anything is made of them: what follows compares phases with one another.
+    if tables.len() > check::PHASES_MAX {
+        return Err(TaskFileError::Task {
+            place: places.get("phase").cloned().unwrap_or(Place::File(file.to_owned())),
+            problem: check::Fault::TooMany(tables.len()).to_string(),
+        });
+    }
+    for table in tables {
         let (phase, at) = phase(table, &schemas)?;
         of_phases.push((phase.name.to_string(), at));
         phases.push(phase);

@@ -37,10 +37,23 @@ pub enum Problem {
     Delay(String),
 }
 
-pub(super) fn read(text: &str, name: &str) -> Result<Vec<Entry>, ScriptError> {
+/// Which calls of a run a part of a script answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    /// `[[reply]]`: its turns.
+    Turns,
+    /// `[[judge]]`: those for an opinion of its work.
+    Opinions,
+}
+
+pub(super) fn read(text: &str, name: &str, part: Part) -> Result<Vec<Entry>, ScriptError> {
     let script: Script = toml::from_str(text.strip_prefix('\u{feff}').unwrap_or(text))
         .map_err(|source| ScriptError::Malformed { script: name.to_owned(), source })?;
-    let entries = script.reply.into_iter().enumerate().map(|(index, written)| {
+    let written = match part {
+        Part::Turns => script.reply,
+        Part::Opinions => script.judge,
+    };
+    let entries = written.into_iter().enumerate().map(|(index, written)| {
         written.entry().map_err(|problem| ScriptError::Reply { script: name.to_owned(), number: index + 1, problem })
     });
     entries.collect()
@@ -51,6 +64,8 @@ pub(super) fn read(text: &str, name: &str) -> Result<Vec<Entry>, ScriptError> {
 struct Script {
     #[serde(default)]
     reply: Vec<Written>,
+    #[serde(default)]
+    judge: Vec<Written>,
 }
 
 /// A reply as it stands in the file.

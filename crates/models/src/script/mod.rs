@@ -13,6 +13,9 @@
 //! same answer, since the first one must have been lost; repeated with another request, the run did not accept the
 //! answer, and the next entry is served.
 //!
+//! `[[judge]]` entries answer in the same way where the run's own model is asked for an opinion of the work; they are counted
+//! apart.
+//!
 //! One value serves one run: runs that share one confuse each other's attempts, though never their positions.
 
 mod file;
@@ -30,6 +33,7 @@ use serde_json::{Value, json};
 use crate::failure::broken;
 use crate::grown::{self, Grown, List, Spelling};
 
+use self::file::Part;
 pub use file::ScriptError;
 
 /// A model that replies from a script.
@@ -63,9 +67,17 @@ impl ScriptedModel {
         Self::parse(&text, &path.display().to_string())
     }
 
+    /// Reads the `[[judge]]` entries of a script file: what the run's own model says where it is asked to judge the work.
+    pub fn open_judge(path: &Path) -> Result<Self, ScriptError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
+        let entries = file::read(&text, &path.display().to_string(), Part::Opinions)?;
+        Ok(Self { entries, grown: Grown::default(), served: Mutex::new(None) })
+    }
+
     /// Reads a script; `name` is how errors call it.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScriptError> {
-        let entries = file::read(text, name)?;
+        let entries = file::read(text, name, Part::Turns)?;
         Ok(Self { entries, grown: Grown::default(), served: Mutex::new(None) })
     }
 
