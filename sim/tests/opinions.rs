@@ -43,11 +43,8 @@ fn judged(town: &Town, id: &RunId) -> Vec<JudgeFinished> {
 }
 
 fn opinions(town: &Town, id: &RunId) -> Vec<CheckFinished> {
-    let finished = |new: NewEvent| match new.event {
-        Event::CheckFinished(finished) if finished.verdict.proof.opinion => Some(finished),
-        _ => None,
-    };
-    events(town, id).into_iter().filter_map(finished).collect()
+    let finished = |new: NewEvent| if let Event::CheckFinished(finished) = new.event { Some(finished) } else { None };
+    events(town, id).into_iter().filter_map(finished).filter(|finished| finished.verdict.proof.opinion).collect()
 }
 
 fn new(task: Task) -> Begin {

@@ -636,7 +636,7 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
     let typed = args.prompt.as_deref().unwrap_or_default();
     let finish = |mut loaded: Loaded| {
         let piped = loaded.task.goal.strip_prefix(typed).is_some_and(|rest| rest.starts_with(PIPED));
-        loaded.task.piped_from = piped.then(|| typed.len() as u64);
+        loaded.task.piped_from = piped.then_some(typed.len() as u64);
         loaded.task.questions_expire_ms = config.questions_expire.map(|span| span.as_millis() as u64);
         loaded
     };

@@ -29,7 +29,9 @@ fn lies(files: &[(&str, &str)], command: &str, (path, content): (&str, &str)) ->
 
 #[test]
 fn what_a_check_goes_by_cannot_be_bent() {
-    let cases: &[(&[(&str, &str)], &str, (&str, &str))] = &[
+    /// Files of the workspace, the command of the check, and the file that the model writes.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, (&'a str, &'a str));
+    let cases: &[Case<'_>] = &[
         // A helper that the check sources.
         (
             &[("check.sh", ". ./lib.sh\njudge"), ("lib.sh", "judge() { grep -q right work; }"), ("work", "wrong")],

@@ -121,7 +121,7 @@ fn what_a_server_says_taints_until_somebody_trusts_it() {
 #[test]
 fn an_error_is_told_and_the_run_goes_on() {
     let Some(world) = world() else { return };
-    let replies = [called("fail", "{}"), format!("[[reply]]\nwhen = \"no such order\"\ntext = \"it failed\"\n")];
+    let replies = [called("fail", "{}"), "[[reply]]\nwhen = \"no such order\"\ntext = \"it failed\"\n".to_owned()];
     run(&world, "", &server("plain", "effect = \"read\""), &replies).is(0);
     let rules = "[policy]\nallow = [\"mcp__shop__*\"]\n";
     let world = self::world().unwrap();

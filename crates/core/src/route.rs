@@ -307,7 +307,7 @@ pub(crate) fn routed(run: &mut Run, routed: &ModelRouted) {
             routing.trips = routing.trips.saturating_add(1);
         }
     }
-    routing.away = (home != routed.model.name).then(|| Away { from: home, until: routed.until });
+    routing.away = (home != routed.model.name).then_some(Away { from: home, until: routed.until });
     if routing.main.as_ref().is_some_and(|main| main.name == routed.model.name) {
         routing.main = None;
     }

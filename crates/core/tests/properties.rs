@@ -67,7 +67,7 @@ impl Table {
             task.program = Program::Phases(Box::new(phases()));
         }
         // Every third has somewhere else to go.
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             task.routes = routes();
         }
         let started = begin(RunId::new("r"), task, "test");

@@ -251,7 +251,9 @@ fn in_text(text: &str, of: Of, into: &mut Vec<Number>) {
             while is_digit(ahead) {
                 ahead += 1;
             }
-            !(is(ahead, ',') && is_digit(ahead + 1)) && !(start >= 2 && is(start - 1, ',') && is_digit(start - 2))
+            let is_followed = is(ahead, ',') && is_digit(ahead + 1);
+            let is_led = start >= 2 && is(start - 1, ',') && is_digit(start - 2);
+            !is_followed && !is_led
         };
         if has_decimals || decimal_comma {
             at += 1;

@@ -24,7 +24,7 @@ pub struct LanguageModel {
 /// Where a model comes from.
 #[derive(Clone)]
 pub(crate) enum Source {
-    Provider(ModelConfig),
+    Provider(Box<ModelConfig>),
     Own(Arc<dyn Model>),
     Script(Arc<Vec<Result<Reply, ModelFailure>>>),
 }
@@ -39,7 +39,7 @@ impl LanguageModel {
     /// `ollama/NAME`, or `script/FILE`.
     pub fn named(name: &str) -> Self {
         let price = name.starts_with("script/").then_some(FREE);
-        Self::of(name, Source::Provider(ModelConfig::default()), price)
+        Self::of(name, Source::Provider(Box::default()), price)
     }
 
     /// A model of this program. The name stands in the journal; a run goes on with the model of that name.
@@ -129,7 +129,7 @@ impl LanguageModel {
     /// How a provider is reached, and the model itself where it comes from this program.
     pub(crate) fn connect(&self) -> (ModelConfig, Option<Arc<dyn Model>>) {
         match &self.source {
-            Source::Provider(config) => (config.clone(), None),
+            Source::Provider(config) => ((**config).clone(), None),
             Source::Own(model) => (ModelConfig::default(), Some(Arc::clone(model))),
             // One for every drive: a script remembers what it has served.
             Source::Script(replies) => {
