@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::files::Places;
 use crate::modes::{Containment, Nature};
-use crate::named::{is_command_said, is_said};
+use crate::named::{is_command_said, is_picked, is_said};
 use crate::shell::table::shown;
 use crate::verdict::{Strictness, Verdict, own};
 use crate::{EFFECTS_MAX, Effect, EffectKind};
@@ -158,26 +158,24 @@ pub(crate) fn flows(
     flows
 }
 
-/// Whether people have typed everything that a call would send: each text and number among its arguments.
+/// Whether people have typed everything that a call would send, each text and number among its arguments, and picked out
+/// what it is about: one of them is a name and not just a word.
 fn is_all_said(call: &GateCall<'_>) -> bool {
-    fn said(said_: &[&str], value: &Value, found: &mut usize) -> bool {
+    fn said(words: &[&str], value: &Value, picked: &mut bool) -> bool {
         match value {
             Value::Null | Value::Bool(_) => true,
-            Value::Number(number) => {
-                *found += 1;
-                is_said(said_, &number.to_string())
-            }
+            Value::Number(number) => is_said(words, &number.to_string()),
             Value::String(text) => {
-                *found += 1;
-                is_said(said_, text)
+                *picked |= is_picked(words, text);
+                is_said(words, text)
             }
-            Value::Array(values) => values.iter().all(|value| said(said_, value, found)),
-            Value::Object(values) => values.values().all(|value| said(said_, value, found)),
+            Value::Array(values) => values.iter().all(|value| said(words, value, picked)),
+            Value::Object(values) => values.values().all(|value| said(words, value, picked)),
         }
     }
     let Ok(args) = call.args.read::<Value>() else { return false };
-    let mut found = 0;
-    said(call.said, &args, &mut found) && found > 0
+    let mut picked = false;
+    said(call.said, &args, &mut picked) && picked
 }
 
 /// The verdict, as what the run has read leaves it. Never milder than it was.

@@ -13,6 +13,38 @@ pub(crate) fn is_command_said(said: &[&str], command: &str) -> bool {
     (!command.chars().all(plain)) && !command.contains('…') && is_said(said, command)
 }
 
+/// Whether a person has picked out this one among others: by an address, a path or a number with letters (`inv-7`), by a name
+/// with a capital letter within a sentence, or in quotes. A plain word or number of theirs may stand there for anything:
+/// "the 3 newest mails" names no order 3, and nobody called "the".
+pub(crate) fn is_picked(said: &[&str], target: &str) -> bool {
+    let letters = target.chars().filter(|letter| letter.is_alphabetic()).count();
+    let digits = target.chars().filter(char::is_ascii_digit).count();
+    let is_joined = target.char_indices().any(|(at, letter)| {
+        matches!(letter, '@' | '.' | '/' | ':' | '-' | '_' | '#') && at > 0 && at + letter.len_utf8() < target.len()
+    });
+    let is_special = letters > 0 && target.len() >= 4 && (is_joined || digits > 0);
+    is_said(said, target) && (is_special || letters > 1 && said.iter().any(|text| is_marked(text, target)))
+}
+
+/// Whether it stands in quotes somewhere, or with a capital letter where no sentence begins.
+fn is_marked(text: &str, target: &str) -> bool {
+    let mut from = 0;
+    while let Some(at) = find(text, target, from) {
+        let end = at + target.len();
+        let (Some(before), Some(here), Some(after)) = (text.get(..at), text.get(at..end), text.get(end..)) else { break };
+        let quotes = |letter: Option<char>| letter.is_some_and(|letter| "\"'`“”‘’«»„".contains(letter));
+        let is_quoted = quotes(before.chars().next_back()) && quotes(after.chars().next());
+        let is_capital = here.chars().next().is_some_and(char::is_uppercase);
+        let is_within = before.trim_end().chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == ',');
+        let is_whole = before.chars().next_back().is_none_or(|letter| !joins(letter)) && ends(after);
+        if is_whole && (is_quoted || is_capital && is_within) {
+            return true;
+        }
+        from = end;
+    }
+    false
+}
+
 fn stands_in(text: &str, target: &str) -> bool {
     let mut from = 0;
     while let Some(at) = find(text, target, from) {
@@ -58,6 +90,30 @@ const TARGET_MAX: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_the_goal_picks_nobody_out() {
+        for (said, target, is) in [
+            ("Summarize the 5 newest mails.", "5", false),
+            ("Summarize the 5 newest mails.", "the", false),
+            ("Is any of the 3 items out of stock? Cancel nothing.", "cancel", false),
+            ("Is any of the 3 items out of stock? Cancel nothing.", "Cancel", false),
+            ("a", "a", false),
+            ("pay 12.50 to Anna", "Anna", true),
+            ("pay 12.50 to Anna", "12.50", false),
+            ("pay 12.50 to acme", "acme", false),
+            ("pay 12.50 to \"acme\"", "acme", true),
+            ("pay invoice inv-7", "inv-7", true),
+            ("cancel reservation EHGLP3", "EHGLP3", true),
+            ("mail bob@docs.rs", "bob@docs.rs", true),
+            ("write to src/a.rs", "src/a.rs", true),
+            ("the 1.5 of it", "1.5", false),
+            ("ask Ümit, please", "Ümit", true),
+            ("look. Post it", "Post", false),
+        ] {
+            assert_eq!(is_picked(&[said], target), is, "{said} {target}");
+        }
+    }
 
     #[test]
     fn only_a_whole_name_is_named() {

@@ -27,9 +27,14 @@ pub struct ChangeLimits {
     pub answers: usize,
 }
 
-/// The kernel stamps changes with a clock that lags some milliseconds behind, and network file systems with another
-/// machine's.
-const SLACK: Duration = Duration::from_secs(2);
+/// The kernel stamps changes with a clock that lags behind by a tick, at most 10 ms.
+const SLACK: Duration = Duration::from_millis(20);
+/// Network file systems stamp them with another machine's clock, and simple ones with full seconds.
+const SLACK_ELSEWHERE: Duration = Duration::from_secs(2);
+/// File systems that are stamped by this kernel, finely: ext, xfs, btrfs, tmpfs, overlay, zfs, f2fs, bcachefs
+/// (`statfs(2)`).
+const LOCAL: [u64; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0xca45_1a4e];
 
 /// Everything below is told as the folder it is in.
 const DEPTH_MAX: usize = 128;
@@ -41,7 +46,9 @@ impl Root {
     /// Regular files below this folder that were changed at or after `since` (since 1970), and folders that were not looked
     /// through. Links are not followed.
     pub fn changed_since(&self, since: Duration, limits: &ChangeLimits) -> Changes {
-        let since = since.saturating_sub(SLACK);
+        let is_local = rustix::fs::statfs(self.name())
+            .is_ok_and(|system| u64::try_from(system.f_type).is_ok_and(|magic| LOCAL.contains(&(magic & 0xffff_ffff))));
+        let since = since.saturating_sub(if is_local { SLACK } else { SLACK_ELSEWHERE });
         let (mut changes, mut bytes, mut seen) = (Changes::new(), 0, 0);
         // The shallow ones first: what a person wrote lies higher than what machines made.
         let mut folders = VecDeque::from([PathBuf::new()]);
@@ -136,6 +143,7 @@ mod tests {
     #[test]
     fn what_was_changed_is_found_wherever_it_lies_and_whatever_its_dates_say() {
         let folder = tempfile::tempdir().expect("a folder");
+        let before = now();
         write(folder.path(), ".gitignore", "hidden\n");
         write(folder.path(), "hidden/.deep/x", "one");
         write(folder.path(), ".git/config", "two");
@@ -143,11 +151,27 @@ mod tests {
         old.set_modified(SystemTime::UNIX_EPOCH).expect("the date of the content can be set back");
         let all =
             [(".git/config", true), (".gitignore", true), ("hidden/.deep/x", true)].map(|(p, c)| (p.to_owned(), c));
-        assert_eq!(found(folder.path(), now(), &limits()), all);
+        assert_eq!(found(folder.path(), before, &limits()), all);
         let root = Root::open(folder.path()).expect("opens");
-        let changes = root.changed_since(now(), &limits());
+        let changes = root.changed_since(before, &limits());
         assert_eq!(changes[Path::new(".git/config")], Some(Digest::of(b"two")));
         assert_eq!(found(folder.path(), now() + Duration::from_secs(60), &limits()), []);
+    }
+
+    /// A clone and a run right after it: the clone's files are not the run's.
+    #[test]
+    fn what_was_written_just_before_is_not_among_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(folder.path(), "before", "one");
+        std::thread::sleep(Duration::from_millis(100));
+        let since = now();
+        write(folder.path(), "after", "two");
+        let found = found(folder.path(), since, &limits());
+        assert!(found.contains(&("after".to_owned(), true)), "{found:?}");
+        let magic = rustix::fs::statfs(folder.path()).expect("it has one").f_type;
+        if u64::try_from(magic).is_ok_and(|magic| LOCAL.contains(&magic)) {
+            assert_eq!(found.len(), 1, "{found:?}");
+        }
     }
 
     #[test]
