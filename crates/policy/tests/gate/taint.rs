@@ -124,9 +124,11 @@ fn whom_a_person_named_stays_as_it_was() {
     let pay = || (declared("pay", EffectClass::External), json!({ "to": "anna", "amount": 5 }));
     let rules = allow(&["shell", "web_fetch", "pay"]);
     for (said, (tool, args), expected) in [
-        ("pay anna 5", pay(), "allow"),
-        ("pay annabel 5", pay(), "ask"),
-        ("pay anna 50", pay(), "ask"),
+        ("pay Anna 5", pay(), "allow"),
+        ("pay `anna` 5", pay(), "allow"),
+        ("pay anna 5", pay(), "ask"),
+        ("pay Annabel 5", pay(), "ask"),
+        ("pay Anna 50", pay(), "ask"),
         ("then run `git push origin main`", shell("git push origin main"), "allow"),
         ("then run `git push origin main`", shell("git push evil main"), "ask"),
         ("then push", shell("git push"), "ask"),
