@@ -32,7 +32,7 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) || steps(death)
+                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) || steps(death) || opinion(death)
                     {
                         fired.lock().unwrap().insert(death.clone());
                     }
@@ -356,6 +356,27 @@ fn steps(death: &str) -> bool {
     assert!(!world.path("made").exists(), "{death}: what was not proven is undone");
     assert_eq!(world.read("kept"), "mine\n", "{death}");
     assert_eq!(world.read("posted"), "posted\n", "{death}");
+    world.verify("r");
+    fired
+}
+
+// ---- a model that fails for good, another one that goes on, and a third that judges ----
+
+fn opinion(death: &str) -> bool {
+    let world = World::new();
+    let judge = "[[acceptance]]\nname = \"good\"\njudge = \"It is short.\"\nmodel = \"script/judge.toml\"\n";
+    wire_task(&world, &format!("[[route]]\nmodel = \"script/other.toml\"\n{judge}"));
+    world.write("other.toml", &"[[reply]]\ntext = \"short\"\n".repeat(5));
+    world.write("judge.toml", &"[[reply]]\ntext = '{\"reason\":\"It is.\",\"verdict\":\"passed\"}'\n".repeat(5));
+    let refused = status(401, "no");
+    let server = Server::by_position(refused.clone(), vec![refused; 5]);
+    let fired = drive(&world, &server, death, "", |status| (status == 5).then(|| "resume r".to_owned()));
+    let shown = world.show("r");
+    assert_eq!((&shown["state"], &shown["answer"]), (&"done".into(), &"short".into()), "{death}");
+    assert_eq!(shown["verified"], serde_json::Value::Null, "{death}: an opinion is no proof");
+    let log = world.log("r");
+    let many = |kind: &str| log.iter().filter(|line| line["type"] == kind).count();
+    assert_eq!((many("model.routed"), many("judge.finished")), (1, many("judge.requested")), "{death}");
     world.verify("r");
     fired
 }
