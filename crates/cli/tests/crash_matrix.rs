@@ -32,7 +32,13 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death) || trouble(death) || circle(death) || window(death) || program(death) || steps(death) || opinion(death)
+                    if shop(death)
+                        || trouble(death)
+                        || circle(death)
+                        || window(death)
+                        || program(death)
+                        || steps(death)
+                        || opinion(death)
                     {
                         fired.lock().unwrap().insert(death.clone());
                     }
