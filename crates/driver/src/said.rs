@@ -4,11 +4,24 @@ use longrein_core::outcome::{Finish, ModelFailure, Reply, Wired};
 use longrein_core::payload::Payload;
 use longrein_ports::{Encoded, Model, Tools};
 
+use crate::ear::Ear;
 use crate::jobs::Landed;
 
 /// Sends a request, and brings what came of it as it may be kept.
 pub(crate) async fn sent(model: &dyn Model, tools: &dyn Tools, encoded: Encoded) -> Landed {
-    let mut sent = model.send(encoded).await;
+    kept(model.send(encoded).await, tools)
+}
+
+/// The same, with somebody listening.
+pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: Encoded, ear: Ear) -> Landed {
+    let sent = model.send_heard(encoded, &ear).await;
+    if sent.is_ok() {
+        ear.over();
+    }
+    kept(sent, tools)
+}
+
+fn kept(mut sent: Result<Reply, ModelFailure>, tools: &dyn Tools) -> Landed {
     match &mut sent {
         Ok(reply) => unsay_reply(tools, reply),
         Err(failure) => unsay_failure(tools, failure),

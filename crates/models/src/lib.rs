@@ -24,6 +24,7 @@ pub mod reading;
 pub mod responses;
 pub mod script;
 mod stream;
+pub mod telling;
 pub mod timeouts;
 mod words;
 

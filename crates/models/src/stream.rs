@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::failure::{Refusal, broken};
 use crate::lines::{Event, Lines};
 use crate::reading::{BYTE_ORDER_MARK, End, Progress, REPLY_MAX_BYTES, Reading, malformed, mended};
+use crate::telling::Saying;
 
 /// A reply in the making.
 pub trait Draft: Default + Send {
@@ -20,6 +21,9 @@ pub trait Draft: Default + Send {
 
     /// The words `[DONE]`, which end a stream of Chat Completions.
     fn done(&mut self) {}
+
+    /// What it has said since this was last asked.
+    fn said(&mut self) -> Vec<Saying>;
 
     /// How far it is, as long as nothing failed.
     fn progress(&self) -> Progress;
@@ -95,6 +99,10 @@ impl<D: Draft> Reading for Decoder<D> {
             }
         }
         self.progress()
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.draft.said()
     }
 
     fn end(mut self, end: End) -> Result<Reply, ModelFailure> {

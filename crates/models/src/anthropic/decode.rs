@@ -12,6 +12,7 @@ use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 /// One response on its way in.
@@ -26,6 +27,7 @@ pub struct Draft {
     explanation: String,
     usage: Counts,
     beside: Beside,
+    said: Said,
     /// `message_stop`, or a whole message.
     over: bool,
 }
@@ -85,6 +87,10 @@ impl crate::stream::Draft for Draft {
             _ => self.beside.event(value),
         }
         Ok(())
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -150,7 +156,11 @@ const WINDOW_FULL: &str = "model_context_window_exceeded";
 
 impl Draft {
     fn begin(&mut self, message: &Value) {
+        let has_said = !self.blocks.is_empty();
         *self = Self::default();
+        if has_said {
+            self.said.anew();
+        }
         self.heed(message, message.get("usage"));
     }
 
@@ -164,6 +174,11 @@ impl Draft {
 
     fn open(&mut self, index: u64, block: &Value) {
         let block = block.as_object().cloned().unwrap_or_default();
+        match text_of(&block, "type") {
+            "text" => self.said.text(text_of(&block, "text")),
+            "thinking" => self.said.thought(text_of(&block, "thinking")),
+            _ => {}
+        }
         self.blocks.insert(index, Begun { block, json: String::new() });
     }
 
@@ -215,6 +230,11 @@ impl Draft {
             json: String::new(),
         });
         let more = text(delta, grows);
+        match grows {
+            "text" => self.said.text(more),
+            "thinking" => self.said.thought(more),
+            _ => {}
+        }
         match begun.block.get_mut(grows) {
             Some(Value::String(so_far)) => so_far.push_str(more),
             Some(_) | None => {

@@ -15,6 +15,7 @@ use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{TOKENS_MAX, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 use calls::Calls;
@@ -62,6 +63,10 @@ impl crate::stream::Draft for Draft {
 
     fn done(&mut self) {
         self.done = true;
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -120,6 +125,7 @@ pub struct Draft {
     heard: String,
     calls: Calls,
     beside: Beside,
+    said: Said,
     finish: Option<String>,
     usage: Option<Usage>,
     /// Usage came with the finish or after it; before, it may be a running count.
@@ -170,7 +176,7 @@ impl Draft {
         }
         if delta.is_none() && message.is_none() {
             // The older completions.
-            self.text.push_str(choice.get("text").and_then(Value::as_str).unwrap_or_default());
+            self.say(choice.get("text").and_then(Value::as_str).unwrap_or_default());
         }
         if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str).filter(|finish| !finish.is_empty()) {
             self.finish = Some(finish.to_owned());
@@ -179,7 +185,10 @@ impl Draft {
 
     fn take_message(&mut self, message: &Value) {
         let said = |key: &str| message.get(key).is_some_and(says_something);
-        self.thought |= ["reasoning_content", "reasoning", "reasoning_details", "thinking"].into_iter().any(said);
+        self.thought |= THOUGHTS.into_iter().any(said);
+        // The same may stand in two places.
+        let thought = THOUGHTS.into_iter().filter_map(|key| message.get(key)).map(thoughts);
+        self.said.thought(&thought.into_iter().find(|thought| !thought.is_empty()).unwrap_or_default());
         if let Some(fields) = message.as_object() {
             self.beside.keep("message", fields, MESSAGE, Pieces::More);
         }
@@ -198,12 +207,13 @@ impl Draft {
             self.heard.push_str(heard);
         }
         match message.get("content") {
-            Some(Value::String(text)) => self.text.push_str(text),
+            Some(Value::String(text)) => self.say(text),
             Some(Value::Array(parts)) => {
                 for part in parts {
                     let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
                     if !matches!(kind, "text" | "output_text" | "refusal") {
                         self.thought |= matches!(kind, "thinking" | "reasoning");
+                        self.said.thought(&thoughts(part));
                         self.beside.event(part);
                         continue;
                     }
@@ -211,7 +221,7 @@ impl Draft {
                         self.beside.keep("part", part, &["type", "text", "refusal"], Pieces::Lists);
                     }
                     if let Some(text) = part.as_str().or_else(|| part.get("text")?.as_str()) {
-                        self.text.push_str(text);
+                        self.say(text);
                     }
                     if let Some(refusal) = part.get("refusal").and_then(Value::as_str) {
                         self.refusal.push_str(refusal);
@@ -225,12 +235,33 @@ impl Draft {
         }
     }
 
+    fn say(&mut self, more: &str) {
+        self.text.push_str(more);
+        self.said.text(more);
+    }
+
     /// Cut off by its length with nothing made: some servers, LM Studio among them, say in this way alone that the prompt
     /// fills the window.
     fn is_cut_at_birth(&self) -> bool {
         let is_cut = self.finish.as_deref().is_some_and(|word| words::finish(word) == Finish::Length);
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
         is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
+    }
+}
+
+/// Where thoughts stand in a message.
+const THOUGHTS: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "reasoning_details"];
+
+/// The words of thoughts, however deep they lie.
+fn thoughts(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(thoughts).collect(),
+        Value::Object(fields) => {
+            let said = ["thinking", "text", "summary"].into_iter().filter_map(|key| fields.get(key)).map(thoughts);
+            said.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
     }
 }
 

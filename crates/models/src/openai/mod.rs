@@ -11,12 +11,13 @@ use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
-use longrein_ports::{BoxFuture, Encoded, Model};
+use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 
 use crate::actions::{Envelope, Wire};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
 use crate::http::{self, Client, KeyIn};
+use crate::telling::Deaf;
 
 use decode::Decoder;
 use encode::{Chat, OutputLimit};
@@ -49,13 +50,21 @@ impl Model for OpenAi {
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        self.attempt(request.bytes)
+        self.send_heard(request, &Deaf)
+    }
+
+    fn send_heard<'a>(
+        &'a self,
+        request: Encoded,
+        listener: &'a dyn Listener,
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        self.attempt(request.bytes, listener)
     }
 }
 
 impl Wire for OpenAi {
-    fn attempt(&self, body: Bytes) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        Box::pin(self.client.attempt::<Decoder>(body))
+    fn attempt<'a>(&'a self, body: Bytes, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(self.client.attempt::<Decoder>(body, listener))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::failure::{broken, no_room};
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 /// One response on its way in.
@@ -26,6 +27,7 @@ pub struct Draft {
     /// Items that are as they will be.
     over: BTreeSet<u64>,
     beside: Beside,
+    said: Said,
     ended: Option<Ended>,
     usage: Option<Usage>,
     /// Words of a refusal.
@@ -93,6 +95,10 @@ impl crate::stream::Draft for Draft {
             _ => self.beside.event(value),
         }
         Ok(())
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -197,7 +203,11 @@ impl Draft {
         if parts.get(place).is_none_or(|part| text(part, "type") != kind) {
             parts.insert(place, json!({"type": kind, key: ""}));
         }
-        append(&mut parts[place], key, text(value, "delta"));
+        let more = text(value, "delta");
+        append(&mut parts[place], key, more);
+        if kind == "output_text" {
+            self.said.text(more);
+        }
     }
 
     /// A text said whole: it stands where its pieces would.
@@ -231,7 +241,9 @@ impl Draft {
         if at == parts.len() {
             parts.push(json!({"type": kind, "text": ""}));
         }
-        append(&mut parts[at], "text", text(value, "delta"));
+        let more = text(value, "delta");
+        append(&mut parts[at], "text", more);
+        self.said.thought(more);
     }
 
     /// A piece of a call, which may be told of before the call is.
