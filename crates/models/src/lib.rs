@@ -15,6 +15,7 @@ mod grown;
 mod http;
 mod lanes;
 mod lines;
+mod numbers;
 mod object;
 pub mod ollama;
 pub mod openai;

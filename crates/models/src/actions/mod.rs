@@ -20,6 +20,7 @@ use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 
+use crate::blocks::fitting;
 use crate::grown::Grown;
 use crate::telling::{Deaf, Telling, Thoughts};
 
@@ -56,7 +57,9 @@ impl<W: Wire> JsonActions<W> {
         let Encoded { bytes, answer, .. } = request;
         match self.wire.attempt(bytes, &Thoughts(listener)).await {
             Ok(reply) => {
-                let reply = read::read(reply, &answer)?;
+                let mut reply = read::read(reply, &answer)?;
+                // Here nothing goes back but the object itself.
+                reply.wired = fitting(reply.wired.take(), &reply.text, reply.calls.len());
                 Telling::to(listener).settle(&reply);
                 Ok(reply)
             }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
@@ -320,10 +321,10 @@ impl Begun {
                 let arguments = match self.block.get("input") {
                     _ if !self.json.is_empty() => self.json,
                     // No piece came: an input of its own, or none.
-                    Some(input @ Value::Object(map)) if !map.is_empty() => input.to_string(),
+                    Some(input @ Value::Object(map)) if !map.is_empty() => numbers::written(input),
                     Some(Value::Object(_) | Value::Null) | None => String::new(),
                     Some(Value::String(written)) => written.clone(),
-                    Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => other.to_string(),
+                    Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => numbers::written(other),
                 };
                 let (id, name) = (text_of(&self.block, "id").to_owned(), text_of(&self.block, "name").to_owned());
                 let with = own(&self.block, &["type", "id", "name", "input"]);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
@@ -180,7 +181,7 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
             let arguments = match called.get("args") {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(written)) => written.clone(),
-                Some(args) => args.to_string(),
+                Some(args) => numbers::written(args),
             };
             let more = called.as_object().into_iter().flatten();
             let more: Map<_, _> = more

@@ -5,12 +5,14 @@
 //! guess: a piece it cannot read fails the reply, and arguments are handed on exactly as they came.
 
 mod calls;
+mod reasoning;
 
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelFailure, Reply};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::beside::{Beside, Pieces};
+use crate::blocks::{Block, Blocks};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{TOKENS_MAX, says_something, spoilt};
@@ -19,6 +21,7 @@ use crate::telling::{Said, Saying};
 use crate::words;
 
 use calls::Calls;
+use reasoning::Reasoning;
 
 /// One response on its way in.
 pub type Decoder = crate::stream::Decoder<Draft>;
@@ -105,8 +108,17 @@ impl crate::stream::Draft for Draft {
                 text
             }
         };
-        let calls = self.calls.into_raw();
-        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired: beside.into_wired() })
+        let mut blocks = Blocks::default();
+        let (owed, kept) = self.reasoning.parted(!self.calls.is_empty());
+        owed.into_iter().for_each(|fields| blocks.push(Block::Opaque(Value::Object(fields))));
+        if !text.is_empty() {
+            blocks.push(Block::Text { text, with: Map::new() });
+        }
+        self.calls.into_blocks().for_each(|call| blocks.push(call));
+        beside.keep("message", &kept, &[], Pieces::More);
+        blocks.extend_aside(beside);
+        let (text, calls, wired) = blocks.into_parts();
+        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired })
     }
 
     fn spoilt(self, failure: ModelFailure) -> ModelFailure {
@@ -124,6 +136,7 @@ pub struct Draft {
     /// The transcript of what was spoken.
     heard: String,
     calls: Calls,
+    reasoning: Reasoning,
     beside: Beside,
     said: Said,
     finish: Option<String>,
@@ -190,6 +203,7 @@ impl Draft {
         let thought = THOUGHTS.into_iter().filter_map(|key| message.get(key)).map(thoughts);
         self.said.thought(&thought.into_iter().find(|thought| !thought.is_empty()).unwrap_or_default());
         if let Some(fields) = message.as_object() {
+            self.reasoning.take(fields);
             self.beside.keep("message", fields, MESSAGE, Pieces::More);
         }
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
@@ -281,10 +295,11 @@ const ENVELOPE: &[&str] = &[
 ];
 
 /// Fields of a message that are read.
-const MESSAGE: &[&str] = &["role", "content", "refusal", "tool_calls", "function_call"];
+const MESSAGE: &[&str] =
+    &["role", "content", "refusal", "tool_calls", "function_call", reasoning::CONTENT, reasoning::DETAILS];
 
 /// Fields of a call that are read.
-const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input"];
+const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input", calls::EXTRA];
 
 /// Counts that are read, or sums of them.
 const COUNTED: &[&str] = &[

@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, as spoken by OpenAI and by any compatible server.
 //!
-//! [`encode`] and [`decode`] are pure; the client moves bytes and counts time. Reasoning texts that some servers send
-//! beside the answer are kept for the record, and are not sent back.
+//! [`encode`] and [`decode`] are pure; the client moves bytes and counts time. Thoughts and signatures that
+//! servers want back are kept for the next requests to the same model (`decode/reasoning.rs`), other thoughts for the record.
 
 pub mod decode;
 pub mod encode;
@@ -64,7 +64,11 @@ impl Model for OpenAi {
 
 impl Wire for OpenAi {
     fn attempt<'a>(&'a self, body: Bytes, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
-        Box::pin(self.client.attempt::<Decoder>(body, listener))
+        Box::pin(async move {
+            let mut reply = self.client.attempt::<Decoder>(body, listener).await?;
+            http::claim(&mut reply, self.chat.full_name());
+            Ok(reply)
+        })
     }
 }
 
@@ -76,6 +80,10 @@ impl Envelope for OpenAi {
     fn close(&self, prompt: &Prompt, form: Option<&Payload>, out: &mut Vec<u8>) {
         self.chat.close(prompt, form, out);
     }
+}
+
+fn full_name(model: &str) -> String {
+    format!("openai/{model}")
 }
 
 /// Where OpenAI itself is.

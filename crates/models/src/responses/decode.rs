@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::beside::Beside;
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::{broken, no_room};
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
@@ -332,7 +333,7 @@ fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
             let arguments = match item.get("arguments") {
                 Some(Value::String(arguments)) => arguments.clone(),
                 Some(Value::Null) | None => String::new(),
-                Some(other) => other.to_string(),
+                Some(other) => numbers::written(other),
             };
             let call = RawCall { id: id.to_owned(), name: text(&item, "name").to_owned(), arguments };
             blocks.push(Block::Call { call, with: Map::new() });
