@@ -43,11 +43,26 @@ pub(super) struct Chat {
     full: String,
     limit: OutputLimit,
     temperature: Option<f64>,
+    thoughts: Thoughts,
+}
+
+/// What becomes of a reply's thoughts and signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Thoughts {
+    GoBack,
+    /// The server said that it does not take them.
+    AreLeft,
 }
 
 impl Chat {
     pub(super) fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
-        Self { model: model.to_owned(), full: super::full_name(model), limit, temperature }
+        Self { model: model.to_owned(), full: super::full_name(model), limit, temperature, thoughts: Thoughts::GoBack }
+    }
+
+    /// The same without thoughts.
+    pub(super) fn plain(&self) -> Self {
+        let (model, full) = (self.model.clone(), self.full.clone());
+        Self { model, full, limit: self.limit, temperature: self.temperature, thoughts: Thoughts::AreLeft }
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -113,6 +128,7 @@ impl Chat {
         let content = Some(text).filter(|text| !text.is_empty() || calls.is_empty());
         grown::json(&Message::Assistant { content }, out);
         out.pop();
+        let wired = wired.filter(|_| self.thoughts == Thoughts::GoBack);
         let (mut thoughts, mut list) = (Vec::new(), List::Empty);
         for block in said(&self.full, text, calls, wired) {
             match block {
