@@ -38,6 +38,13 @@ pub fn line_with(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event, blob
     Value::Object(line)
 }
 
+/// What a provider said beside the text and the calls of a reply, block by block as it came: thoughts, signatures, fields
+/// nobody reads. None: it said nothing else, or this is no reply.
+pub fn raw(event: &Event) -> Option<Value> {
+    let Event::ModelReplied(replied) = event else { return None };
+    replied.reply.wired.as_ref().map(|wired| json!(wired))
+}
+
 /// A piece of a reply that does not stand yet. It has no number: it is in no journal.
 pub fn piece(run: &RunId, at: Timestamp, attempt: AttemptId, piece: &Piecemeal) -> Value {
     let (kind, field) = match piece {

@@ -108,11 +108,12 @@ impl Longrein {
     /// Under the id of a run that is there, the same task goes on or brings its stored result; see [`Task::id`].
     pub async fn start(&self, task: Task) -> Result<Run, Error> {
         let (model, tools) = (task.model.clone(), task.tools.clone());
+        let routes: Vec<_> = task.routes.iter().map(|route| route.model.clone()).collect();
         let Resolved { id, mut task, blobs } = task.resolve(&self.inner.hands.checks)?;
         let id = id.unwrap_or_else(fresh_id);
         let mut hands = Hands::default();
         hands.bring(tools);
-        hands.models.extend(model.map(|model| (model.name().clone(), model)));
+        hands.models.extend(routes.into_iter().chain(model).map(|model| (model.name().clone(), model)));
         self.has_left(&id).await;
         let is_there = self.inner.runs.listed(&id).await?.is_some();
         if is_there {
@@ -314,6 +315,13 @@ impl Longrein {
             Some(model) => model.connect(),
             None => (ModelConfig::default(), None),
         };
+        let mut others: BTreeMap<ModelName, Arc<dyn longrein_ports::Model>> = BTreeMap::new();
+        let mut reached: BTreeMap<ModelName, ModelConfig> = BTreeMap::new();
+        for (name, known) in hands.models.iter().filter(|(name, _)| *name != model) {
+            let (config, own) = known.connect();
+            others.extend(own.map(|own| (name.clone(), own)));
+            reached.insert(name.clone(), config);
+        }
         let notice = CancellationToken::new();
         let functions = hands.functions.into_iter().map(|(name, function)| {
             let function: Arc<dyn HostTool> = Arc::new(function);
@@ -321,7 +329,7 @@ impl Longrein {
         });
         let own = Own {
             model: own_model,
-            others: BTreeMap::new(),
+            others,
             host: Host::new(functions.collect(), notice.clone()),
             secrets: self.inner.secrets.clone(),
             checks: hands.checks,
@@ -332,7 +340,7 @@ impl Longrein {
         let stop = Stop::new();
         let around = Surroundings {
             model: config,
-            summariser: Box::new(|_| Ok(ModelConfig::default())),
+            summariser: Box::new(move |name| Ok(reached.get(name).cloned().unwrap_or_default())),
             environment: self.inner.environment.clone(),
             asked: self.inner.asked,
             observer: Arc::new(Watcher {
