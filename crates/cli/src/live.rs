@@ -100,7 +100,8 @@ impl View {
             lines.extend(self.told(run, new, width).into_iter().map(|(tone, text)| set(tone, &text)));
         }
         self.now = self.status_of(run);
-        let is_awaited = |said: &Said| matches!(&run.stage, Stage::Thinking(thinking) if thinking.attempt == said.attempt);
+        let is_awaited =
+            |said: &Said| matches!(&run.stage, Stage::Thinking(thinking) if thinking.attempt == said.attempt);
         self.said = self.said.take().filter(is_awaited);
         lines
     }

@@ -40,15 +40,24 @@ fn joined(lines: &[String], attempt: &str) -> String {
 fn pieces_are_lines_without_a_number_and_a_retry_voids_them() {
     let world = world();
     let thought = delta(&json!({ "reasoning_content": "hm" }));
-    let last = [thought.as_str(), &delta(&json!({ "content": "All \u{1b}[2Jof" })), &delta(&json!({ "content": " it." }))];
+    let last =
+        [thought.as_str(), &delta(&json!({ "content": "All \u{1b}[2Jof" })), &delta(&json!({ "content": " it." }))];
     let server = Server::playing([says(&["Half ", "of it"]).cut(2), raw(&last).finish("stop")]);
     let done = server.call(&world, "run --task task.toml --id w --json").done().is(0);
     let lines: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let told = of_model(&lines);
-    let place = |start: &str| told.iter().position(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start} in {told:#?}"));
+    let place = |start: &str| {
+        told.iter().position(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start} in {told:#?}"))
+    };
     let order = [
-        "model.requested t1.m1", "progress.text t1.m1", "model.failed t1.m1", "progress.restarted t1.m1",
-        "model.requested t1.m2", "progress.thought t1.m2 hm", "progress.text t1.m2", "model.replied t1.m2",
+        "model.requested t1.m1",
+        "progress.text t1.m1",
+        "model.failed t1.m1",
+        "progress.restarted t1.m1",
+        "model.requested t1.m2",
+        "progress.thought t1.m2 hm",
+        "progress.text t1.m2",
+        "model.replied t1.m2",
     ];
     let places = order.map(place);
     assert!(places.is_sorted(), "{told:#?}");
@@ -100,16 +109,24 @@ fn nothing_is_shown_on_a_pipe() {
     let world = world();
     let server = Server::playing([says(&["Half of it"]).cut(1), says(&["All ", "of it."]).finish("stop")]);
     let done = server.call(&world, "run --task task.toml --id w").done().is(0);
-    assert!(!done.stderr.contains("Half of it") && !done.stdout.contains("Half of it"), "{} {}", done.stderr, done.stdout);
+    assert!(
+        !done.stderr.contains("Half of it") && !done.stdout.contains("Half of it"),
+        "{} {}",
+        done.stderr,
+        done.stdout
+    );
 }
 
 #[test]
 fn what_was_said_beside_a_reply_is_shown_to_who_asks() {
     let world = world();
-    let whispers = raw(&[&delta(&json!({ "reasoning_content": "a \u{1b}whisper" })), &delta(&json!({ "content": "Yes." }))]);
+    let whispers =
+        raw(&[&delta(&json!({ "reasoning_content": "a \u{1b}whisper" })), &delta(&json!({ "content": "Yes." }))]);
     let server = Server::playing([whispers.finish("stop")]);
     server.call(&world, "run --task task.toml --id w").done().is(0);
-    for line in ["log w", "log w --json", "export w", "show w", "show w --json", "context w", "export w --format openai"] {
+    for line in
+        ["log w", "log w --json", "export w", "show w", "show w --json", "context w", "export w --format openai"]
+    {
         let done = world.typed(&format!("longrein {line}")).done().is(0);
         assert!(!done.stdout.contains("whisper"), "{line}: {}", done.stdout);
     }

@@ -75,9 +75,9 @@ mod tests {
     use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, RunId, Seq, ToolName, TurnId};
     use longrein_core::outcome::{Billing, ModelErrorClass, RawCall, ToolError};
     use longrein_core::prompt::{AnswerForm, Prompt};
+    use longrein_core::run::Run;
     use longrein_core::target::Target;
     use longrein_core::task::Task;
-    use longrein_core::run::Run;
     use longrein_ports::{BoxFuture, Changed, Handed, Listener, NewEvent, Probed, Ran, Reaped, Spoken, ValidArgs};
 
     use crate::drive::Observer;

@@ -71,8 +71,8 @@ mod trees;
 pub use backlog::{Backlog, Piecemeal};
 pub use drawing::{mermaid, text as program_text};
 pub use embed::{
-    Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Route, Run, RunOutcome,
-    RunState, Script, Task, Tool, Verdict, Work,
+    Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Route, Run,
+    RunOutcome, RunState, Script, Task, Tool, Verdict, Work,
 };
 pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};

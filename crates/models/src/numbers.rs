@@ -146,20 +146,32 @@ mod tests {
     fn digits_of_arguments_are_kept_and_nothing_else_changes() {
         let long = "123456789012345678901234567890";
         for key in ARGUMENTS {
-            let text = format!(r#"{{"{key}":{{"n":{long},"list":[-{long},{{"m":0.12345678901234567890123}}],"k":1.50}}}}"#);
-            let kept = format!(r#"{{"{key}":{{"n":{long},"list":[-{long},{{"m":0.12345678901234567890123}}],"k":1.5}}}}"#);
+            let text =
+                format!(r#"{{"{key}":{{"n":{long},"list":[-{long},{{"m":0.12345678901234567890123}}],"k":1.50}}}}"#);
+            let kept =
+                format!(r#"{{"{key}":{{"n":{long},"list":[-{long},{{"m":0.12345678901234567890123}}],"k":1.5}}}}"#);
             check(&text, &kept);
             check(&text.replace(':', " : "), &kept);
         }
         // Words that look so, and numbers that nobody calls with.
-        check(&format!(r#"{{"args":{{"a":"{long}","b\"":"\\"}}}}"#), &format!(r#"{{"args":{{"a":"{long}","b\"":"\\"}}}}"#));
+        check(
+            &format!(r#"{{"args":{{"a":"{long}","b\"":"\\"}}}}"#),
+            &format!(r#"{{"args":{{"a":"{long}","b\"":"\\"}}}}"#),
+        );
         check(&format!(r#"{{"args":{{}},"logprob":{long}}}"#), r#"{"args":{},"logprob":1.2345678901234568e+29}"#);
-        check(r#"{"args":{"a":18446744073709551615,"b":-9223372036854775808}}"#, r#"{"args":{"a":18446744073709551615,"b":-9223372036854775808}}"#);
+        check(
+            r#"{"args":{"a":18446744073709551615,"b":-9223372036854775808}}"#,
+            r#"{"args":{"a":18446744073709551615,"b":-9223372036854775808}}"#,
+        );
     }
 
     #[test]
     fn what_is_no_json_is_left_to_its_reader() {
-        for text in [r#"{"args":{"n":1234567890123456789012-3}}"#, r#"{"args":{"n":12345678901234567890"#, "\"12345678901234567890"] {
+        for text in [
+            r#"{"args":{"n":1234567890123456789012-3}}"#,
+            r#"{"args":{"n":12345678901234567890"#,
+            "\"12345678901234567890",
+        ] {
             assert!(serde_json::from_str::<Value>(&kept(text)).is_err(), "{text}");
         }
     }

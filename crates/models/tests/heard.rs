@@ -93,20 +93,20 @@ async fn each_piece_is_told_as_it_comes_by_every_wire() {
     .map(|row| format!("{row}\n"))
     .to_vec();
     let expected = [thought("so"), thought("it"), text("Grü"), text("ße")];
-    for (model, pieces) in [
-        ("openai/m", chat),
-        ("anthropic/m", messages),
-        ("openai-responses/m", responses),
-        ("gemini/m", gemini),
-    ] {
+    for (model, pieces) in
+        [("openai/m", chat), ("anthropic/m", messages), ("openai-responses/m", responses), ("gemini/m", gemini)]
+    {
         assert_eq!(heard(model, &pieces).await, (expected.to_vec(), Ok("Grüße".to_owned())), "{model}");
     }
     let (said, came) = heard("ollama/m", &ollama).await;
     assert_eq!(came.as_deref(), Ok("Grüße"));
-    let thoughts: String = said.iter().filter_map(|said| match said {
-        Said::Thought(thought) => Some(thought.as_str()),
-        Said::Text(_) | Said::Anew => None,
-    }).collect();
+    let thoughts: String = said
+        .iter()
+        .filter_map(|said| match said {
+            Said::Thought(thought) => Some(thought.as_str()),
+            Said::Text(_) | Said::Anew => None,
+        })
+        .collect();
     assert_eq!(thoughts, "so</notit");
     assert_eq!(said[said.len() - 2..], [text("Grü"), text("ße")], "a tag is no word, wherever it is cut");
 }
@@ -152,10 +152,7 @@ async fn an_action_in_json_is_no_text_before_it_is_whole() {
     ];
     let server = streams(&data(&pieces)).await;
     let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
-    let spec = longrein_core::task::ModelSpec {
-        protocol: longrein_core::task::Protocol::Json,
-        ..spec("openai/m")
-    };
+    let spec = longrein_core::task::ModelSpec { protocol: longrein_core::task::Protocol::Json, ..spec("openai/m") };
     let model = connect(&spec, &config).expect("good settings");
     let heard = Heard::default();
     let reply = model.send_heard(model.encode(&prompt(0, vec![user("hello")])), &heard).await.expect("a reply");

@@ -72,7 +72,8 @@ fn thoughts_go_back_beside_the_calls_they_led_to() {
 
 #[test]
 fn thoughts_without_a_call_are_for_the_record() {
-    let reply = stream(&[delta(json!({ "reasoning_content": "Hm." })), delta(json!({ "content": "Yes." })), stop("stop")]);
+    let reply =
+        stream(&[delta(json!({ "reasoning_content": "Hm." })), delta(json!({ "content": "Yes." })), stop("stop")]);
     assert_eq!(back(&reply, "openai/m"), json!({ "role": "assistant", "content": "Yes." }));
     let blocks = reply.wired.expect("kept").blocks;
     let [WireBlock::Text(_), WireBlock::Aside(beside)] = blocks.as_slice() else { panic!("{blocks:?}") };
@@ -134,14 +135,12 @@ fn a_signed_call_stays_signed() {
 
 #[tokio::test]
 async fn a_server_that_refuses_thoughts_is_asked_without_them() {
-    let words = "The reasoning_content is an intermediate result. Please remove the reasoning_content from your message.";
+    let words =
+        "The reasoning_content is an intermediate result. Please remove the reasoning_content from your message.";
     let server = server(response("400 Bad Request", &json!({ "error": { "message": words } }).to_string())).await;
     let config = ModelConfig { base_url: Some(server.url.clone()), ..ModelConfig::default() };
     let model = connect(&spec("openai/m"), &config).expect("good settings");
-    let reply = stream(&[
-        delta(json!({ "reasoning_content": "so", "tool_calls": call() })),
-        stop("tool_calls"),
-    ]);
+    let reply = stream(&[delta(json!({ "reasoning_content": "so", "tool_calls": call() })), stop("tool_calls")]);
     let items = vec![user("hello"), kept(&reply, "openai/m"), observation("c1", 1, "{}")];
     let prompt = prompt(0, items);
     let mut classes = Vec::new();

@@ -343,12 +343,7 @@ impl Longrein {
             summariser: Box::new(move |name| Ok(reached.get(name).cloned().unwrap_or_default())),
             environment: self.inner.environment.clone(),
             asked: self.inner.asked,
-            observer: Arc::new(Watcher {
-                run: id.clone(),
-                head,
-                spoken: Arc::clone(&spoken),
-                notice: notice.clone(),
-            }),
+            observer: Arc::new(Watcher { run: id.clone(), head, spoken: Arc::clone(&spoken), notice: notice.clone() }),
             stop: stop.clone(),
             policy: None,
             mode,

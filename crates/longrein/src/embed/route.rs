@@ -60,7 +60,9 @@ impl Route {
         let model = self.model.spec();
         if let Some(class) = self.on.iter().find(|class| !ROUTABLE.contains(class)) {
             let word = longrein_core::route::class_word(*class);
-            return Err(Error::Task(format!("no other model helps where one fails as {word}: no route is taken there")));
+            return Err(Error::Task(format!(
+                "no other model helps where one fails as {word}: no route is taken there"
+            )));
         }
         if self.spent_over.is_some() && model.price.is_none() {
             let problem = format!("a route is about money and the price of {} is not known", model.name);

@@ -176,19 +176,10 @@ impl Envelope for Chat {
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 enum Message<'a> {
-    System {
-        content: &'a str,
-    },
-    User {
-        content: &'a str,
-    },
-    Assistant {
-        content: Option<&'a str>,
-    },
-    Tool {
-        tool_call_id: &'a str,
-        content: &'a str,
-    },
+    System { content: &'a str },
+    User { content: &'a str },
+    Assistant { content: Option<&'a str> },
+    Tool { tool_call_id: &'a str, content: &'a str },
 }
 
 #[derive(Serialize)]
