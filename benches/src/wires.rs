@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use longrein::ports::{Listener, Spoken};
 use longrein_core::ids::ModelName;
 use longrein_core::prompt::{AnswerForm, Item, Prompt};
 use longrein_core::task::ModelSpec;
@@ -128,6 +129,7 @@ fn decode<D: Reading>(body: &[u8], piece: usize) -> anyhow::Result<usize> {
     let mut decoder = D::default();
     for piece in body.chunks(piece) {
         black_box(decoder.feed(piece));
+        black_box(decoder.said());
     }
     let reply = decoder.end(End::Closed).map_err(|failure| anyhow::anyhow!(failure.message))?;
     Ok(reply.text.len() + reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>())
@@ -189,15 +191,15 @@ pub(crate) fn print(goal_mb_s: f64) -> anyhow::Result<()> {
         let speed = speed(&wire, &line, 8 * 1024)?;
         println!("{:22} {speed:>10.0}", format!("{} a line of 10 MB", wire.name));
     }
-    let waits = latency()?;
-    let at = |part: usize| waits[(waits.len() - 1) * part / 100].as_secs_f64() * 1e3;
-    println!(
-        "handed on after the last byte, ms: p50 {:.3}, p95 {:.3}, max {:.3} ({} replies)",
-        at(50),
-        at(95),
-        at(100),
-        waits.len()
-    );
+    let (whole, first) = latency()?;
+    for (what, waits) in [("the first piece told after it was sent", first), ("handed on after the last byte", whole)] {
+        let at = |part: usize| waits[(waits.len() - 1) * part / 100].as_secs_f64() * 1e3;
+        println!("{what}, ms: p50 {:.3}, p95 {:.3}, max {:.3} ({} replies)", at(50), at(95), at(100), waits.len());
+        // One in twenty may meet something else that this machine does.
+        if at(95) > 1.0 {
+            missed.push(format!("{what}: {:.3} ms at the 95th of 100", at(95)));
+        }
+    }
     for one in &missed {
         println!("missed: {one}");
     }
@@ -206,8 +208,18 @@ pub(crate) fn print(goal_mb_s: f64) -> anyhow::Result<()> {
 
 const REPLIES: usize = 300;
 
-/// From the server's last write to the reply in the caller's hands, sorted.
-fn latency() -> anyhow::Result<Vec<Duration>> {
+/// When the first piece was heard.
+#[derive(Default)]
+struct First(Mutex<Option<Instant>>);
+
+impl Listener for First {
+    fn hear(&self, _spoken: Spoken<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+    }
+}
+
+/// From the server's last write to the reply in the caller's hands, and from its first to the listener's, sorted.
+fn latency() -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let base_url = Some(format!("http://{}/v1", listener.local_addr()?));
     let (stamp, stamps) = mpsc::channel();
@@ -224,18 +236,22 @@ fn latency() -> anyhow::Result<Vec<Duration>> {
         position: 0,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut waits = Vec::with_capacity(REPLIES);
+    let (mut waits, mut firsts) = (Vec::with_capacity(REPLIES), Vec::with_capacity(REPLIES));
     for _ in 0..REPLIES {
-        let sent = runtime.block_on(model.send(model.encode(&prompt)));
+        let first = First::default();
+        let sent = runtime.block_on(model.send_heard(model.encode(&prompt), &first));
         let came = Instant::now();
         sent.map_err(|failure| anyhow::anyhow!(failure.message))?;
+        let heard = first.0.into_inner().unwrap_or_else(PoisonError::into_inner).context("nothing was told")?;
+        firsts.push(heard.duration_since(stamps.recv()?));
         waits.push(came.duration_since(stamps.recv()?));
     }
     drop(model);
     drop(runtime);
     server.join().map_err(|_| anyhow::anyhow!("the server fell"))??;
     waits.sort_unstable();
-    Ok(waits)
+    firsts.sort_unstable();
+    Ok((waits, firsts))
 }
 
 fn serve(listener: &TcpListener, stamp: &mpsc::Sender<Instant>) -> anyhow::Result<()> {
@@ -258,7 +274,9 @@ fn serve(listener: &TcpListener, stamp: &mpsc::Sender<Instant>) -> anyhow::Resul
         };
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+        let now = Instant::now();
         chunk(&mut stream, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")?;
+        stamp.send(now)?;
         std::thread::sleep(Duration::from_millis(1));
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n";
         let now = Instant::now();

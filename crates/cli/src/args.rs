@@ -238,6 +238,9 @@ pub(crate) struct ExportArgs {
     pub(crate) id: String,
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
     pub(crate) format: ExportFormat,
+    /// With what a provider said beside a reply: thoughts, signatures, fields nobody reads (jsonl only)
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -467,6 +470,9 @@ pub(crate) struct LogArgs {
     /// Go on printing until the run rests or waits
     #[arg(long, short = 'f')]
     pub(crate) follow: bool,
+    /// With what a provider said beside a reply: thoughts, signatures, fields nobody reads
+    #[arg(long)]
+    pub(crate) raw: bool,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,10 @@ use crate::failure::{Failure, Status};
 use crate::progress::print_line;
 
 pub(crate) async fn export(globals: Globals, args: ExportArgs) -> Result<Status, Failure> {
+    if args.raw && args.format != ExportFormat::Jsonl {
+        let problem = "--raw is for --format jsonl: the other formats have no place for it";
+        return Err(Failure::new(Status::Usage, problem.to_owned()));
+    }
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let id = runs.find(&args.id).await?;
@@ -30,7 +34,15 @@ pub(crate) async fn export(globals: Globals, args: ExportArgs) -> Result<Status,
         after = last.seq;
         for record in &page {
             match (args.format, &record.body) {
-                (ExportFormat::Jsonl, _) => print_line(&line(&runs, &mut folded, record).await?),
+                (ExportFormat::Jsonl, body) => {
+                    let mut line = line(&runs, &mut folded, record).await?;
+                    if let (true, RecordedBody::Known(event)) = (args.raw, body)
+                        && let Some(raw) = projection::raw(event)
+                    {
+                        line["raw"] = raw;
+                    }
+                    print_line(&line);
+                }
                 (ExportFormat::Openai | ExportFormat::Atif, RecordedBody::Known(event)) => {
                     trajectory.see(record.seq, record.at, event);
                 }

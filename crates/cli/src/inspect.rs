@@ -610,7 +610,7 @@ pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failu
         let page_is_empty = page.is_empty();
         for record in &page {
             after = record.seq;
-            print_record(&globals, &mut run, record, &id);
+            print_record(&globals, &mut run, record, &id, args.raw);
         }
         if !page_is_empty {
             continue;
@@ -640,7 +640,13 @@ async fn is_left(runs: &Runs, id: &longrein::core::ids::RunId) -> Result<bool, F
     Ok(runs.listed(id).await?.is_none_or(|(_, holder)| holder.is_none()))
 }
 
-fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id: &longrein::core::ids::RunId) {
+fn print_record(
+    globals: &Globals,
+    run: &mut Option<Run>,
+    record: &Recorded,
+    id: &longrein::core::ids::RunId,
+    with_raw: bool,
+) {
     match &record.body {
         RecordedBody::Known(event) => {
             match (&mut *run, event) {
@@ -648,10 +654,20 @@ fn print_record(globals: &Globals, run: &mut Option<Run>, record: &Recorded, id:
                 (Some(run), event) => run.apply(record.seq, record.at, event),
                 (None, _) => {}
             }
+            let raw = with_raw.then(|| projection::raw(event)).flatten();
             match (globals.json, &*run) {
-                (true, Some(run)) => print_line(&projection::line(run, Some(record.seq), record.at, event)),
+                (true, Some(run)) => {
+                    let mut line = projection::line(run, Some(record.seq), record.at, event);
+                    if let Some(raw) = raw {
+                        line["raw"] = raw;
+                    }
+                    print_line(&line);
+                }
                 (_, run) => {
                     say!("{:>6}  {}  {}", record.seq, words::clock(record.at), words::describe(run.as_ref(), event));
+                    for block in raw.iter().flat_map(|raw| raw["blocks"].as_array().into_iter().flatten()) {
+                        say!("{:18}{}", "", words::safe(&block.to_string()));
+                    }
                 }
             }
         }

@@ -15,7 +15,7 @@ use longrein::core::outcome::Outcome;
 use longrein::core::run::{Run, Stage};
 use longrein::core::time::Timestamp;
 use longrein::core::{ids::Seq, owed};
-use longrein::ports::NewEvent;
+use longrein::ports::{NewEvent, Spoken};
 use longrein::projection::{self, outcome_word};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -44,6 +44,8 @@ pub(crate) struct View {
     calls: BTreeMap<ActionId, Call>,
     /// Since when the model is asked.
     asked: Option<(AttemptId, Instant)>,
+    /// What comes in of the reply that is awaited.
+    said: Option<Said>,
     /// The state after the last batch, as far as the status line shows it.
     now: Status,
 }
@@ -53,6 +55,22 @@ struct Call {
     args: String,
     started: Option<(Timestamp, Instant)>,
 }
+
+/// The end of what was said, as much as a line can hold.
+struct Said {
+    attempt: AttemptId,
+    kind: Kind,
+    tail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thought,
+}
+
+/// More than any line holds, in bytes of a text that is safe to be shown.
+const TAIL_MAX_BYTES: usize = 4 * 1024;
 
 #[derive(Default)]
 struct Status {
@@ -82,7 +100,28 @@ impl View {
             lines.extend(self.told(run, new, width).into_iter().map(|(tone, text)| set(tone, &text)));
         }
         self.now = self.status_of(run);
+        let is_awaited =
+            |said: &Said| matches!(&run.stage, Stage::Thinking(thinking) if thinking.attempt == said.attempt);
+        self.said = self.said.take().filter(is_awaited);
         lines
+    }
+
+    /// A piece of a reply that does not stand yet.
+    pub(crate) fn hear(&mut self, attempt: AttemptId, spoken: Spoken<'_>) {
+        let (kind, more) = match spoken {
+            Spoken::Text(more) => (Kind::Text, more),
+            Spoken::Thought(more) => (Kind::Thought, more),
+            Spoken::Anew => {
+                self.said = None;
+                return;
+            }
+        };
+        let before = self.said.take().filter(|said| said.attempt == attempt && said.kind == kind);
+        let mut tail = before.map(|said| said.tail).unwrap_or_default();
+        // Of a long piece, and of what it becomes, the end.
+        tail.push_str(&words::safe(&more[more.ceil_char_boundary(more.len().saturating_sub(TAIL_MAX_BYTES))..]));
+        tail.drain(..tail.ceil_char_boundary(tail.len().saturating_sub(TAIL_MAX_BYTES)));
+        self.said = Some(Said { attempt, kind, tail });
     }
 
     /// The status line, at most `width` cells less one, so that the cursor never has to leave the line.
@@ -90,6 +129,14 @@ impl View {
     pub(crate) fn status(&self, width: usize) -> Option<String> {
         let room = width.max(WIDTH_MIN) - 1;
         let doing: Vec<String> = self.now.doing.iter().map(Doing::in_words).collect();
+        if let (Some(said), [Doing::Model(attempt, _)]) = (&self.said, self.now.doing.as_slice())
+            && said.attempt == *attempt
+        {
+            let thinks = if said.kind == Kind::Thought { " thinks" } else { "" };
+            let head = format!("{}{thinks}: ", doing.join(", "));
+            let tail = end_of(&said.tail, room.saturating_sub(head.width()));
+            return Some(set(Tone::Faint, &fit(&format!("{head}{tail}"), room)));
+        }
         let mut text = fit(&doing.join(", "), room);
         for more in self.now.left.iter().chain(&self.now.used) {
             let longer = format!("{text} · {more}");
@@ -415,6 +462,23 @@ fn fit(text: &str, width: usize) -> String {
         fitting.push(c);
     }
     format!("{fitting}…")
+}
+
+/// The end of a text in one line that fits into `width` cells, with a sign that there is more before it.
+fn end_of(text: &str, width: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.width() <= width {
+        return line;
+    }
+    let (mut start, mut used) = (line.len(), 1);
+    for (at, c) in line.char_indices().rev() {
+        used += c.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        start = at;
+    }
+    format!("…{}", &line[start..])
 }
 
 /// Text in lines of at most `width` cells, broken between words where that works; at most `most` lines.

@@ -19,6 +19,7 @@ mod manual;
 mod mcp;
 mod models;
 mod out;
+mod pieces;
 mod policy;
 mod program;
 mod progress;

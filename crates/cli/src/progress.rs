@@ -2,18 +2,20 @@
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longrein::core::event::{Event, EventKind};
-use longrein::core::ids::Seq;
+use longrein::core::ids::{AttemptId, RunId, Seq};
 use longrein::core::run::Run;
-use longrein::ports::NewEvent;
+use longrein::ports::{NewEvent, Spoken};
 use longrein::{Observer, projection};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::ask::{News, Question};
 use crate::live::View;
 use crate::out::{self, say, tell};
+use crate::pieces::Printer;
 use crate::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,29 +50,40 @@ pub(crate) fn width() -> usize {
 /// How often the status line is looked at: often enough for tenths of a second to be believed.
 const REDRAW_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a line of what is heard stands at least: faster than this nobody reads, and a terminal far away is spared.
+const REDRAW_LEAST: Duration = Duration::from_millis(40);
+
 pub(crate) struct Progress {
     style: Style,
     /// Where questions go when somebody is there to answer.
     questions: Option<UnboundedSender<News>>,
     view: Arc<Mutex<View>>,
+    /// Something was heard that is not drawn yet.
+    heard: Arc<Notify>,
+    pieces: Printer,
 }
 
 impl Progress {
     /// Begins to draw, if the style has something to draw.
     pub(crate) fn new(style: Style, questions: Option<UnboundedSender<News>>) -> Self {
         let view: Arc<Mutex<View>> = Arc::default();
+        let heard: Arc<Notify> = Arc::default();
         if style == Style::Live {
-            let view = Arc::downgrade(&view);
+            let (view, heard) = (Arc::downgrade(&view), Arc::clone(&heard));
             tokio::spawn(async move {
                 while let Some(view) = view.upgrade() {
                     let line = view.lock().unwrap_or_else(PoisonError::into_inner).status(width());
                     out::status(line);
                     drop(view);
-                    tokio::time::sleep(REDRAW_EVERY).await;
+                    let drawn = Instant::now();
+                    // What is heard after a silence is shown at once.
+                    if tokio::time::timeout(REDRAW_EVERY, heard.notified()).await.is_ok() {
+                        tokio::time::sleep(REDRAW_LEAST.saturating_sub(drawn.elapsed())).await;
+                    }
                 }
             });
         }
-        Self { style, questions, view }
+        Self { style, questions, view, heard, pieces: Printer::default() }
     }
 
     fn ask(&self, run: &Run, event: &Event) {
@@ -96,11 +109,11 @@ impl Progress {
 impl Observer for Progress {
     fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
         match self.style {
-            Style::Json => {
+            Style::Json => self.pieces.before(|| {
                 for (seq, new) in events {
                     print_line(&projection::line(run, Some(*seq), new.at, &new.event));
                 }
-            }
+            }),
             Style::Plain => {
                 for (_, new) in events.iter().filter(|(_, new)| is_progress(new.event.kind())) {
                     tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
@@ -122,7 +135,20 @@ impl Observer for Progress {
     fn noticed(&self, line: &str) {
         tell!("note: {}", words::safe(line));
     }
+
+    fn heard(&self, run: &RunId, attempt: AttemptId, spoken: Spoken<'_>) {
+        match self.style {
+            Style::Json => self.pieces.hear(run, attempt, spoken),
+            Style::Live => {
+                self.view.lock().unwrap_or_else(PoisonError::into_inner).hear(attempt, spoken);
+                self.heard.notify_one();
+            }
+            // A reply is a line once it stands.
+            Style::Plain | Style::Quiet => {}
+        }
+    }
 }
+
 /// One line of JSON on stdout.
 pub(crate) fn print_line(value: &serde_json::Value) {
     say!("{value}");

@@ -15,6 +15,7 @@ mod files;
 mod fix_the_bug;
 mod fork;
 mod glance;
+mod heard;
 mod hooks;
 mod hostile;
 mod judge;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,10 +15,11 @@ use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Content;
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::EffectClass;
-use longrein_ports::{AppendError, Batch, BatchId, Durability, FileMark, KeyChange, NewEvent};
+use longrein_ports::{AppendError, Batch, BatchId, Durability, FileMark, KeyChange, NewEvent, Spoken};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
+use crate::ear::Ear;
 use crate::edge;
 use crate::fold::fold_known;
 use crate::jobs::{self, Flight};
@@ -74,6 +76,7 @@ impl Drive<'_> {
                 let first = head.0 + 1 - batch.events.len() as u64;
                 let events: Vec<_> = (first..).map(Seq).zip(batch.events).collect();
                 self.observer.committed(&self.run, &events);
+                self.take_back(&events);
                 self.act(&events).await?;
                 self.keep(&events);
                 Ok(Appended::Committed)
@@ -104,6 +107,17 @@ impl Drive<'_> {
             }
             Err(AppendError::Unknown) => Err(DriveError::Unanswered),
             Err(AppendError::Journal(error)) => Err(error.into()),
+        }
+    }
+
+    /// What was shown of a reply that came to nothing is void, whoever refused it.
+    fn take_back(&self, events: &[(Seq, NewEvent)]) {
+        for (_, new) in events {
+            if let Event::ModelFailed(failed) = &new.event
+                && self.told.swap(false, Ordering::Relaxed)
+            {
+                self.observer.heard(&self.run.id, failed.attempt, Spoken::Anew);
+            }
         }
     }
 
@@ -179,7 +193,11 @@ impl Drive<'_> {
             if let Event::ModelRequested(requested) = &new.event
                 && let Some(encoded) = self.outgoing.remove(&requested.attempt)
             {
-                self.hangar.launch(Flight::Send(requested.attempt), jobs::send(self.ports, &requested.model, encoded));
+                self.told = Arc::default();
+                let told = Arc::clone(&self.told);
+                let ear = Ear::new(self.observer, &self.ports.tools, &self.run.id, requested.attempt, told);
+                let send = jobs::send(self.ports, &requested.model, encoded, ear);
+                self.hangar.launch(Flight::Send(requested.attempt), send);
             }
             if let Event::SummaryRequested(requested) = &new.event {
                 self.send_summary(requested);

@@ -4,6 +4,8 @@
 //! within one batch, and is folded anew from the journal when a batch is not taken as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longrein_core::action::{Action, Life};
@@ -45,7 +47,9 @@ pub(crate) const KEY_WAIT: Duration = Duration::from_secs(30);
 pub(crate) struct Drive<'a> {
     pub(crate) driver: &'a Driver,
     pub(crate) ports: &'a Ports,
-    pub(crate) observer: &'a dyn Observer,
+    pub(crate) observer: &'a Arc<dyn Observer>,
+    /// Whether something of the attempt on its way was shown.
+    pub(crate) told: Arc<AtomicBool>,
     pub(crate) stop: Stop,
     /// The options', until whoever is asked leaves.
     pub(crate) asked: WhenAsked,
@@ -183,7 +187,8 @@ impl<'a> Drive<'a> {
             leases,
             minding: Minding::default(),
             ports,
-            observer: observer.as_ref(),
+            observer,
+            told: Arc::default(),
             stop,
             asked: options.asked,
             until: claim.until,

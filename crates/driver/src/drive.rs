@@ -5,11 +5,11 @@
 use std::sync::{Arc, OnceLock};
 
 use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
-use longrein_core::ids::{Digest, Fence, RunId, Seq};
+use longrein_core::ids::{AttemptId, Digest, Fence, RunId, Seq};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::task::{Mode, Task};
-use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Worker};
+use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Spoken, Worker};
 use tokio_util::sync::CancellationToken;
 
 use crate::children::Leases;
@@ -24,6 +24,11 @@ pub trait Observer: Send + Sync {
 
     /// Told, before a run goes on, of what its surroundings need a person to know. A line.
     fn noticed(&self, _line: &str) {}
+
+    /// Told of a reply while it comes in, from another task than the one that commits, after its request is committed and
+    /// before its end is. Known secrets are marked. It counts for nothing until the reply stands; [`Spoken::Anew`]: what was
+    /// told of this turn is void, since the attempt failed or the provider began again.
+    fn heard(&self, _run: &RunId, _attempt: AttemptId, _spoken: Spoken<'_>) {}
 }
 
 /// How one process drives runs.

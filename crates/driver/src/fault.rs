@@ -21,8 +21,8 @@ use longrein_core::task::{AnswerSpec, CheckSpec, Guard, Task};
 use longrein_ports::{
     ActionCheck, AppendError, Batch, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, Claim, ClaimError,
     Committed, CrashPoint, Create, Difference, Encoded, Faults, GuardInput, Handed, Holder, HookCall, Hooks, Journal,
-    JournalError, KeyId, KeyRow, Model, Posted, Probed, Ran, Reaped, Recorded, Restored, RunRow, Tools, TreeError,
-    Trees, Undo, ValidArgs, VerifyReport, Worker,
+    JournalError, KeyId, KeyRow, Listener, Model, Posted, Probed, Ran, Reaped, Recorded, Restored, RunRow, Tools,
+    TreeError, Trees, Undo, ValidArgs, VerifyReport, Worker,
 };
 
 pub struct FaultyJournal {
@@ -111,6 +111,20 @@ impl Model for FaultyModel {
             reply
         })
     }
+    fn send_heard<'a>(
+        &'a self,
+        request: Encoded,
+        listener: &'a dyn Listener,
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            self.faults.reached(CrashPoint::BeforeSend);
+            let reply = self.inner.send_heard(request, listener).await;
+            if reply.is_ok() {
+                self.faults.reached(CrashPoint::AfterReply);
+            }
+            reply
+        })
+    }
 }
 
 pub struct FaultyTools {
@@ -127,6 +141,9 @@ impl Tools for FaultyTools {
     }
     fn unsaid(&self, text: &str) -> Option<String> {
         self.inner.unsaid(text)
+    }
+    fn unfinished(&self, text: &str) -> usize {
+        self.inner.unfinished(text)
     }
     fn target<'a>(
         &'a self,

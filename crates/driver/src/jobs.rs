@@ -21,6 +21,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::children::Came;
 use crate::context::Learned;
+use crate::ear::Ear;
 use crate::edge;
 use crate::origin::Watch;
 use crate::ports::Ports;
@@ -71,7 +72,7 @@ pub(crate) enum Flight {
 /// What came of it.
 #[derive(Debug)]
 pub(crate) enum Landed {
-    /// Only [`said::sent`] makes one.
+    /// Only [`said`] makes one.
     Sent(Result<Reply, ModelFailure>),
     Ran(Outcome, Blobs, After),
     Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
@@ -255,9 +256,10 @@ pub(crate) fn send(
     ports: &Ports,
     model: &ModelName,
     encoded: Encoded,
+    ear: Ear,
 ) -> impl Future<Output = Landed> + Send + 'static {
     let (model, tools) = (Arc::clone(ports.model_named(model)), Arc::clone(&ports.tools));
-    async move { said::sent(model.as_ref(), tools.as_ref(), encoded).await }
+    async move { said::sent_heard(model.as_ref(), tools.as_ref(), encoded, ear).await }
 }
 
 pub(crate) fn run(

@@ -8,6 +8,7 @@ mod children;
 mod claimed;
 mod context;
 mod drive;
+mod ear;
 mod edge;
 mod fault;
 mod fold;

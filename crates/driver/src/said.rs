@@ -4,11 +4,24 @@ use longrein_core::outcome::{Finish, ModelFailure, Reply, Wired};
 use longrein_core::payload::Payload;
 use longrein_ports::{Encoded, Model, Tools};
 
+use crate::ear::Ear;
 use crate::jobs::Landed;
 
 /// Sends a request, and brings what came of it as it may be kept.
 pub(crate) async fn sent(model: &dyn Model, tools: &dyn Tools, encoded: Encoded) -> Landed {
-    let mut sent = model.send(encoded).await;
+    kept(model.send(encoded).await, tools)
+}
+
+/// The same, with somebody listening.
+pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: Encoded, ear: Ear) -> Landed {
+    let sent = model.send_heard(encoded, &ear).await;
+    if sent.is_ok() {
+        ear.over();
+    }
+    kept(sent, tools)
+}
+
+fn kept(mut sent: Result<Reply, ModelFailure>, tools: &dyn Tools) -> Landed {
     match &mut sent {
         Ok(reply) => unsay_reply(tools, reply),
         Err(failure) => unsay_failure(tools, failure),
@@ -55,14 +68,19 @@ fn unsay_failure(tools: &dyn Tools, failure: &mut ModelFailure) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use longrein_core::action::{Attempt, Cleared};
-    use longrein_core::ids::{ActionId, Digest, Fence, RunId, ToolName};
+    use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, RunId, Seq, ToolName, TurnId};
     use longrein_core::outcome::{Billing, ModelErrorClass, RawCall, ToolError};
     use longrein_core::prompt::{AnswerForm, Prompt};
+    use longrein_core::run::Run;
     use longrein_core::target::Target;
     use longrein_core::task::Task;
-    use longrein_ports::{BoxFuture, Changed, Handed, Probed, Ran, Reaped, ValidArgs};
+    use longrein_ports::{BoxFuture, Changed, Handed, Listener, NewEvent, Probed, Ran, Reaped, Spoken, ValidArgs};
+
+    use crate::drive::Observer;
 
     use super::*;
 
@@ -72,6 +90,10 @@ mod tests {
     impl Tools for Knows {
         fn unsaid(&self, text: &str) -> Option<String> {
             text.contains("777").then(|| text.replace("777", "[redacted:X]"))
+        }
+        fn unfinished(&self, text: &str) -> usize {
+            let sevens = text.len() - text.trim_end_matches('7').len();
+            text.len() - sevens % 3
         }
         fn validate(&self, _: &ToolName, _: &str) -> Result<ValidArgs, ToolError> {
             unreachable!()
@@ -153,5 +175,87 @@ mod tests {
             assert!(!written.contains("777"), "{written}");
             assert_eq!(written.matches("[redacted:X]").count(), 2, "{written}");
         }
+    }
+
+    /// Says pieces, and then how it ended.
+    struct Speaks(Vec<Spoken<'static>>, Result<Reply, ModelFailure>);
+
+    impl Model for Speaks {
+        fn encode(&self, _: &Prompt) -> Encoded {
+            unreachable!()
+        }
+        fn send(&self, _: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+            unreachable!()
+        }
+        fn send_heard<'a>(
+            &'a self,
+            _: Encoded,
+            listener: &'a dyn Listener,
+        ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+            self.0.iter().for_each(|spoken| listener.hear(*spoken));
+            Box::pin(async { self.1.clone() })
+        }
+    }
+
+    #[derive(Default)]
+    struct Remembers(Mutex<Vec<String>>);
+
+    impl Observer for Remembers {
+        fn committed(&self, _: &Run, _: &[(Seq, NewEvent)]) {}
+        fn heard(&self, _: &RunId, _: AttemptId, spoken: Spoken<'_>) {
+            self.0.lock().unwrap().push(format!("{spoken:?}"));
+        }
+    }
+
+    async fn heard(pieces: &[Spoken<'static>], ended: Result<Reply, ModelFailure>) -> (Vec<String>, bool) {
+        let remembers = Arc::new(Remembers::default());
+        let observer: Arc<dyn Observer> = remembers.clone();
+        let tools: Arc<dyn Tools> = Arc::new(Knows);
+        let told = Arc::new(AtomicBool::new(false));
+        let attempt = AttemptId { turn: TurnId(1), attempt: 1 };
+        let ear = Ear::new(&observer, &tools, &RunId::new("r"), attempt, Arc::clone(&told));
+        let encoded =
+            Encoded { bytes: Vec::new().into(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Text };
+        sent_heard(&Speaks(pieces.to_vec(), ended), &Knows, encoded, ear).await;
+        let heard = remembers.0.lock().unwrap().clone();
+        (heard, told.load(Ordering::Relaxed))
+    }
+
+    fn whole(text: &str) -> Result<Reply, ModelFailure> {
+        let text = text.to_owned();
+        Ok(Reply { text, calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None, wired: None })
+    }
+
+    #[tokio::test]
+    async fn a_secret_cut_in_two_is_held_back_until_it_can_be_marked() {
+        use Spoken::{Text, Thought};
+        let pieces = [Text("a 7"), Thought("b7"), Text("7"), Thought("77"), Text("7 c 7")];
+        let (heard, told) = heard(&pieces, whole("a 777 c 7")).await;
+        let expected =
+            ["Text(\"a \")", "Thought(\"b\")", "Thought(\"[redacted:X]\")", "Text(\"[redacted:X] c \")", "Text(\"7\")"];
+        assert_eq!((heard, told), (expected.map(str::to_owned).to_vec(), true));
+    }
+
+    #[tokio::test]
+    async fn what_is_held_of_a_reply_that_fails_is_never_told() {
+        let failed = || {
+            Err(ModelFailure {
+                class: ModelErrorClass::Transient,
+                message: String::new(),
+                status: None,
+                retry_after_s: None,
+                billing: Billing::Perhaps,
+                usage: None,
+                partial: None,
+                served: None,
+            })
+        };
+        let (said, told) = heard(&[Spoken::Text("a 77")], failed()).await;
+        assert_eq!((said, told), (vec!["Text(\"a \")".to_owned()], true), "the driver says that it is void");
+        let (said, told) = heard(&[Spoken::Text("77"), Spoken::Anew], failed()).await;
+        assert_eq!((said, told), (Vec::new(), false), "nothing was shown, so nothing is taken back");
+        let (said, told) = heard(&[Spoken::Text("a 7"), Spoken::Anew, Spoken::Text("77 b")], failed()).await;
+        let expected = ["Text(\"a \")", "Anew", "Text(\"77 b\")"];
+        assert_eq!((said, told), (expected.map(str::to_owned).to_vec(), true), "two halves of two replies are none");
     }
 }

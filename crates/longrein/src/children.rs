@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use longrein_core::children::{ChildSpec, ChildState};
 use longrein_core::decide::request_children;
-use longrein_core::ids::{ModelName, RunId, Seq};
+use longrein_core::ids::{AttemptId, ModelName, RunId, Seq};
 use longrein_core::run::{Run, Stage};
 use longrein_core::task::{Mode, ModeChange, PolicyRules};
 use longrein_driver::{ChildTask, DriveError, Equip, Equipped, Observer};
 use longrein_models::ModelConfig;
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Claim, Create, Durability, Faults, Finding, Journal, Model, NewEvent,
+    Spoken,
 };
 use longrein_tools::{Host, Secrets};
 
@@ -138,6 +139,12 @@ impl Observer for OfOne {
     fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
         if run.id == self.run {
             self.observer.committed(run, events);
+        }
+    }
+
+    fn heard(&self, run: &RunId, attempt: AttemptId, spoken: Spoken<'_>) {
+        if *run == self.run {
+            self.observer.heard(run, attempt, spoken);
         }
     }
 }

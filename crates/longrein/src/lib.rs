@@ -48,6 +48,7 @@
 //! [`Runs`] is the door the binary itself comes in by: task files ([`taskfile`]), drives with an observer, listings,
 //! verification. [`core`] has the vocabulary, [`ports`] the traits that stores, models and tools implement.
 
+mod backlog;
 mod checks;
 mod children;
 mod drawing;
@@ -67,10 +68,11 @@ pub mod taskfile;
 pub mod trajectory;
 mod trees;
 
+pub use backlog::{Backlog, Piecemeal};
 pub use drawing::{mermaid, text as program_text};
 pub use embed::{
-    Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Run, RunOutcome,
-    RunState, Script, Task, Tool, Verdict, Work,
+    Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Route, Run,
+    RunOutcome, RunState, Script, Task, Tool, Verdict, Work,
 };
 pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};

@@ -4,7 +4,7 @@
 
 use longrein_core::event::{End, Event, How, RollbackWhy, RouteWhy, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
-use longrein_core::ids::{RunId, Seq};
+use longrein_core::ids::{AttemptId, RunId, Seq};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, ToolError};
 use longrein_core::owed;
@@ -17,6 +17,8 @@ use longrein_core::ruling::{Ruling, Shadowed};
 use longrein_core::run::{Run, Stage};
 use longrein_core::time::Timestamp;
 use serde_json::{Map, Value, json};
+
+use crate::backlog::Piecemeal;
 
 /// The data of a blob, where it is to stand in the line itself; None: its reference stands there.
 pub type Blobs<'a> = &'a dyn Fn(&BlobRef) -> Option<Value>;
@@ -33,6 +35,26 @@ pub fn line_with(run: &Run, seq: Option<Seq>, at: Timestamp, event: &Event, blob
     if matches!(event, Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_)) {
         line.extend(summary(run));
     }
+    Value::Object(line)
+}
+
+/// What a provider said beside the text and the calls of a reply, block by block as it came: thoughts, signatures, fields
+/// nobody reads. None: it said nothing else, or this is no reply.
+pub fn raw(event: &Event) -> Option<Value> {
+    let Event::ModelReplied(replied) = event else { return None };
+    replied.reply.wired.as_ref().map(|wired| json!(wired))
+}
+
+/// A piece of a reply that does not stand yet. It has no number: it is in no journal.
+pub fn piece(run: &RunId, at: Timestamp, attempt: AttemptId, piece: &Piecemeal) -> Value {
+    let (kind, field) = match piece {
+        Piecemeal::Text(text) => ("progress.text", Some(text)),
+        Piecemeal::Thought(text) => ("progress.thought", Some(text)),
+        Piecemeal::Restarted => ("progress.restarted", None),
+    };
+    let mut line = envelope(run, None, at, kind);
+    line.extend(object(json!({ "turn": attempt.turn.to_string(), "attempt": attempt.to_string() })));
+    line.extend(field.map(|text| ("text".to_owned(), json!(text))));
     Value::Object(line)
 }
 

@@ -10,7 +10,7 @@ mod context;
 mod error;
 mod hook;
 pub mod program;
-mod route;
+pub(crate) mod route;
 mod rules;
 mod schema;
 mod section;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longrein::core::ids::{ActionId, Digest, TurnId};
-use longrein::core::outcome::{Finish, ModelFailure, RawCall, Reply};
+use longrein::core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use longrein::core::prompt::{Item, Prompt};
-use longrein::ports::{BoxFuture, Encoded, Model};
+use longrein::ports::{BoxFuture, Encoded, Listener, Model, Spoken};
 use longrein::{
-    Call, CallError, ContextSpec, Error, LanguageModel, Line, Longrein, Mode, ModelConfig, NoArgs, RunOutcome,
+    Call, CallError, ContextSpec, Error, LanguageModel, Line, Longrein, Mode, ModelConfig, NoArgs, Route, RunOutcome,
     RunState, Script, Task, Tool, Trigger, WhenAsked,
 };
 use serde_json::{Value, json};
@@ -707,4 +707,127 @@ async fn law_8_a_program_chooses_the_permission_mode() {
     assert_eq!((paid.now(), outcome.state), (0, RunState::Done));
     let (_, outcome) = play(task(Mode::Ask)).await;
     assert_eq!((paid.now(), outcome.state), (1, RunState::Done));
+}
+
+/// Says pieces with rests between them, and ends as it is told, once for each call.
+struct Speaker(std::sync::Mutex<Vec<(Vec<Spoken<'static>>, Result<Reply, ModelFailure>)>>);
+
+impl Speaker {
+    fn of(calls: Vec<(Vec<Spoken<'static>>, Result<Reply, ModelFailure>)>) -> Arc<Self> {
+        Arc::new(Self(std::sync::Mutex::new(calls)))
+    }
+}
+
+impl Model for Speaker {
+    fn encode(&self, prompt: &Prompt) -> Encoded {
+        let bytes = prompt.items.len().to_string().into_bytes();
+        let (digest, position) = (Digest::of(&bytes), prompt.position);
+        Encoded { digest, bytes: bytes.into(), position, answer: prompt.answer.clone() }
+    }
+    fn send(&self, _: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
+        unreachable!("a run listens")
+    }
+    fn send_heard<'a>(&'a self, _: Encoded, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            let (pieces, ended) = self.0.lock().unwrap().remove(0);
+            for piece in pieces {
+                listener.hear(piece);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            ended
+        })
+    }
+}
+
+fn says(text: &str) -> Result<Reply, ModelFailure> {
+    let text = text.to_owned();
+    Ok(Reply { text, calls: Vec::new(), finish: Finish::Stop, usage: None, repaired: None, wired: None })
+}
+
+fn fails(class: ModelErrorClass) -> Result<Reply, ModelFailure> {
+    Err(ModelFailure {
+        class,
+        message: "no".to_owned(),
+        status: None,
+        retry_after_s: None,
+        billing: Billing::Nothing,
+        usage: None,
+        partial: None,
+        served: None,
+    })
+}
+
+#[tokio::test]
+async fn a_reply_is_seen_while_it_comes_in() {
+    let speaker = Speaker::of(vec![
+        (vec![Spoken::Text("half")], fails(ModelErrorClass::Transient)),
+        (vec![Spoken::Thought("hm"), Spoken::Text("It is "), Spoken::Text("cold.")], says("It is cold.")),
+    ]);
+    let task = Task::new("How cold?").model(LanguageModel::own("mine/speaker", speaker));
+    let (lines, outcome) = play(task).await;
+    assert_eq!(outcome.text.as_deref(), Some("It is cold."));
+    let of_model = |line: &&Line| line.kind().starts_with("model.") || line.kind().starts_with("progress.");
+    let told: Vec<_> = lines
+        .iter()
+        .filter(of_model)
+        .map(|line| {
+            let word = |name: &str| line.field(name).as_str().unwrap_or_default().to_owned();
+            [line.kind().to_owned(), word("attempt"), word("text")].join(" ").trim_end().to_owned()
+        })
+        .collect();
+    let expected = [
+        "model.requested t1.m1",
+        "progress.text t1.m1 half",
+        "model.failed t1.m1",
+        "progress.restarted t1.m1",
+        "model.requested t1.m2",
+        "progress.thought t1.m2 hm",
+        "progress.text t1.m2 It is",
+        "progress.text t1.m2 cold.",
+        "model.replied t1.m2 It is cold.",
+    ];
+    assert_eq!(told, expected);
+    let piece = of_kind(&lines, "progress.text")[0];
+    assert_eq!((piece.seq(), piece.field("seq"), piece.field("turn")), (0, &Value::Null, &json!("t1")));
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_keeps_nobody_waiting() {
+    let piece: &'static str = "x".repeat(64 * 1024).leak();
+    let speaker = Speaker::of(vec![(vec![Spoken::Text(piece); 40], says(&piece.repeat(40)))]);
+    let longrein = Longrein::open("memory:").unwrap();
+    let task = Task::new("Say much.").model(LanguageModel::own("mine/speaker", speaker));
+    let mut run = longrein.start(task).await.unwrap();
+    assert!(run.outcome().await.unwrap().is_done());
+    let lines = lines(&mut run).await;
+    let pieces: Vec<_> = lines.iter().filter(|line| line.kind().starts_with("progress.")).map(Line::kind).collect();
+    assert_eq!(pieces, ["progress.restarted"], "what was not kept is void, and the reply says it all");
+    assert_eq!(of_kind(&lines, "model.replied")[0].field("text").as_str().map(str::len), Some(40 * 64 * 1024));
+}
+
+#[tokio::test]
+async fn a_route_leads_to_another_model_of_the_program() {
+    let main = LanguageModel::own("mine/main", Speaker::of(vec![(Vec::new(), fails(ModelErrorClass::Quota))]));
+    let other = || LanguageModel::own("mine/other", Speaker::of(vec![(Vec::new(), says("from elsewhere"))]));
+    let never = LanguageModel::own("mine/never", Speaker::of(Vec::new()));
+    let task = Task::new("Go on.")
+        .model(main.clone())
+        .route(Route::to(never).on([ModelErrorClass::Malformed]))
+        .route(Route::to(other()));
+    let (lines, outcome) = play(task).await;
+    assert_eq!(outcome.text.as_deref(), Some("from elsewhere"));
+    let routed = of_kind(&lines, "model.routed");
+    assert_eq!((routed.len(), routed[0].field("model")), (1, &json!("mine/other")));
+
+    let longrein = Longrein::open("memory:").unwrap();
+    let task = || Task::new("Go on.").model(main.clone());
+    for (task, problem) in [
+        (task().route(Route::to(main.clone())), "two models are called mine/main"),
+        (task().route(Route::to(other()).spent_over(5)), "price of mine/other is not known"),
+        (task().route(Route::to(other()).phase("review")), "no phase \"review\""),
+        (task().route(Route::to(other()).on([ModelErrorClass::Script])), "no route is taken there"),
+    ] {
+        let error = longrein.start(task).await.unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }

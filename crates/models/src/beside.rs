@@ -2,8 +2,9 @@
 //! events and fields nobody knows yet. It is put together as it comes and kept for the record; nothing acts on it.
 
 use longrein_core::outcome::{WireBlock, Wired};
-use longrein_core::payload::Payload;
 use serde_json::{Map, Value};
+
+use crate::numbers;
 
 /// By where it stood.
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl Beside {
 
     /// For wires whose replies have no blocks of their own.
     pub(crate) fn into_wired(self) -> Option<Wired> {
-        let json = Payload::of(&self.into_value()?).expect("a JSON value always serialises");
+        let json = numbers::payload(&self.into_value()?);
         Some(Wired { model: String::new(), blocks: vec![WireBlock::Aside(json)] })
     }
 }

@@ -6,6 +6,9 @@ use longrein_core::payload::Payload;
 use longrein_core::prompt::WireCall;
 use serde_json::{Map, Value};
 
+use crate::beside::Beside;
+use crate::numbers;
+
 /// One block of a reply.
 pub(crate) enum Block {
     /// Words, with fields that stand beside them.
@@ -53,6 +56,13 @@ impl Blocks {
         self.wire.push(plain);
     }
 
+    /// What came beside all of it, if anything did.
+    pub(crate) fn extend_aside(&mut self, beside: Beside) {
+        if let Some(value) = beside.into_value() {
+            self.push(Block::Aside(value));
+        }
+    }
+
     /// Whether the model said nothing: what is for the record does not count.
     pub(crate) fn is_empty(&self) -> bool {
         self.wire.iter().all(|block| matches!(block, WireBlock::Aside(_)))
@@ -82,7 +92,7 @@ pub(crate) fn fitting(wired: Option<Wired>, text: &str, calls: usize) -> Option<
 }
 
 fn json(value: &Value) -> Payload {
-    Payload::of(value).expect("a JSON value always serialises")
+    numbers::payload(value)
 }
 
 /// A block of a reply that is sent back.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
+use longrein_ports::Listener;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
@@ -17,6 +18,7 @@ use crate::connect::{ConfigError, ModelConfig, Secret};
 use crate::failure::{Refusal, broken};
 use crate::lanes::{Lane, Lanes};
 use crate::reading::{End, Progress, Reading, malformed};
+use crate::telling::Telling;
 use crate::timeouts::Timeouts;
 
 /// Where a wire puts the key.
@@ -142,12 +144,19 @@ impl Client {
     }
 
     /// One attempt.
-    pub(crate) async fn attempt<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+    pub(crate) async fn attempt<D: Reading>(
+        &self,
+        body: Bytes,
+        listener: &dyn Listener,
+    ) -> Result<Reply, ModelFailure> {
         let _pass = match &self.lane {
             Some(lane) => Some(lane.enter(self.at_once).await.map_err(|left| self.closed(left))?),
             None => None,
         };
-        self.exchange::<D>(body).await.map_err(|failure| self.without_key(failure))
+        let mut telling = Telling::to(listener);
+        let reply = self.exchange::<D>(body, &mut telling).await.map_err(|failure| self.without_key(failure))?;
+        telling.settle(&reply);
+        Ok(reply)
     }
 
     /// It is not even sent.
@@ -161,7 +170,7 @@ impl Client {
         ModelFailure { retry_after_s: Some(seconds), ..failure }
     }
 
-    async fn exchange<D: Reading>(&self, body: Bytes) -> Result<Reply, ModelFailure> {
+    async fn exchange<D: Reading>(&self, body: Bytes, telling: &mut Telling<'_>) -> Result<Reply, ModelFailure> {
         let http = self.http()?;
         let began = Instant::now();
         let last = began + self.timeouts.total;
@@ -180,7 +189,7 @@ impl Client {
             lane.heard(response.status(), response.headers(), retry_after(response.headers()));
         }
         if response.status().is_success() {
-            self.read::<D>(response, last).await
+            self.read::<D>(response, last, telling).await
         } else {
             Err(self.refused(response, last).await)
         }
@@ -216,7 +225,12 @@ impl Client {
     }
 
     /// Reads a response that began well.
-    async fn read<D: Reading>(&self, mut response: Response, last: Instant) -> Result<Reply, ModelFailure> {
+    async fn read<D: Reading>(
+        &self,
+        mut response: Response,
+        last: Instant,
+        telling: &mut Telling<'_>,
+    ) -> Result<Reply, ModelFailure> {
         let mut decoder = D::default();
         let mut progress = Progress::Reading;
         let mut silence = self.timeouts.first_byte;
@@ -234,6 +248,7 @@ impl Client {
                 Ok(Ok(Some(bytes))) => {
                     let before = progress;
                     progress = decoder.feed(&bytes);
+                    telling.tell(decoder.said());
                     silence = self.timeouts.idle;
                     if before != progress {
                         stopped = None;

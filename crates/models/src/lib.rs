@@ -15,6 +15,7 @@ mod grown;
 mod http;
 mod lanes;
 mod lines;
+mod numbers;
 mod object;
 pub mod ollama;
 pub mod openai;
@@ -24,6 +25,7 @@ pub mod reading;
 pub mod responses;
 pub mod script;
 mod stream;
+pub mod telling;
 pub mod timeouts;
 mod words;
 

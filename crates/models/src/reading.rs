@@ -6,6 +6,7 @@ use longrein_core::payload::Payload;
 use serde_json::Value;
 
 use crate::failure::broken;
+use crate::telling::Saying;
 
 /// The most bytes of one response.
 pub const REPLY_MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -14,6 +15,9 @@ pub const REPLY_MAX_BYTES: usize = 16 * 1024 * 1024;
 pub trait Reading: Default + Send {
     /// Takes the next bytes, wherever they were cut.
     fn feed(&mut self, bytes: &[u8]) -> Progress;
+
+    /// What the reply has said since this was last asked, as far as it came in pieces.
+    fn said(&mut self) -> Vec<Saying>;
 
     /// What the whole response comes to.
     fn end(self, end: End) -> Result<Reply, ModelFailure>;

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::failure::{Refusal, broken};
 use crate::lines::{Event, Lines};
+use crate::numbers;
 use crate::reading::{BYTE_ORDER_MARK, End, Progress, REPLY_MAX_BYTES, Reading, malformed, mended};
+use crate::telling::Saying;
 
 /// A reply in the making.
 pub trait Draft: Default + Send {
@@ -20,6 +22,9 @@ pub trait Draft: Default + Send {
 
     /// The words `[DONE]`, which end a stream of Chat Completions.
     fn done(&mut self) {}
+
+    /// What it has said since this was last asked.
+    fn said(&mut self) -> Vec<Saying>;
 
     /// How far it is, as long as nothing failed.
     fn progress(&self) -> Progress;
@@ -97,6 +102,10 @@ impl<D: Draft> Reading for Decoder<D> {
         self.progress()
     }
 
+    fn said(&mut self) -> Vec<Saying> {
+        self.draft.said()
+    }
+
     fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
         if self.failed.is_none() {
             self.flush(&end);
@@ -154,6 +163,7 @@ impl<D: Draft> Decoder<D> {
 
     fn take_body(&mut self, body: &str, end: &End) {
         let body = mended(body);
+        let body = numbers::kept(&body);
         let mut values = serde_json::Deserializer::from_str(&body).into_iter::<Value>();
         let mut read = 0;
         while let Some(value) = values.next() {
@@ -246,7 +256,10 @@ const FIELDS: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", DONE];
 
 /// The JSON values in an event's data: one, unless a server left out the blank lines between events.
 fn parse(data: &str) -> Option<Vec<Value>> {
-    let read = |text: &str| serde_json::from_str(text).or_else(|_| serde_json::from_str(&mended(text))).ok();
+    let read = |text: &str| {
+        let text = numbers::kept(text);
+        serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mended(&text))).ok()
+    };
     if let Some(value) = read(data) {
         return Some(vec![value]);
     }
@@ -255,6 +268,7 @@ fn parse(data: &str) -> Option<Vec<Value>> {
         return lines().map(read).collect();
     }
     // Several in one line.
-    let values = serde_json::Deserializer::from_str(data).into_iter::<Value>();
+    let kept = numbers::kept(data);
+    let values = serde_json::Deserializer::from_str(&kept).into_iter::<Value>();
     values.collect::<Result<Vec<_>, _>>().ok().filter(|values| !values.is_empty())
 }

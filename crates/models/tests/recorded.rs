@@ -6,10 +6,12 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, Reply};
-use longrein_models::{ModelConfig, connect};
+use longrein_models::reading::{End, Reading};
+use longrein_models::telling::Saying;
+use longrein_models::{ModelConfig, anthropic, connect, gemini, openai, responses};
 
 use support::server::{response, server};
-use support::{prompt, spec, user};
+use support::{Heard, prompt, spec, user};
 
 struct Exchange {
     path: String,
@@ -108,7 +110,64 @@ async fn replay_as(dialect: &Dialect, exchange: &Exchange) -> Result<Reply, Mode
     let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
     let name = format!("{}/recorded", dialect.provider);
     let model = connect(&spec(&name), &config).expect("good settings");
-    model.send(model.encode(&prompt(0, vec![user("hello")]))).await
+    let heard = Heard::default();
+    let came = model.send_heard(model.encode(&prompt(0, vec![user("hello")])), &heard).await;
+    if let Ok(reply) = &came {
+        assert_eq!(heard.text(), reply.text, "what is told is the reply that stands");
+    }
+    came
+}
+
+/// What a decoder tells of a body that comes in small pieces, before its end is known.
+fn told(dialect: &Dialect, body: &str) -> (String, Result<Reply, ModelFailure>) {
+    fn of<D: Reading>(body: &str) -> (String, Result<Reply, ModelFailure>) {
+        let (mut decoder, mut text) = (D::default(), String::new());
+        for piece in body.as_bytes().chunks(7) {
+            decoder.feed(piece);
+            for saying in decoder.said() {
+                match saying {
+                    Saying::Text(more) => text.push_str(&more),
+                    Saying::Thought(_) => {}
+                    Saying::Anew => text.clear(),
+                }
+            }
+        }
+        (text, decoder.end(End::Closed))
+    }
+    match dialect.provider {
+        "openai" => of::<openai::decode::Decoder>(body),
+        "anthropic" => of::<anthropic::decode::Decoder>(body),
+        "openai-responses" => of::<responses::decode::Decoder>(body),
+        "gemini" => of::<gemini::decode::Decoder>(body),
+        other => unreachable!("{other}"),
+    }
+}
+
+/// Of every recorded stream, the pieces told on the way are the text of the reply: nothing of it waits for the end.
+#[test]
+fn pieces_make_up_the_text_of_every_recorded_stream() {
+    let Some(wire) = wire() else { return };
+    let mut all = 0;
+    for dialect in [CHAT, MESSAGES, RESPONSES, GEMINI] {
+        let kinds =
+            dialect.servers.iter().flat_map(|server| std::fs::read_dir(wire.join(server)).into_iter().flatten());
+        let kinds: std::collections::BTreeSet<String> =
+            kinds.map(|kind| kind.expect("a readable folder").file_name().to_string_lossy().into_owned()).collect();
+        let mut streams = 0;
+        for (name, exchange) in kinds.iter().flat_map(|kind| recorded(&dialect, kind)) {
+            let is_stream = exchange.body.contains("data: ");
+            let (text, came) = told(&dialect, &exchange.body);
+            let Ok(reply) = came else { continue };
+            // The words of a refusal are known as such only at the end.
+            if is_stream && reply.finish != Finish::Refused {
+                assert_eq!(text, reply.text, "{name}");
+                streams += usize::from(!text.is_empty());
+            }
+        }
+        eprintln!("{}: {streams} streams with text", dialect.provider);
+        all += streams;
+    }
+    assert!(all > 10, "{all} streams with text");
 }
 
 /// Replays every exchange of a kind that ended well and shows each reply to `check`.

@@ -27,7 +27,7 @@ pub use journal::{
     Endorsement, FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed,
     MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
 };
-pub use model::{Encoded, Model};
+pub use model::{Encoded, Listener, Model, Spoken};
 pub use origins::{Ledger, NoOrigins, Origins, Written};
 pub use points::{CrashAt, CrashPoint, Faults};
 pub use tools::{Changed, Handed, Probed, Ran, Reaped, Tools, ValidArgs};

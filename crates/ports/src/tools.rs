@@ -81,6 +81,12 @@ pub trait Tools: Send + Sync {
         None
     }
 
+    /// From which byte on a text that still grows may be the beginning of what [`Tools::unsaid`] takes out: what stands
+    /// before may be shown once it went through that. Pure.
+    fn unfinished(&self, text: &str) -> usize {
+        text.len()
+    }
+
     /// What exactly a call is about, if that is one file or folder: located as the kernel will, with what a change starts
     /// from and what it will leave. `seen`: files as the run last saw them; what it has not seen as it is, it may not
     /// change. Nothing is written.

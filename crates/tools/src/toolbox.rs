@@ -586,6 +586,10 @@ impl Tools for Toolbox {
         self.secrets.unsaid(text)
     }
 
+    fn unfinished(&self, text: &str) -> usize {
+        self.secrets.unfinished(text)
+    }
+
     fn target<'a>(
         &'a self,
         _task: &'a Task,

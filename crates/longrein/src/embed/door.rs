@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longrein_core::action::Life;
 use longrein_core::budget::Raise;
-use longrein_core::ids::{ActionId, CheckName, Digest, ModelName, RunId, Seq, ToolName};
+use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, ModelName, RunId, Seq, ToolName};
 use longrein_core::input::{Approve, Covers, Deny, Door, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein_core::run::{Run as Folded, Stage};
@@ -15,7 +15,7 @@ use longrein_core::task::Mode;
 use longrein_driver::{DriveError, Observer, Stop, WhenAsked};
 use longrein_models::ModelConfig;
 use longrein_policy::Containment;
-use longrein_ports::{NewEvent, Posted};
+use longrein_ports::{NewEvent, Posted, Spoken};
 use longrein_tools::{Host, HostTool, Secrets};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::check::{Check, Registry};
 use super::error::Error;
 use super::handle::{Run, Work};
-use super::lines::{last_line, lines};
+use super::lines::{Speech, last_line, lines};
 use super::model::LanguageModel;
 use super::outcome::{Question, RunOutcome, questions};
 use super::task::{Resolved, Task};
@@ -108,11 +108,12 @@ impl Longrein {
     /// Under the id of a run that is there, the same task goes on or brings its stored result; see [`Task::id`].
     pub async fn start(&self, task: Task) -> Result<Run, Error> {
         let (model, tools) = (task.model.clone(), task.tools.clone());
+        let routes: Vec<_> = task.routes.iter().map(|route| route.model.clone()).collect();
         let Resolved { id, mut task, blobs } = task.resolve(&self.inner.hands.checks)?;
         let id = id.unwrap_or_else(fresh_id);
         let mut hands = Hands::default();
         hands.bring(tools);
-        hands.models.extend(model.map(|model| (model.name().clone(), model)));
+        hands.models.extend(routes.into_iter().chain(model).map(|model| (model.name().clone(), model)));
         self.has_left(&id).await;
         let is_there = self.inner.runs.listed(&id).await?.is_some();
         if is_there {
@@ -314,6 +315,13 @@ impl Longrein {
             Some(model) => model.connect(),
             None => (ModelConfig::default(), None),
         };
+        let mut others: BTreeMap<ModelName, Arc<dyn longrein_ports::Model>> = BTreeMap::new();
+        let mut reached: BTreeMap<ModelName, ModelConfig> = BTreeMap::new();
+        for (name, known) in hands.models.iter().filter(|(name, _)| *name != model) {
+            let (config, own) = known.connect();
+            others.extend(own.map(|own| (name.clone(), own)));
+            reached.insert(name.clone(), config);
+        }
         let notice = CancellationToken::new();
         let functions = hands.functions.into_iter().map(|(name, function)| {
             let function: Arc<dyn HostTool> = Arc::new(function);
@@ -321,20 +329,21 @@ impl Longrein {
         });
         let own = Own {
             model: own_model,
-            others: BTreeMap::new(),
+            others,
             host: Host::new(functions.collect(), notice.clone()),
             secrets: self.inner.secrets.clone(),
             checks: hands.checks,
         };
         let before = known.as_ref().map_or(Seq(0), |run| run.head);
         let (head, mut seen) = watch::channel(before);
+        let spoken = Arc::new(Speech::default());
         let stop = Stop::new();
         let around = Surroundings {
             model: config,
-            summariser: Box::new(|_| Ok(ModelConfig::default())),
+            summariser: Box::new(move |name| Ok(reached.get(name).cloned().unwrap_or_default())),
             environment: self.inner.environment.clone(),
             asked: self.inner.asked,
-            observer: Arc::new(Watcher { head, notice: notice.clone() }),
+            observer: Arc::new(Watcher { run: id.clone(), head, spoken: Arc::clone(&spoken), notice: notice.clone() }),
             stop: stop.clone(),
             policy: None,
             mode,
@@ -364,7 +373,7 @@ impl Longrein {
             }
             Ok(RunOutcome::of(&driven.run))
         });
-        let events = lines(self.inner.runs.clone(), id.clone(), known, seen.clone());
+        let events = lines(self.inner.runs.clone(), id.clone(), known, seen.clone(), spoken);
         let mut run =
             Run { id, door: self.clone(), events: Mutex::new(events), work: Work::Driven { task, stop, over } };
         // Started means durable. Without a batch it is over already: by an error, or because there was nothing to do.
@@ -475,7 +484,9 @@ impl fmt::Debug for Builder {
 
 /// Tells readers how far the journal is, and tools when nobody waits for them any more.
 struct Watcher {
+    run: RunId,
     head: watch::Sender<Seq>,
+    spoken: Arc<Speech>,
     notice: CancellationToken,
 }
 
@@ -486,6 +497,12 @@ impl Observer for Watcher {
         }
         if let Some((seq, _)) = events.last() {
             self.head.send_replace(*seq);
+        }
+    }
+
+    fn heard(&self, run: &RunId, attempt: AttemptId, spoken: Spoken<'_>) {
+        if *run == self.run {
+            self.spoken.add(attempt, spoken);
         }
     }
 }

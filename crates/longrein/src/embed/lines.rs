@@ -1,18 +1,21 @@
-//! The events of a run as they are committed, read from its journal: nothing is kept for a reader who does not come.
+//! The events of a run as they are committed, read from its journal: nothing is kept for a reader who does not come, but for
+//! the last pieces of a reply on its way in, which are in no journal.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use longrein_core::event::Event;
-use longrein_core::ids::{RunId, Seq};
+use longrein_core::ids::{AttemptId, RunId, Seq};
 use longrein_core::run::{Run, Stage};
-use longrein_ports::{Recorded, RecordedBody};
+use longrein_ports::{Recorded, RecordedBody, Spoken};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::error::Error;
+use crate::backlog::Backlog;
 use crate::projection;
 use crate::runs::Runs;
 
@@ -27,7 +30,7 @@ impl Line {
         self.0["type"].as_str().unwrap_or_default()
     }
 
-    /// Its number in the journal.
+    /// Its number in the journal; 0: it is in none, since it tells of a reply that does not stand yet (`progress.text`).
     pub fn seq(&self) -> u64 {
         self.0["seq"].as_u64().unwrap_or_default()
     }
@@ -49,6 +52,24 @@ impl fmt::Display for Line {
     }
 }
 
+/// What is said of a reply on its way in, until it is read.
+#[derive(Default)]
+pub(crate) struct Speech {
+    backlog: Mutex<Backlog>,
+    more: Notify,
+}
+
+impl Speech {
+    pub(crate) fn add(&self, attempt: AttemptId, spoken: Spoken<'_>) {
+        self.backlog().add(attempt, spoken);
+        self.more.notify_one();
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Where a reader is.
 struct Cursor {
     runs: Runs,
@@ -57,6 +78,7 @@ struct Cursor {
     /// The state up to there: the last line sums it up.
     run: Option<Run>,
     head: watch::Receiver<Seq>,
+    spoken: Arc<Speech>,
     ready: VecDeque<Line>,
     over: bool,
 }
@@ -68,9 +90,10 @@ pub(crate) fn lines(
     id: RunId,
     from: Option<Run>,
     head: watch::Receiver<Seq>,
+    spoken: Arc<Speech>,
 ) -> BoxStream<'static, Result<Line, Error>> {
     let after = from.as_ref().map_or(Seq(0), |run| run.head);
-    let cursor = Cursor { runs, id, after, run: from, head, ready: VecDeque::new(), over: false };
+    let cursor = Cursor { runs, id, after, run: from, head, spoken, ready: VecDeque::new(), over: false };
     stream::unfold(cursor, |mut cursor| async move {
         let next = cursor.next().await?;
         cursor.over |= next.is_err();
@@ -108,10 +131,45 @@ impl Cursor {
                     Ok(_) => {}
                     Err(error) => return Some(Err(error)),
                 }
-            } else if self.head.changed().await.is_err() {
-                // What came with the last batch is read in the next round.
+                continue;
+            }
+            self.listen();
+            if !self.ready.is_empty() {
+                continue;
+            }
+            let spoken = Arc::clone(&self.spoken);
+            // What came with the last batch is read in the next round.
+            tokio::select! {
+                _ = self.head.changed() => {}
+                () = spoken.more.notified() => {}
             }
         }
+    }
+
+    /// Takes what was said of the reply that is awaited. What is said of another one has its place behind what is read next.
+    fn listen(&mut self) {
+        let Some(run) = &self.run else { return };
+        let (attempt, is_void) = {
+            let backlog = self.spoken.backlog();
+            (backlog.attempt(), backlog.is_void())
+        };
+        let Some(attempt) = attempt else { return };
+        let is_awaited = match &run.stage {
+            Stage::Thinking(thinking) => attempt <= thinking.attempt,
+            // An attempt that came to nothing has taken back what it said.
+            Stage::Ready(_) => is_void,
+            Stage::Acting { .. } | Stage::Verifying { .. } | Stage::Rest(_) => false,
+        };
+        if is_awaited {
+            self.take_spoken();
+        }
+    }
+
+    fn take_spoken(&mut self) {
+        let Some(run) = &self.run else { return };
+        let spoken = self.spoken.backlog().take();
+        let now = self.runs.clock().now();
+        self.ready.extend(spoken.iter().map(|(attempt, piece)| Line(projection::piece(&run.id, now, *attempt, piece))));
     }
 
     /// Reads on; answers how many records there were.
@@ -121,6 +179,11 @@ impl Cursor {
             self.after = *seq;
             // A kind that is not known here, or damage, ends the run itself; it is no line.
             let RecordedBody::Known(event) = body else { continue };
+            if let Event::ModelReplied(replied) = event
+                && self.spoken.backlog().attempt().is_some_and(|attempt| attempt <= replied.attempt)
+            {
+                self.take_spoken();
+            }
             match (&mut self.run, event) {
                 (None, Event::RunStarted(started)) => self.run = Some(Run::new(started, *at)),
                 (Some(run), event) => run.apply(*seq, *at, event),

@@ -8,6 +8,7 @@ mod handle;
 mod lines;
 mod model;
 mod outcome;
+mod route;
 mod task;
 mod tool;
 
@@ -18,5 +19,6 @@ pub use handle::Run;
 pub use lines::Line;
 pub use model::{LanguageModel, Script};
 pub use outcome::{Question, RunOutcome, RunState};
+pub use route::Route;
 pub use task::Task;
 pub use tool::{Call, CallError, Effect, NoArgs, Tool};

@@ -122,6 +122,14 @@ impl LanguageModel {
         &self.spec.name
     }
 
+    /// Whether a provider has it, and not this program.
+    pub(crate) fn is_provided(&self) -> bool {
+        match &self.source {
+            Source::Provider(_) => true,
+            Source::Own(_) | Source::Script(_) => false,
+        }
+    }
+
     pub(crate) fn spec(&self) -> ModelSpec {
         self.spec.clone()
     }

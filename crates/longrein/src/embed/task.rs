@@ -10,6 +10,7 @@ use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, RunId};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
+use longrein_core::route::ROUTES_MAX;
 use longrein_core::task::{
     AnswerSpec, Binding, Builtin, CheckBy, CheckSpec, EffectClass, JudgeSpec, Mode, PolicyRules,
 };
@@ -21,6 +22,7 @@ use serde_json::Value;
 use super::check::Registry;
 use super::error::Error;
 use super::model::LanguageModel;
+use super::route::Route;
 use super::tool::Tool;
 use crate::taskfile::{Place, TaskFileError, check_context, program};
 
@@ -50,6 +52,7 @@ pub struct Task {
     permission_mode: Mode,
     context: ContextSpec,
     program: Option<String>,
+    pub(crate) routes: Vec<Route>,
 }
 
 /// An acceptance check as it is written.
@@ -106,6 +109,7 @@ impl Task {
             permission_mode: Mode::default(),
             context: ContextSpec::default(),
             program: None,
+            routes: Vec::new(),
         }
     }
 
@@ -135,6 +139,20 @@ impl Task {
     #[must_use]
     pub fn model(mut self, model: impl Into<LanguageModel>) -> Self {
         self.model = Some(model.into());
+        self
+    }
+
+    /// Another model, and when calls go to it; the first route that holds counts.
+    ///
+    /// ```
+    /// use longrein::{Route, Task};
+    ///
+    /// let task = Task::new("Split this module.").model("anthropic/claude-x").route(Route::to("ollama/qwen3:8b"));
+    /// # let _ = task;
+    /// ```
+    #[must_use]
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
         self
     }
 
@@ -453,7 +471,7 @@ impl Task {
             policy: self.policy.clone(),
             rules: Vec::new(),
             context: self.context.clone(),
-            routes: Vec::new(),
+            routes: self.routes()?,
             sources: BTreeMap::new(),
             servers: BTreeMap::new(),
             snapshots: longrein_core::task::Snapshots::default(),
@@ -462,7 +480,32 @@ impl Task {
             pins: BTreeMap::new(),
         };
         self.follow(&mut task)?;
+        let here = |route: &longrein_core::route::Route| (Place::Flag("Task::route".to_owned()), route.clone());
+        let placed: Vec<_> = task.routes.iter().map(here).collect();
+        crate::taskfile::route::check(&placed, task.program.phases())
+            .map_err(|error| Error::Task(error.to_string()))?;
         Ok(Resolved { id, task, blobs })
+    }
+
+    fn routes(&self) -> Result<Vec<longrein_core::route::Route>, Error> {
+        if self.routes.len() > ROUTES_MAX {
+            let problem = format!("there are {} routes; {ROUTES_MAX} are the most", self.routes.len());
+            return Err(Error::Task(problem));
+        }
+        let mut known: Vec<&LanguageModel> = self.model.iter().collect();
+        for route in &self.routes {
+            let name = route.model.name();
+            // By its name a run finds its model again.
+            if known.iter().any(|model| model.name() == name && !(model.is_provided() && route.model.is_provided())) {
+                return Err(Error::Task(format!("two models are called {name}")));
+            }
+            if self.limits.micros != Limit::Unlimited && route.model.spec().price.is_none() {
+                let problem = format!("the budget is in dollars and the price of {name} is not known");
+                return Err(Error::Task(problem));
+            }
+            known.push(&route.model);
+        }
+        self.routes.iter().map(Route::resolve).collect()
     }
 
     fn folder(&self) -> Result<String, Error> {

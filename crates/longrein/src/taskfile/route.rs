@@ -135,7 +135,7 @@ pub(super) fn resolve(
 }
 
 /// Whether the phases that routes name are there.
-pub(super) fn check(routes: &[(Place, Route)], phases: Option<&Phases>) -> Result<(), TaskFileError> {
+pub(crate) fn check(routes: &[(Place, Route)], phases: Option<&Phases>) -> Result<(), TaskFileError> {
     for (place, route) in routes {
         let is_there = |phase: &&PhaseName| phases.is_some_and(|phases| phases.phase(phase).is_some());
         if let Some(phase) = route.phases.iter().find(|phase| !is_there(phase)) {

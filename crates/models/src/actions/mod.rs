@@ -18,9 +18,11 @@ use bytes::Bytes;
 use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
-use longrein_ports::{BoxFuture, Encoded, Model};
+use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 
+use crate::blocks::fitting;
 use crate::grown::Grown;
+use crate::telling::{Deaf, Telling, Thoughts};
 
 use plain::{Place, Plain};
 
@@ -35,7 +37,7 @@ pub(crate) trait Envelope: Send + Sync {
 /// A provider's wire: how messages are put and replies are read.
 pub(crate) trait Wire: Envelope {
     /// One attempt with these bytes.
-    fn attempt(&self, body: Bytes) -> BoxFuture<'_, Result<Reply, ModelFailure>>;
+    fn attempt<'a>(&'a self, body: Bytes, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>>;
 }
 
 /// A model that is spoken to by the JSON action protocol.
@@ -50,10 +52,17 @@ impl<W: Wire> JsonActions<W> {
         Self { wire, grown: Grown::default(), constraint: Constraint::default() }
     }
 
-    async fn exchange(&self, request: Encoded) -> Result<Reply, ModelFailure> {
+    /// What is told of a reply before it is whole are thoughts: its JSON is no text for anybody.
+    async fn exchange(&self, request: Encoded, listener: &dyn Listener) -> Result<Reply, ModelFailure> {
         let Encoded { bytes, answer, .. } = request;
-        match self.wire.attempt(bytes).await {
-            Ok(reply) => read::read(reply, &answer),
+        match self.wire.attempt(bytes, &Thoughts(listener)).await {
+            Ok(reply) => {
+                let mut reply = read::read(reply, &answer)?;
+                // Here nothing goes back but the object itself.
+                reply.wired = fitting(reply.wired.take(), &reply.text, reply.calls.len());
+                Telling::to(listener).settle(&reply);
+                Ok(reply)
+            }
             Err(failure) => Err(self.constraint.heed(failure)),
         }
     }
@@ -65,7 +74,15 @@ impl<W: Wire> Model for JsonActions<W> {
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        Box::pin(self.exchange(request))
+        self.send_heard(request, &Deaf)
+    }
+
+    fn send_heard<'a>(
+        &'a self,
+        request: Encoded,
+        listener: &'a dyn Listener,
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(self.exchange(request, listener))
     }
 }
 

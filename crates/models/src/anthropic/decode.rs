@@ -9,9 +9,11 @@ use serde_json::{Map, Value};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 /// One response on its way in.
@@ -26,6 +28,7 @@ pub struct Draft {
     explanation: String,
     usage: Counts,
     beside: Beside,
+    said: Said,
     /// `message_stop`, or a whole message.
     over: bool,
 }
@@ -85,6 +88,10 @@ impl crate::stream::Draft for Draft {
             _ => self.beside.event(value),
         }
         Ok(())
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -150,7 +157,11 @@ const WINDOW_FULL: &str = "model_context_window_exceeded";
 
 impl Draft {
     fn begin(&mut self, message: &Value) {
+        let has_said = !self.blocks.is_empty();
         *self = Self::default();
+        if has_said {
+            self.said.anew();
+        }
         self.heed(message, message.get("usage"));
     }
 
@@ -164,6 +175,11 @@ impl Draft {
 
     fn open(&mut self, index: u64, block: &Value) {
         let block = block.as_object().cloned().unwrap_or_default();
+        match text_of(&block, "type") {
+            "text" => self.said.text(text_of(&block, "text")),
+            "thinking" => self.said.thought(text_of(&block, "thinking")),
+            _ => {}
+        }
         self.blocks.insert(index, Begun { block, json: String::new() });
     }
 
@@ -215,6 +231,11 @@ impl Draft {
             json: String::new(),
         });
         let more = text(delta, grows);
+        match grows {
+            "text" => self.said.text(more),
+            "thinking" => self.said.thought(more),
+            _ => {}
+        }
         match begun.block.get_mut(grows) {
             Some(Value::String(so_far)) => so_far.push_str(more),
             Some(_) | None => {
@@ -300,10 +321,10 @@ impl Begun {
                 let arguments = match self.block.get("input") {
                     _ if !self.json.is_empty() => self.json,
                     // No piece came: an input of its own, or none.
-                    Some(input @ Value::Object(map)) if !map.is_empty() => input.to_string(),
+                    Some(input @ Value::Object(map)) if !map.is_empty() => numbers::written(input),
                     Some(Value::Object(_) | Value::Null) | None => String::new(),
                     Some(Value::String(written)) => written.clone(),
-                    Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => other.to_string(),
+                    Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => numbers::written(other),
                 };
                 let (id, name) = (text_of(&self.block, "id").to_owned(), text_of(&self.block, "name").to_owned());
                 let with = own(&self.block, &["type", "id", "name", "input"]);

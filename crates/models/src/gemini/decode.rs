@@ -7,9 +7,11 @@ use serde_json::{Map, Value};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 /// One response on its way in.
@@ -24,6 +26,7 @@ pub struct Draft {
     explanation: String,
     usage: Option<Usage>,
     beside: Beside,
+    said: Said,
 }
 
 impl crate::stream::Draft for Draft {
@@ -69,6 +72,10 @@ impl crate::stream::Draft for Draft {
             words.clone_into(&mut self.explanation);
         }
         Ok(())
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -145,6 +152,11 @@ impl Draft {
             part.get("text").is_some_and(Value::is_string) && part.keys().all(|key| key == "text" || key == "thought")
         };
         let is_thought = |part: &Map<String, Value>| part.get("thought") == Some(&Value::Bool(true));
+        match part.get("text").and_then(Value::as_str) {
+            Some(more) if is_thought(part) => self.said.thought(more),
+            Some(more) if !part.contains_key("functionCall") => self.said.text(more),
+            Some(_) | None => {}
+        }
         if is_words(part)
             && let Some(last) = self.parts.last_mut()
             && is_words(last)
@@ -169,7 +181,7 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
             let arguments = match called.get("args") {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(written)) => written.clone(),
-                Some(args) => args.to_string(),
+                Some(args) => numbers::written(args),
             };
             let more = called.as_object().into_iter().flatten();
             let more: Map<_, _> = more

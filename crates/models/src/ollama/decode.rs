@@ -16,6 +16,7 @@ use crate::reading::{
     BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt, without_thoughts,
 };
 pub use crate::reading::{End, Progress, Reading};
+use crate::telling::{Said, Saying};
 
 /// One response on its way in.
 #[derive(Default)]
@@ -29,6 +30,10 @@ pub struct Decoder {
     done: Option<Finish>,
     begun: bool,
     beside: Beside,
+    said: Said,
+    /// How much of the text was told, as words or as thoughts.
+    told: usize,
+    place: Where,
     /// Thoughts came, which are left where they are.
     thought: bool,
     failed: Option<ModelFailure>,
@@ -63,6 +68,10 @@ impl Reading for Decoder {
             (None, Some(_)) => Progress::Complete,
             (None, None) => Progress::Reading,
         }
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
@@ -107,7 +116,11 @@ impl Decoder {
         if let Some(message) = row.message {
             self.begun = true;
             self.thought |= message.thinking.as_ref().is_some_and(says_something);
+            if let Some(Value::String(thinking)) = &message.thinking {
+                self.said.thought(thinking);
+            }
             self.text.push_str(&message.content.unwrap_or_default());
+            self.say();
             if let Some(thinking) = message.thinking {
                 let said = Map::from_iter([("thinking".to_owned(), thinking)]);
                 self.beside.keep("message", &said, &[], Pieces::More);
@@ -121,6 +134,57 @@ impl Decoder {
             self.beside.keep("response", &row.rest, ROW, Pieces::Anew);
             self.done = Some(finish(row.done_reason.unwrap_or_default()));
             self.usage = usage(row.prompt_eval_count, row.eval_count);
+        }
+    }
+
+    /// Tells what came of the text, in the way [`without_thoughts`] reads it.
+    fn say(&mut self) {
+        loop {
+            let new = &self.text[self.told..];
+            let told = match self.place {
+                Where::Before => {
+                    let words = new.trim_start();
+                    let blank = new.len() - words.len();
+                    if words.starts_with(THINK) {
+                        self.place = Where::Thinking;
+                        blank + THINK.len()
+                    } else if THINK.starts_with(words) && blank <= BLANK_MAX {
+                        return;
+                    } else {
+                        self.place = Where::Speaking;
+                        0
+                    }
+                }
+                Where::Thinking => match new.find(THOUGHT) {
+                    Some(end) => {
+                        self.said.thought(&new[..end]);
+                        self.place = Where::Between;
+                        end + THOUGHT.len()
+                    }
+                    None => {
+                        // The end may be half there.
+                        let sure = new.floor_char_boundary(new.len().saturating_sub(THOUGHT.len() - 1));
+                        self.said.thought(&new[..sure]);
+                        self.told += sure;
+                        return;
+                    }
+                },
+                Where::Between => {
+                    let words = new.trim_start();
+                    if words.is_empty() {
+                        self.told = self.text.len();
+                        return;
+                    }
+                    self.place = Where::Speaking;
+                    new.len() - words.len()
+                }
+                Where::Speaking => {
+                    self.said.text(new);
+                    self.told = self.text.len();
+                    return;
+                }
+            };
+            self.told += told;
         }
     }
 
@@ -208,6 +272,23 @@ impl Call {
         RawCall { id: self.id.unwrap_or_default(), name: self.function.name.unwrap_or_default(), arguments }
     }
 }
+
+/// Where in the text the reply is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// It may begin with thoughts.
+    #[default]
+    Before,
+    Thinking,
+    /// Behind the thoughts, before the first word.
+    Between,
+    Speaking,
+}
+
+const THINK: &str = "<think>";
+const THOUGHT: &str = "</think>";
+/// So many blanks before the first word are words.
+const BLANK_MAX: usize = 1024;
 
 /// Finds the objects in a row of them, by their braces.
 #[derive(Default)]

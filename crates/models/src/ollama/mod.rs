@@ -13,13 +13,14 @@ use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
-use longrein_ports::{BoxFuture, Encoded, Model};
+use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 use reqwest::Url;
 
 use crate::actions::{Constraint, Envelope, Wire};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
 use crate::http::{Client, KeyIn};
+use crate::telling::Deaf;
 use crate::timeouts::Timeouts;
 
 use decode::Decoder;
@@ -46,8 +47,8 @@ impl Ollama {
         })
     }
 
-    async fn exchange(&self, body: Bytes) -> Result<Reply, ModelFailure> {
-        self.client.attempt::<Decoder>(body).await.map_err(|failure| self.explained(failure))
+    async fn exchange(&self, body: Bytes, listener: &dyn Listener) -> Result<Reply, ModelFailure> {
+        self.client.attempt::<Decoder>(body, listener).await.map_err(|failure| self.explained(failure))
     }
 
     /// Says what can be done about a model that is not there.
@@ -67,13 +68,24 @@ impl Model for Ollama {
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        Box::pin(async { self.exchange(request.bytes).await.map_err(|failure| self.constraint.heed(failure)) })
+        self.send_heard(request, &Deaf)
+    }
+
+    fn send_heard<'a>(
+        &'a self,
+        request: Encoded,
+        listener: &'a dyn Listener,
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            let sent = self.exchange(request.bytes, listener).await;
+            sent.map_err(|failure| self.constraint.heed(failure))
+        })
     }
 }
 
 impl Wire for Ollama {
-    fn attempt(&self, body: Bytes) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        Box::pin(self.exchange(body))
+    fn attempt<'a>(&'a self, body: Bytes, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(self.exchange(body, listener))
     }
 }
 

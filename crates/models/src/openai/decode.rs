@@ -5,19 +5,23 @@
 //! guess: a piece it cannot read fails the reply, and arguments are handed on exactly as they came.
 
 mod calls;
+mod reasoning;
 
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelFailure, Reply};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::beside::{Beside, Pieces};
+use crate::blocks::{Block, Blocks};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{TOKENS_MAX, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 use calls::Calls;
+use reasoning::Reasoning;
 
 /// One response on its way in.
 pub type Decoder = crate::stream::Decoder<Draft>;
@@ -64,6 +68,10 @@ impl crate::stream::Draft for Draft {
         self.done = true;
     }
 
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
+    }
+
     fn progress(&self) -> Progress {
         if self.done || (self.finish.is_some() && self.usage_at_stop) {
             Progress::Complete
@@ -100,8 +108,17 @@ impl crate::stream::Draft for Draft {
                 text
             }
         };
-        let calls = self.calls.into_raw();
-        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired: beside.into_wired() })
+        let mut blocks = Blocks::default();
+        let (owed, kept) = self.reasoning.parted(!self.calls.is_empty());
+        owed.into_iter().for_each(|fields| blocks.push(Block::Opaque(Value::Object(fields))));
+        if !text.is_empty() {
+            blocks.push(Block::Text { text, with: Map::new() });
+        }
+        self.calls.into_blocks().for_each(|call| blocks.push(call));
+        beside.keep("message", &kept, &[], Pieces::More);
+        blocks.extend_aside(beside);
+        let (text, calls, wired) = blocks.into_parts();
+        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired })
     }
 
     fn spoilt(self, failure: ModelFailure) -> ModelFailure {
@@ -119,7 +136,9 @@ pub struct Draft {
     /// The transcript of what was spoken.
     heard: String,
     calls: Calls,
+    reasoning: Reasoning,
     beside: Beside,
+    said: Said,
     finish: Option<String>,
     usage: Option<Usage>,
     /// Usage came with the finish or after it; before, it may be a running count.
@@ -170,7 +189,7 @@ impl Draft {
         }
         if delta.is_none() && message.is_none() {
             // The older completions.
-            self.text.push_str(choice.get("text").and_then(Value::as_str).unwrap_or_default());
+            self.say(choice.get("text").and_then(Value::as_str).unwrap_or_default());
         }
         if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str).filter(|finish| !finish.is_empty()) {
             self.finish = Some(finish.to_owned());
@@ -179,8 +198,12 @@ impl Draft {
 
     fn take_message(&mut self, message: &Value) {
         let said = |key: &str| message.get(key).is_some_and(says_something);
-        self.thought |= ["reasoning_content", "reasoning", "reasoning_details", "thinking"].into_iter().any(said);
+        self.thought |= THOUGHTS.into_iter().any(said);
+        // The same may stand in two places.
+        let thought = THOUGHTS.into_iter().filter_map(|key| message.get(key)).map(thoughts);
+        self.said.thought(&thought.into_iter().find(|thought| !thought.is_empty()).unwrap_or_default());
         if let Some(fields) = message.as_object() {
+            self.reasoning.take(fields);
             self.beside.keep("message", fields, MESSAGE, Pieces::More);
         }
         for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
@@ -198,12 +221,13 @@ impl Draft {
             self.heard.push_str(heard);
         }
         match message.get("content") {
-            Some(Value::String(text)) => self.text.push_str(text),
+            Some(Value::String(text)) => self.say(text),
             Some(Value::Array(parts)) => {
                 for part in parts {
                     let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
                     if !matches!(kind, "text" | "output_text" | "refusal") {
                         self.thought |= matches!(kind, "thinking" | "reasoning");
+                        self.said.thought(&thoughts(part));
                         self.beside.event(part);
                         continue;
                     }
@@ -211,7 +235,7 @@ impl Draft {
                         self.beside.keep("part", part, &["type", "text", "refusal"], Pieces::Lists);
                     }
                     if let Some(text) = part.as_str().or_else(|| part.get("text")?.as_str()) {
-                        self.text.push_str(text);
+                        self.say(text);
                     }
                     if let Some(refusal) = part.get("refusal").and_then(Value::as_str) {
                         self.refusal.push_str(refusal);
@@ -225,12 +249,33 @@ impl Draft {
         }
     }
 
+    fn say(&mut self, more: &str) {
+        self.text.push_str(more);
+        self.said.text(more);
+    }
+
     /// Cut off by its length with nothing made: some servers, LM Studio among them, say in this way alone that the prompt
     /// fills the window.
     fn is_cut_at_birth(&self) -> bool {
         let is_cut = self.finish.as_deref().is_some_and(|word| words::finish(word) == Finish::Length);
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
         is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
+    }
+}
+
+/// Where thoughts stand in a message.
+const THOUGHTS: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "reasoning_details"];
+
+/// The words of thoughts, however deep they lie.
+fn thoughts(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(thoughts).collect(),
+        Value::Object(fields) => {
+            let said = ["thinking", "text", "summary"].into_iter().filter_map(|key| fields.get(key)).map(thoughts);
+            said.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
     }
 }
 
@@ -250,10 +295,11 @@ const ENVELOPE: &[&str] = &[
 ];
 
 /// Fields of a message that are read.
-const MESSAGE: &[&str] = &["role", "content", "refusal", "tool_calls", "function_call"];
+const MESSAGE: &[&str] =
+    &["role", "content", "refusal", "tool_calls", "function_call", reasoning::CONTENT, reasoning::DETAILS];
 
 /// Fields of a call that are read.
-const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input"];
+const CALL: &[&str] = &["index", "id", "type", "function", "custom", "name", "arguments", "input", calls::EXTRA];
 
 /// Counts that are read, or sums of them.
 const COUNTED: &[&str] = &[

@@ -4,12 +4,14 @@
 //! output limit). So of two prompts one of which extends the other, the bytes agree up to the end of the shared messages,
 //! which is what prompt caches live on.
 
+use longrein_core::outcome::Wired;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, WireCall};
 use longrein_ports::Encoded;
 use serde::Serialize;
 
 use crate::actions::Envelope;
+use crate::blocks::{Said, beside, said};
 use crate::grown::{self, Grown, List, Spelling};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
@@ -37,13 +39,34 @@ impl Encoder {
 
 pub(super) struct Chat {
     model: String,
+    /// As a reply's own blocks name it.
+    full: String,
     limit: OutputLimit,
     temperature: Option<f64>,
+    thoughts: Thoughts,
+}
+
+/// What becomes of a reply's thoughts and signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Thoughts {
+    GoBack,
+    /// The server said that it does not take them.
+    AreLeft,
 }
 
 impl Chat {
     pub(super) fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
-        Self { model: model.to_owned(), limit, temperature }
+        Self { model: model.to_owned(), full: super::full_name(model), limit, temperature, thoughts: Thoughts::GoBack }
+    }
+
+    /// The same without thoughts.
+    pub(super) fn plain(&self) -> Self {
+        let (model, full) = (self.model.clone(), self.full.clone());
+        Self { model, full, limit: self.limit, temperature: self.temperature, thoughts: Thoughts::AreLeft }
+    }
+
+    pub(super) fn full_name(&self) -> &str {
+        &self.full
     }
 
     fn fields(&self, out: &mut Vec<u8>) {
@@ -81,7 +104,10 @@ impl Spelling for Chat {
 
     fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         let list = list.next(out);
-        grown::json(&Message::of(item), out);
+        match item {
+            Item::Assistant { text, calls, wired } => self.assistant(text, calls, wired.as_ref(), out),
+            Item::User(_) | Item::Harness(_) | Item::Observation { .. } => grown::json(&Message::of(item), out),
+        }
         list
     }
 
@@ -92,6 +118,41 @@ impl Spelling for Chat {
         }
         out.push(b']');
         self.limit(prompt, out);
+    }
+}
+
+impl Chat {
+    /// A reply as its server gave it: with the thoughts and signatures that it wants back, if this very model made them.
+    fn assistant(&self, text: &str, calls: &[WireCall], wired: Option<&Wired>, out: &mut Vec<u8>) {
+        // Null beside calls: an empty text is refused by some servers, a missing one by others.
+        let content = Some(text).filter(|text| !text.is_empty() || calls.is_empty());
+        grown::json(&Message::Assistant { content }, out);
+        out.pop();
+        let wired = wired.filter(|_| self.thoughts == Thoughts::GoBack);
+        let (mut thoughts, mut list) = (Vec::new(), List::Empty);
+        for block in said(&self.full, text, calls, wired) {
+            match block {
+                Said::Text { .. } => {}
+                Said::Opaque(fields) => thoughts.push(fields),
+                Said::Call { call, with } => {
+                    if list == List::Empty {
+                        out.extend_from_slice(br#","tool_calls":["#);
+                    }
+                    list = list.next(out);
+                    grown::json(&Call::of(call), out);
+                    if with.is_some() {
+                        out.pop();
+                        beside(with, out);
+                        out.push(b'}');
+                    }
+                }
+            }
+        }
+        if list == List::Begun {
+            out.push(b']');
+        }
+        thoughts.into_iter().for_each(|fields| beside(Some(fields), out));
+        out.push(b'}');
     }
 }
 
@@ -115,22 +176,10 @@ impl Envelope for Chat {
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 enum Message<'a> {
-    System {
-        content: &'a str,
-    },
-    User {
-        content: &'a str,
-    },
-    Assistant {
-        /// Null beside calls: an empty text is refused by some servers, a missing one by others.
-        content: Option<&'a str>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<Call<'a>>,
-    },
-    Tool {
-        tool_call_id: &'a str,
-        content: &'a str,
-    },
+    System { content: &'a str },
+    User { content: &'a str },
+    Assistant { content: Option<&'a str> },
+    Tool { tool_call_id: &'a str, content: &'a str },
 }
 
 #[derive(Serialize)]
@@ -152,10 +201,7 @@ impl<'a> Message<'a> {
             Item::User(text) => Message::User { content: text },
             // Many servers refuse a system message in mid-conversation; the text carries its own envelope.
             Item::Harness(text) => Message::User { content: text },
-            Item::Assistant { text, calls, wired: _ } => Message::Assistant {
-                content: Some(text.as_str()).filter(|text| !text.is_empty() || calls.is_empty()),
-                tool_calls: calls.iter().map(Call::of).collect(),
-            },
+            Item::Assistant { text, .. } => Message::Assistant { content: Some(text) },
             Item::Observation { call, action: _, tool: _, text, verdict: _ } => {
                 Message::Tool { tool_call_id: call, content: text }
             }

@@ -11,9 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::beside::Beside;
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::{broken, no_room};
+use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
+use crate::telling::{Said, Saying};
 use crate::words;
 
 /// One response on its way in.
@@ -26,6 +28,7 @@ pub struct Draft {
     /// Items that are as they will be.
     over: BTreeSet<u64>,
     beside: Beside,
+    said: Said,
     ended: Option<Ended>,
     usage: Option<Usage>,
     /// Words of a refusal.
@@ -93,6 +96,10 @@ impl crate::stream::Draft for Draft {
             _ => self.beside.event(value),
         }
         Ok(())
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
     }
 
     fn progress(&self) -> Progress {
@@ -197,7 +204,11 @@ impl Draft {
         if parts.get(place).is_none_or(|part| text(part, "type") != kind) {
             parts.insert(place, json!({"type": kind, key: ""}));
         }
-        append(&mut parts[place], key, text(value, "delta"));
+        let more = text(value, "delta");
+        append(&mut parts[place], key, more);
+        if kind == "output_text" {
+            self.said.text(more);
+        }
     }
 
     /// A text said whole: it stands where its pieces would.
@@ -231,7 +242,9 @@ impl Draft {
         if at == parts.len() {
             parts.push(json!({"type": kind, "text": ""}));
         }
-        append(&mut parts[at], "text", text(value, "delta"));
+        let more = text(value, "delta");
+        append(&mut parts[at], "text", more);
+        self.said.thought(more);
     }
 
     /// A piece of a call, which may be told of before the call is.
@@ -320,7 +333,7 @@ fn read(item: Value, blocks: &mut Blocks, refused: &mut String) {
             let arguments = match item.get("arguments") {
                 Some(Value::String(arguments)) => arguments.clone(),
                 Some(Value::Null) | None => String::new(),
-                Some(other) => other.to_string(),
+                Some(other) => numbers::written(other),
             };
             let call = RawCall { id: id.to_owned(), name: text(&item, "name").to_owned(), arguments };
             blocks.push(Block::Call { call, with: Map::new() });

@@ -8,11 +8,12 @@ pub mod encode;
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
-use longrein_ports::{BoxFuture, Encoded, Model};
+use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
 use crate::http::{self, Client, KeyIn};
+use crate::telling::Deaf;
 
 use decode::Decoder;
 use encode::Input;
@@ -42,8 +43,16 @@ impl Model for Responses {
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
-        Box::pin(async {
-            let mut reply = self.client.attempt::<Decoder>(request.bytes).await?;
+        self.send_heard(request, &Deaf)
+    }
+
+    fn send_heard<'a>(
+        &'a self,
+        request: Encoded,
+        listener: &'a dyn Listener,
+    ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
+        Box::pin(async move {
+            let mut reply = self.client.attempt::<Decoder>(request.bytes, listener).await?;
             http::claim(&mut reply, self.input.full_name());
             Ok(reply)
         })

@@ -3,7 +3,8 @@
 
 pub(crate) mod server;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use longrein_core::ids::{ActionId, ModelName, ToolName};
 use longrein_core::outcome::{ModelFailure, Reply};
@@ -11,6 +12,7 @@ use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, Told, ToolDef, WireCall};
 use longrein_core::task::ModelSpec;
 use longrein_models::openai::decode::{End, Reading};
+use longrein_ports::{Listener, Spoken};
 
 /// Reads a response whole, cut once at every byte, and byte by byte: it must make no difference.
 pub(crate) fn read_as<D: Reading>(body: &[u8], end: End) -> Result<Reply, ModelFailure> {
@@ -38,6 +40,48 @@ pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
         answer: AnswerForm::Text,
         max_output: 1_000,
         position,
+    }
+}
+
+/// Remembers what it heard, and when.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<Vec<(Instant, Said)>>);
+
+/// One piece, as it was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    Text(String),
+    Thought(String),
+    Anew,
+}
+
+impl Listener for Heard {
+    fn hear(&self, spoken: Spoken<'_>) {
+        let said = match spoken {
+            Spoken::Text(text) => Said::Text(text.to_owned()),
+            Spoken::Thought(text) => Said::Thought(text.to_owned()),
+            Spoken::Anew => Said::Anew,
+        };
+        self.0.lock().expect("nobody panics").push((Instant::now(), said));
+    }
+}
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<Said> {
+        self.0.lock().expect("nobody panics").iter().map(|(_, said)| said.clone()).collect()
+    }
+
+    /// What counts of the text.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for said in self.all() {
+            match said {
+                Said::Text(more) => text.push_str(&more),
+                Said::Thought(_) => {}
+                Said::Anew => text.clear(),
+            }
+        }
+        text
     }
 }
 

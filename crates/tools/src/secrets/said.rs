@@ -43,6 +43,43 @@ impl Secrets {
         Some(out)
     }
 
+    /// From which byte on a text that still grows may be the beginning of a known value, written in whatever way
+    /// [`Secrets::unsaid`] knows: what stands before is as it will be.
+    pub(crate) fn unfinished(&self, text: &str) -> usize {
+        let Some(finder) = self.finder.as_ref() else { return text.len() };
+        let mut shown = whole_escapes(text);
+        let mut whole = Vec::new();
+        let mut layer = Layer { text: text[..shown].to_owned(), starts: (0..=shown).collect() };
+        for depth in 0..=ESCAPES_DEEP {
+            if let Some(at) = self.begins_within(&layer.text) {
+                shown = shown.min(layer.starts[at]);
+            }
+            let forms = finder.find_iter(&layer.text);
+            whole.extend(forms.map(|form| layer.starts[form.start()]..layer.starts[form.end()]));
+            if depth == ESCAPES_DEEP || !layer.text.contains('\\') {
+                break;
+            }
+            layer = layer.unescaped();
+        }
+        // What is whole must not be cut by what begins inside it; a longer one may begin with it.
+        while let Some(cut) = whole.iter().find(|at| at.start < shown && shown < at.end) {
+            shown = cut.start;
+        }
+        shown
+    }
+
+    /// The first place from which the rest of `text` is how a known value begins.
+    fn begins_within(&self, text: &str) -> Option<usize> {
+        let longest = self.forms.iter().map(|(form, _)| form.len()).max().unwrap_or(0);
+        let from = text.ceil_char_boundary(text.len().saturating_sub(longest.saturating_sub(1)));
+        text[from..].char_indices().map(|(at, _)| from + at).find(|at| {
+            let rest = &text[*at..];
+            // In order, those that begin with `rest` stand behind it, and one that is just that is no beginning.
+            let first = self.forms.partition_point(|(form, _)| form.as_str() <= rest);
+            self.forms.get(first).is_some_and(|(form, _)| form.starts_with(rest))
+        })
+    }
+
     /// The first known secret that `text` has a mark of.
     pub(crate) fn marked_in(&self, text: &str) -> Option<&str> {
         if self.by_name.is_empty() {
@@ -57,6 +94,37 @@ impl Secrets {
         })
     }
 }
+
+/// Up to where no escape can be half written: an escape is a row of backslashes and up to eleven characters behind it.
+fn whole_escapes(text: &str) -> usize {
+    let tail = text.floor_char_boundary(text.len().saturating_sub(ESCAPE_REST_MAX));
+    let Some(last) = text[tail..].rfind('\\') else { return text.len() };
+    // Two halves of one character stand behind each other: the first must not be shown without the second.
+    let mut start = tail + last;
+    let near = start.saturating_sub(BACKSLASHES_MAX);
+    while start > near {
+        match text.as_bytes()[start - 1] {
+            b'\\' => start -= 1,
+            _ => match half_before(&text[..start]) {
+                Some(half) if half >= near => start = half,
+                Some(_) | None => break,
+            },
+        }
+    }
+    start
+}
+
+/// Where the escape of half a character begins that ends `text`.
+fn half_before(text: &str) -> Option<usize> {
+    let at = text.len().checked_sub(6).filter(|at| text.is_char_boundary(*at))?;
+    code_unit(&text[at..]).is_some_and(|unit| (0xD800..0xDC00).contains(&unit)).then_some(at)
+}
+
+/// The longest escape is `\uXXXX\uXXXX`; behind its first backslash come eleven characters.
+const ESCAPE_REST_MAX: usize = 11;
+
+/// Three layers of escapes make eight backslashes of one; a longer row is that of a text about backslashes.
+const BACKSLASHES_MAX: usize = 64;
 
 /// A text with some escapes undone, and where each of its bytes, and its end, comes from.
 struct Layer {

@@ -440,3 +440,54 @@ fn what_a_model_writes_is_without_known_values_however_it_escapes_them() {
     }
     assert_eq!(Secrets::new().unsaid(value), None);
 }
+
+/// A text as somebody hears it who is told piece by piece.
+fn heard(secrets: &Secrets, pieces: &[&str]) -> String {
+    let (mut held, mut out) = (String::new(), String::new());
+    for piece in pieces {
+        held.push_str(piece);
+        let rest = held.split_off(secrets.unfinished(&held));
+        let ready = std::mem::replace(&mut held, rest);
+        out.push_str(&secrets.unsaid(&ready).unwrap_or(ready));
+    }
+    out + &secrets.unsaid(&held).unwrap_or(held)
+}
+
+#[test]
+fn a_secret_cut_anywhere_is_marked_as_in_the_whole() {
+    let mut secrets = Secrets::new();
+    secrets.know("KEY", "hunter2\"hunter2");
+    secrets.know("LONG", "hunter2\"hunter2 and more");
+    secrets.know("OTHER", "2hunted🦀fox");
+    let value = "hunter2\"hunter2";
+    let quoted = serde_json::to_string(value).unwrap();
+    let texts = [
+        format!("it is {value}, not {value} and less, nor {value} and more."),
+        format!("{{\"key\":{quoted},\"again\":{}}}", serde_json::to_string(&quoted).unwrap()),
+        "hunter2\\u0022hunte\\u0072\\u0032 hunter hunter2hunted🦀fox hunter2hunted\\ud83e\\udd80fox".to_owned(),
+        r"\\\\\\\\ a path C:\users\hunter2\".to_owned(),
+        "nothing of it, but h hu hun hunt \\ and \\u00".to_owned(),
+    ];
+    for text in &texts {
+        let whole = secrets.unsaid(text).unwrap_or_else(|| text.clone());
+        let places: Vec<_> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+        for first in &places {
+            for second in places.iter().filter(|second| first <= *second) {
+                let pieces = [&text[..*first], &text[*first..*second], &text[*second..]];
+                assert_eq!(heard(&secrets, &pieces), whole, "{pieces:?}");
+            }
+        }
+        let single: Vec<_> = places.windows(2).map(|at| &text[at[0]..at[1]]).collect();
+        assert_eq!(heard(&secrets, &single), whole);
+    }
+}
+
+#[test]
+fn what_cannot_be_a_secret_is_not_held_back() {
+    let mut secrets = Secrets::new();
+    assert_eq!(secrets.unfinished("anything"), 8);
+    secrets.know("KEY", "correct horse battery");
+    for (text, shown) in [("Hello", 5), ("Hello c", 6), ("Hello cor", 6), ("Hello cow", 9), ("correct horse ", 0)] {
+        assert_eq!(secrets.unfinished(text), shown, "{text}");
+    }
+}

@@ -8,9 +8,14 @@ use std::borrow::Cow;
 
 use longrein_core::outcome::RawCall;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::blocks::Block;
+use crate::numbers;
 use crate::object::Object;
+
+/// Where Gemini's compatible door signs a call, and wants it signed when it comes back.
+pub(super) const EXTRA: &str = "extra_content";
 
 /// The calls of a reply, in the order in which they began.
 #[derive(Default)]
@@ -21,6 +26,8 @@ struct Slot {
     id: String,
     name: String,
     arguments: String,
+    /// What its server wants back with it.
+    extra: Option<Value>,
     /// How far the arguments are, so that nobody reads them again with every piece.
     object: Object,
 }
@@ -31,6 +38,7 @@ struct Piece<'a> {
     id: Cow<'a, str>,
     name: &'a str,
     arguments: String,
+    extra: Option<&'a Value>,
 }
 
 impl Calls {
@@ -54,6 +62,15 @@ impl Calls {
 
     pub(super) fn into_raw(self) -> Vec<RawCall> {
         self.0.into_iter().map(|slot| RawCall { id: slot.id, name: slot.name, arguments: slot.arguments }).collect()
+    }
+
+    /// The calls, each with what stands beside it and is wanted back.
+    pub(super) fn into_blocks(self) -> impl Iterator<Item = Block> {
+        self.0.into_iter().map(|slot| {
+            let with = slot.extra.map(|extra| (EXTRA.to_owned(), extra)).into_iter().collect::<Map<_, _>>();
+            let call = RawCall { id: slot.id, name: slot.name, arguments: slot.arguments };
+            Block::Call { call, with }
+        })
     }
 
     fn add(&mut self, piece: Piece<'_>) {
@@ -80,6 +97,7 @@ impl Calls {
             id: piece.id.into_owned(),
             name: piece.name.to_owned(),
             arguments: piece.arguments,
+            extra: piece.extra.cloned(),
             object,
         });
     }
@@ -120,6 +138,9 @@ impl Slot {
     }
 
     fn grow(&mut self, piece: Piece<'_>) {
+        if let Some(extra) = piece.extra {
+            self.extra = Some(extra.clone());
+        }
         if self.id.is_empty() {
             self.id = piece.id.into_owned();
         }
@@ -162,12 +183,13 @@ impl<'a> Piece<'a> {
                 Some(_) | None => text(call, "id").into(),
             },
             name: text(function, "name"),
+            extra: call.get(EXTRA).filter(|extra| extra.is_object()),
             // The second is a custom tool's.
             arguments: match function.get("arguments").or_else(|| function.get("input")) {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_))) => {
-                    other.to_string()
+                    numbers::written(other)
                 }
             },
         }
