@@ -193,7 +193,7 @@ impl Drive<'_> {
             {
                 let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
                 let watch = Watch::of(&self.run, action, self.ports.clock.now());
-                let aftermath = jobs::Aftermath { watch, has_tree: started.tree.is_some() };
+                let aftermath = jobs::Aftermath { watch, has_tree: action.tree.is_some() };
                 let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, aftermath);
                 self.hangar.launch(Flight::Run(started.action, started.attempt), work);
             }

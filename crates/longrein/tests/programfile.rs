@@ -354,15 +354,49 @@ fn what_cannot_be_a_child_s_own_is_refused_when_it_is_read() {
         ("syntax", "goal = ", "part.toml, line 1", ""),
         ("key", "goal = \"g\"\nturnips = 3\n", "part.toml, line 2", "turnips"),
         ("principal", "[principal]\nuser = \"root\"\n", "part.toml", "the principal of its parent"),
-        ("workspace", "workspace = \"..\"\nbuiltins = []\n", "part.toml, line 1", "works in its parent's workspace"),
+        ("workspace", "workspace = \".\"\nbuiltins = []\n", "part.toml, line 1", "works in its parent's workspace"),
         ("writes", writes, "sub/p.toml, line 5, phase[0] (a).task", "nothing holds the workspace for it"),
         ("model", "model = \"script/none.toml\"\n", "part.toml, line 1", "cannot read"),
         ("variable", "goal = \"${x}\"\n", "part.toml", "x"),
-        ("circle", circle, "p.toml, line 5", "more than 4 deep"),
+        ("circle", circle, "part.toml, line 2", "more than 4 deep"),
         ("program", "program = \"nothing\"\n", "part.toml, line 1", "there is no program \"nothing\""),
         ("mode", "permission_mode = \"root\"\n", "part.toml, line 1", "there is no mode"),
     ] {
         let error = loaded_with(name, &program, &[("part.toml", part)]).unwrap_err().to_string();
         assert!(error.contains(place) && error.contains(said), "{name}: {error}");
     }
+}
+
+/// Each phase of a program may name another, and so on: what is read and drawn grows with what is written, not with its powers.
+#[test]
+fn a_program_grows_with_what_is_written() {
+    let program = |phases: usize, names: &str| {
+        let mut text = String::from("start = \"p0\"\n");
+        for number in 0..phases {
+            let next = if number + 1 == phases { "done".to_owned() } else { format!("p{}", number + 1) };
+            text.push_str(&format!(
+                "[[phase]]\nname = \"p{number}\"\nkind = \"run\"\n{names}next = [{{ to = \"{next}\" }}]\n"
+            ));
+        }
+        text
+    };
+    let drawn = |phases: usize| {
+        let read = read(Path::new("p.toml"), &program(phases, ""), Path::new(".")).unwrap().phases;
+        (program_text(&read).lines().count(), mermaid(&read).lines().count())
+    };
+    let (one, two, four) = (drawn(16), drawn(32), drawn(64));
+    assert_eq!(
+        (four.0 - two.0, four.1 - two.1),
+        (2 * (two.0 - one.0), 2 * (two.1 - one.1)),
+        "twice the phases, twice the lines"
+    );
+    // Four files of 20 phases that name each other one below the other would be 168,420.
+    let (deep, leaf) = (program(20, "program = \"c.toml\"\n"), program(20, ""));
+    let files = [("b.toml", program(20, "program = \"deep.toml\"\n")), ("deep.toml", deep), ("c.toml", leaf)];
+    let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let error = loaded_with("powers", &program(20, "program = \"b.toml\"\n"), &files).unwrap_err().to_string();
+    assert!(error.contains("more than 1024 phases"), "{error}");
+    let few = [("c.toml", program(20, ""))];
+    let few: Vec<_> = few.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    loaded_with("few", &program(20, "program = \"c.toml\"\n"), &few).unwrap();
 }

@@ -3,6 +3,7 @@
 //! Read [`find`] first. What is wrong with a program is found when it is loaded: as a graph by core, in its conditions,
 //! templates and schemas by the rules, and against the task it is to run in.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -66,16 +67,17 @@ impl Places {
 
 /// The program that is named so: one of the shipped ones, or a file relative to `base`.
 pub fn find(name: &str, base: &Path, place: &Place) -> Result<Program> {
-    find_below(name, base, place, 0)
+    find_below(name, base, place, 0, &Cell::new(0))
 }
 
-fn find_below(name: &str, base: &Path, place: &Place, depth: u32) -> Result<Program> {
+/// `all`: the phases read so far, of the program that was asked for and of those below it.
+fn find_below(name: &str, base: &Path, place: &Place, depth: u32, all: &Cell<usize>) -> Result<Program> {
     if depth > DEPTH_MAX {
         let problem = format!("programs start each other more than {DEPTH_MAX} deep; a tree of runs is no deeper");
         return Err(TaskFileError::Task { place: place.clone(), problem });
     }
     if let Some((name, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-        return read_below(&PathBuf::from(format!("programs/{name}.toml")), text, base, depth);
+        return read_below(&PathBuf::from(format!("programs/{name}.toml")), text, base, depth, all);
     }
     let looks_like_a_file = name.contains('/') || Path::new(name).extension().is_some();
     if !looks_like_a_file {
@@ -92,15 +94,15 @@ fn find_below(name: &str, base: &Path, place: &Place, depth: u32) -> Result<Prog
     let file = base.join(name);
     let text = schema::read_text(place, &file, FILE_MAX_BYTES)?;
     let folder = file.parent().map_or_else(|| base.to_owned(), Path::to_owned);
-    read_below(Path::new(name), &text, &folder, depth)
+    read_below(Path::new(name), &text, &folder, depth, all)
 }
 
 /// Reads a program's text. `folder`: what paths in it are relative to.
 pub fn read(file: &Path, text: &str, folder: &Path) -> Result<Program> {
-    read_below(file, text, folder, 0)
+    read_below(file, text, folder, 0, &Cell::new(0))
 }
 
-fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Program> {
+fn read_below(file: &Path, text: &str, folder: &Path, depth: u32, all: &Cell<usize>) -> Result<Program> {
     let (mut top, _) = Section::parse(file, text, &BTreeMap::new())?;
     let schemas = Schemas { folder };
     let keys = ["name", "start", "answer", "phase"];
@@ -121,6 +123,15 @@ fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Prog
             place: places.get("phase").cloned().unwrap_or(Place::File(file.to_owned())),
             problem: check::Fault::TooMany(tables.len()).to_string(),
         });
+    }
+    // Each phase may name a program, and each of that one: without a bound, a few files make millions of phases.
+    all.set(all.get() + tables.len());
+    if all.get() > PHASES_TOGETHER_MAX {
+        let problem = format!(
+            "with the programs that its phases name there are more than {PHASES_TOGETHER_MAX} phases, each counted as often as \
+             it is named; let fewer phases name a program"
+        );
+        return Err(TaskFileError::Task { place: Place::File(file.to_owned()), problem });
     }
     for table in tables {
         let (phase, at) = phase(table, &schemas)?;
@@ -145,7 +156,7 @@ fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Prog
             (None, None) => None,
         };
         if let Some((name, base, place)) = follows {
-            below.insert(phase.name.to_string(), find_below(name, base, place, depth + 1)?);
+            below.insert(phase.name.to_string(), find_below(name, base, place, depth + 1, all)?);
         }
         parts.extend(part.map(|part| (phase.name.to_string(), part)));
     }
@@ -511,3 +522,5 @@ const PHASE_KEYS: [&str; 17] = [
 /// Children driven at the same time where nothing is said.
 const PARALLEL: u32 = 4;
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Phases of a program and of all below it: all of them stand in the start of a run.
+const PHASES_TOGETHER_MAX: usize = 1024;
