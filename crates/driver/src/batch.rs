@@ -230,6 +230,7 @@ impl Drive<'_> {
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
                 Duty::Judge { check, round, .. } => wanted.insert(Flight::AskJudge(check.clone(), *round)),
                 Duty::AwaitJudge { call } => wanted.insert(Flight::Judge(*call)),
+                Duty::AskChildren { .. } => wanted.insert(Flight::Tree(self.run.epochs.len())),
                 // Below: they come back by themselves.
                 Duty::Child { .. } => false,
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
@@ -241,7 +242,6 @@ impl Drive<'_> {
                 Duty::Call { .. }
                 | Duty::Transit { .. }
                 | Duty::Propose { .. }
-                | Duty::AskChildren { .. }
                 | Duty::AskChecks { .. }
                 | Duty::NoticeLoop
                 | Duty::Suspend

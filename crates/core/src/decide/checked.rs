@@ -87,7 +87,7 @@ fn wants_first_look(run: &Run, action: &Action) -> bool {
         Some(ToolBody::Builtin(builtin)) => *builtin == Builtin::Shell,
         None => false,
     };
-    is_program && run.first_tree.is_none() && run.task.acceptance.iter().any(|check| !check.protect.is_empty())
+    is_program && run.wants_first_look()
 }
 
 /// Why a tool is not called again.

@@ -7,7 +7,7 @@ use super::{At, Child, Join, Kind, OnFailure, Outcome, part};
 use crate::budget::{Limit, Limits};
 use crate::children::{self, ChildSpec, ChildState};
 use crate::event::End;
-use crate::ids::{PhaseName, RunId};
+use crate::ids::{PhaseName, RunId, TreeId};
 use crate::payload::{Content, Payload};
 use crate::run::Run;
 
@@ -45,6 +45,8 @@ pub struct Wanted {
 pub struct Askable {
     pub specs: Vec<ChildSpec>,
     pub at_once: u32,
+    /// The workspace before them, where nobody has looked at it yet.
+    pub tree: Option<TreeId>,
 }
 
 impl Owed<'_> {
@@ -104,7 +106,7 @@ pub fn askable(run: &Run, wanted: &[Wanted]) -> Option<Askable> {
         task: part::task_of(&run.task, owed.child, wanted.goal.as_deref(), wanted.item.as_ref().map(Payload::as_str)),
         grant: grant.clone(),
     };
-    Some(Askable { specs: wanted.iter().map(spec).collect(), at_once: owed.parallel })
+    Some(Askable { specs: wanted.iter().map(spec).collect(), at_once: owed.parallel, tree: None })
 }
 
 /// Children of the present phase that have nothing to add to what it comes to: they are told to end.
