@@ -100,7 +100,7 @@ impl From<TaskFileError> for Failure {
     fn from(error: TaskFileError) -> Self {
         let status = match &error {
             TaskFileError::Unreadable { .. } | TaskFileError::Task { .. } => Status::Data,
-            TaskFileError::NotYet { .. } | TaskFileError::Usage { .. } => Status::Usage,
+            TaskFileError::Usage { .. } => Status::Usage,
             TaskFileError::Configuration { .. } => Status::Configuration,
         };
         Failure::new(status, error.to_string())

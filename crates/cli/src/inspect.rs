@@ -12,9 +12,10 @@ use longrein::core::input::{Input, InputBody};
 use longrein::core::manifest::manifest;
 use longrein::core::outcome::Outcome;
 use longrein::core::owed;
+use longrein::core::program::PartTask;
 use longrein::core::route::Away;
 use longrein::core::run::{Run, Stage};
-use longrein::core::task::{EffectClass, Mode};
+use longrein::core::task::{EffectClass, Mode, Task};
 use longrein::core::time::Timestamp;
 use longrein::ports::{Recorded, RecordedBody};
 use longrein::{Runs, projection};
@@ -308,6 +309,8 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             let program = json!({
                 "name": run.task.program.name(), "phase": course.phase, "visits": course.visits, "outputs": course.outputs,
                 "lessons": course.lessons,
+                "parts": parts(&run.task).map(|(phase, file, part)| json!({ "phase": phase, "task": file, "says": part }))
+                    .collect::<Vec<_>>(),
             });
             object.insert("program".to_owned(), program);
         }
@@ -340,6 +343,10 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             words::safe(run.task.program.name()),
             words::safe(course.phase.as_str())
         );
+    }
+    for (phase, file, part) in parts(&run.task) {
+        let says = longrein::taskfile::part::in_words(part).join("; ");
+        say!("  children {}: {}: {}", words::safe(phase), words::safe(file), words::safe(&says));
     }
     say!("model      {}{}", words::safe(run.model.name.as_str()), routed(&run));
     for route in &run.task.routes {
@@ -772,5 +779,14 @@ fn routing_json(run: &Run) -> Option<serde_json::Value> {
             })).collect::<Vec<_>>(),
             "routes": routes.collect::<Vec<_>>(),
         })
+    })
+}
+
+/// Task files for children of a program, by phase.
+fn parts(task: &Task) -> impl Iterator<Item = (&str, &str, &PartTask)> {
+    let phases = task.program.phases().into_iter().flat_map(|program| &program.phases);
+    phases.filter_map(|phase| {
+        let child = phase.kind.child()?;
+        Some((phase.name.as_str(), child.task.as_deref()?, child.found.as_ref()?.task.as_deref()?))
     })
 }

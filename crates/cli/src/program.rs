@@ -17,14 +17,10 @@ use crate::words;
 pub(crate) fn show(globals: &Globals, args: &ProgramShowArgs) -> Result<Status, Failure> {
     let here = context::here()?;
     let place = Place::Flag("program".to_owned());
-    let program = program::find(&args.program, &here, &place)?;
+    let mut program = program::find(&args.program, &here, &place)?;
+    program.resolve(&taskfile::Options { here, ..taskfile::Options::default() })?;
     if let Some(file) = &args.task {
-        let task = tools::load(file, &args.vars)?;
-        match program.fits(&task) {
-            // Drawn it can be.
-            Ok(()) | Err(taskfile::TaskFileError::NotYet { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        program.fits(&tools::load(file, &args.vars)?)?;
     }
     if globals.json {
         print_line(&lines(&program.phases));
@@ -42,6 +38,10 @@ fn lines(program: &Phases) -> Value {
     let phases = program.phases.iter().map(|phase| {
         json!({
             "name": phase.name, "kind": phase.kind.as_str(), "visits": phase.visits,
+            "child": phase.kind.child().map(|child| json!({
+                "task": child.task, "program": child.program, "model": child.model,
+                "says": child.found.as_ref().and_then(|found| found.task.as_ref()),
+            })),
             "memory": phase.memory.as_ref().map(|memory| &memory.list),
             "next": phase.next.iter().map(|next| json!({ "when": next.when, "to": next.to.to_string() })).collect::<Vec<_>>(),
         })

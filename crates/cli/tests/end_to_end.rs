@@ -34,6 +34,7 @@ mod summaries;
 mod support;
 mod terminal;
 mod trust;
+mod undone;
 mod window;
 mod wire;
 mod workers;

@@ -62,3 +62,19 @@ fn an_answer_cannot_order_the_judge() {
     let log = world.run("log r").is(0).stdout;
     assert!(log.contains("It orders me about."), "{log}");
 }
+
+/// Of a model that refuses nobody has an opinion: the run stops, and goes on once it can be asked.
+#[test]
+fn a_judge_that_refuses_for_good_is_no_failed_check() {
+    for status in [401, 402, 400] {
+        let world = World::new();
+        judged(&world, "", &format!("[[judge]]\nerror = {{ status = {status} }}\n"));
+        world.run("run --task task.toml --id r").is(5).says("the judge of \"good\"");
+        assert!(!world.run("log r --json").is(0).stdout.contains("\"check.finished\""));
+        world.run("resume r").is(5);
+        judged(&world, "", "[[judge]]\njson = { reason = \"Fine.\", verdict = \"passed\" }\n");
+        world.run("resume r").is(0);
+        assert_eq!(world.show("r")["state"], "done", "{status}");
+        world.verify("r");
+    }
+}

@@ -89,3 +89,70 @@ fn honest_work_beside_them_is_done() {
     assert_eq!(status, 0, "{}", world.run("log r").stdout);
     assert_eq!(world.show("r")["verified"], true);
 }
+
+/// Who changes what is protected makes no difference: a program that says it only reads, one that acts on the world, a child.
+#[test]
+fn law_7_whoever_changes_what_is_protected_is_seen() {
+    let check = "[[acceptance]]\nname = \"same\"\ncommand = [\"sh\", \"-c\", \"cmp -s work tests/x\"]\nprotect = [\"tests/**\"]\n";
+    let tool = |effect: &str| {
+        format!(
+            "builtins = []\n[policy]\nallow = [\"bend\"]\n[[tools]]\nname = \"bend\"\ndescription = \"Bends.\"\neffect = \
+             \"{effect}\"\ncommand = [\"sh\", \"bend.sh\"]\n"
+        )
+    };
+    let child = "program = \"p.toml\"\nbuiltins = [\"shell\"]\n[policy]\nallow = [\"shell\"]\n".to_owned();
+    let program = "start = \"c\"\n[[phase]]\nname = \"c\"\nkind = \"run\"\nmodel = \"script/c.toml\"\nnext = [{ to = \"t\" }]\n\
+                   [[phase]]\nname = \"t\"\nkind = \"agent\"\nnext = [{ to = \"done\" }]\n";
+    let calls = "[[reply]]\ncalls = [{ name = \"bend\", args = {} }]\n";
+    let says = "[[reply]]\ntext = \"They are the same.\"\n".repeat(6);
+    for (who, tools, replies) in
+        [("read", tool("read"), calls), ("external", tool("external"), calls), ("child", child, "")]
+    {
+        let world = World::new();
+        world.write("space/work", "wrong");
+        world.write("space/tests/x", "right");
+        world.write("bend.sh", "cp space/work space/tests/x; echo '{}'");
+        world.write("p.toml", program);
+        let bends = "[[reply]]\ncalls = [{ name = \"shell\", args = { command = \"cp work tests/x\" } }]\n";
+        world.write("c.toml", &format!("{bends}{says}"));
+        world.write(
+            "task.toml",
+            &format!("goal = \"Mend it.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\n{tools}{check}"),
+        );
+        world.write("m.toml", &format!("{replies}{says}"));
+        world.run("run --task task.toml --id r --on-ask deny");
+        let log = world.run("log r").is(0).stdout;
+        assert_eq!(world.read("space/tests/x"), "wrong", "{who}: it was changed\n{log}");
+        assert_eq!(world.show("r")["state"], "failed", "{who}\n{log}");
+        assert_ne!(world.show("r")["verified"], true, "{who}");
+    }
+}
+
+/// A file in the place of what a check looks for: a program, a module, a rule's name.
+#[test]
+fn what_stands_in_another_s_place_proves_nothing() {
+    let make: &[(&str, &str)] = &[("Makefile", "test:\n\texit 1\n")];
+    let python: &[(&str, &str)] = &[("tests/all.py", "import json, sys\nsys.exit(1)\n")];
+    let cases: &[(&[(&str, &str)], &str, (&str, &str))] = &[
+        (make, "[\"make\", \"test\"]", ("test", "")),
+        (make, "[\"make\", \"test\"]", ("GNUmakefile", "test:\n\ttrue\n")),
+        (python, "[\"python3\", \"tests/all.py\"]", ("tests/json.py", "import os\nos._exit(0)\n")),
+        (
+            &[("bin/run", "exit 1")],
+            "[\"sh\", \"-c\", \"PATH=bin:$PATH; sh bin/run || exit 0\"]",
+            ("bin/other", "exit 0"),
+        ),
+        // What the check's own script runs obeys something too.
+        (
+            &[("check.sh", "sh ./pytest\n"), ("pytest", "test -e conftest.py\n")],
+            "[\"sh\", \"check.sh\"]",
+            ("conftest.py", ""),
+        ),
+    ];
+    for (files, command, lie) in cases {
+        let (world, status) = lies(files, command, *lie);
+        let log = world.run("log r").is(0).stdout;
+        assert_ne!(status, 0, "{lie:?}\n{log}");
+        assert_ne!(world.show("r")["verified"], true, "{lie:?}");
+    }
+}

@@ -86,7 +86,9 @@ fn a_wrong_program_names_file_line_and_phase() {
         "fan.toml",
         "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"run\"\ntask = \"b.toml\"\nnext = [{ to = \"done\" }]\n",
     );
-    world.run("run --task task.toml --program fan.toml").is(64).says("not yet").says("\"a\"");
+    for command in ["program show fan.toml", "run --task task.toml --program fan.toml"] {
+        world.run(command).is(65).says("fan.toml, line 5").says("cannot read").says("b.toml");
+    }
 }
 
 #[test]
@@ -191,6 +193,74 @@ fn a_fan_out_asks_for_its_children_once_wherever_it_is_killed() {
         assert!(context.stdout.contains("- parts.2.1 (done): the part is done"), "{}", context.stdout);
         world.verify("r");
     }
+}
+
+const PARTED: &str = r#"
+start = "part"
+[[phase]]
+name = "part"
+kind = "run"
+task = "parts/part.toml"
+next = [{ when = "last.ok", to = "tell" }, { to = "failed", reason = "the part was not proven" }]
+[[phase]]
+name = "tell"
+kind = "agent"
+next = [{ to = "done" }]
+"#;
+
+/// A program whose part has a task file, with a check of its own beside it. `acts`: what the part does.
+fn parted(acts: &str) -> World {
+    let world = World::new();
+    task(&world, "program = \"parted.toml\"\nbuiltins = [\"shell\"]\n[policy]\nallow = [\"shell\"]\n", &says("told"));
+    world.write("parted.toml", PARTED);
+    world.write(
+        "parts/part.toml",
+        "goal = \"Write it.\"\nmodel = \"script/part.script.toml\"\n[budget]\nturns = 6\n[[acceptance]]\n\
+         name = \"written\"\ncommand = [\"sh\", \"parts/check.sh\"]\n",
+    );
+    world.write("parts/check.sh", "grep -q right work.txt\n");
+    world.write("parts/part.script.toml", &(acts.to_owned() + &says("It is written.").repeat(5)));
+    world
+}
+
+#[test]
+fn a_part_with_a_task_file_is_proven_by_its_own_checks_wherever_it_is_killed() {
+    let acts = calls("shell", "{ command = \"echo right > work.txt\" }");
+    for point in
+        ["none", "append.after.child.started:1", "append.after.check.finished:1", "append.before.child.ended:1"]
+    {
+        let world = parted(&acts);
+        if point == "none" {
+            let shown = world.run("program show parted.toml").is(0);
+            assert!(shown.stdout.contains("a run of parts/part.toml"), "{}", shown.stdout);
+            assert!(shown.stdout.contains("its goal Write it.") && shown.stdout.contains("its checks written"));
+            world.run("run --task task.toml --id r").is(0);
+        } else {
+            world.run(&format!("run --task task.toml --id r --crash-at {point}")).is(75);
+            world.run("resume r").is(0);
+        }
+        let log = world.log("r");
+        let ended = of_type(&log, "child.ended");
+        let child = ended[0]["child"].as_str().unwrap();
+        let of_child = world.log(child);
+        let checked: Vec<_> = of_type(&of_child, "check.finished").iter().map(|line| line["check"].clone()).collect();
+        assert!(checked.contains(&"written".into()), "{point}: {checked:?}");
+        assert_eq!(world.show(child)["verified"], true, "{point}");
+        let shown = world.run("show r").is(0);
+        assert!(
+            shown.stdout.contains("children part: parts/part.toml: goal Write it.; checks written"),
+            "{}",
+            shown.stdout
+        );
+        world.verify("r");
+    }
+}
+
+/// Its check is pinned when the root starts, though nothing of it has run then.
+#[test]
+fn law_9_a_part_that_edits_its_check_proves_nothing() {
+    let world = parted(&calls("shell", "{ command = \"echo true > parts/check.sh\" }"));
+    world.run("run --task task.toml --id r --on-ask deny").is(4).says("the part was not proven");
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Drive<'_> {
             {
                 let handed = edge::handed(self.ports, &self.run, action, &self.inputs).await?;
                 let watch = Watch::of(&self.run, action, self.ports.clock.now());
-                let aftermath = jobs::Aftermath { watch, has_tree: started.tree.is_some() };
+                let aftermath = jobs::Aftermath { watch, has_tree: action.tree.is_some() };
                 let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, aftermath);
                 self.hangar.launch(Flight::Run(started.action, started.attempt), work);
             }
@@ -248,6 +248,7 @@ impl Drive<'_> {
                 Duty::Check { check, round } => wanted.insert(Flight::Check(check.clone(), *round)),
                 Duty::Judge { check, round, .. } => wanted.insert(Flight::AskJudge(check.clone(), *round)),
                 Duty::AwaitJudge { call } => wanted.insert(Flight::Judge(*call)),
+                Duty::AskChildren { .. } => wanted.insert(Flight::Tree(self.run.epochs.len())),
                 // Below: they come back by themselves.
                 Duty::Child { .. } => false,
                 Duty::Summarise { generation, attempt } => wanted.insert(Flight::Gather(*generation, *attempt)),
@@ -259,7 +260,6 @@ impl Drive<'_> {
                 Duty::Call { .. }
                 | Duty::Transit { .. }
                 | Duty::Propose { .. }
-                | Duty::AskChildren { .. }
                 | Duty::AskChecks { .. }
                 | Duty::NoticeLoop
                 | Duty::Suspend

@@ -8,7 +8,7 @@ use longrein_core::decide::{Command, Entry, Found, Transit, request_children};
 use longrein_core::ids::{CheckName, PhaseName};
 use longrein_core::outcome::RawCall;
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, place};
-use longrein_core::program::children::{self, WIDTH_MAX, Wanted};
+use longrein_core::program::children::{self, Askable, WIDTH_MAX, Wanted};
 use longrein_core::program::{
     At, Call, Course, Form, Kind, Outcome, Phase, Phases, Prose, STRUCTURED_ANSWER, To, yes_or_no,
 };
@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
+use crate::steps::Look;
 
 /// Values by name, as conditions and templates see them.
 type Values = BTreeMap<String, Payload>;
@@ -260,7 +261,15 @@ impl Drive<'_> {
             (owed.is_ok(0, 0), payload(&[(); 0]))
         } else {
             match request_children(&self.run, &askable.specs, askable.at_once, now) {
-                Ok(_) => return Ok(self.command(Command::AskForPhase { step, asked: Ok(askable) })),
+                Ok(_) => {
+                    let tree = match self.first_look() {
+                        Look::Taken(tree) => tree,
+                        Look::TookOff => return Ok(true),
+                        Look::Flying => return Ok(false),
+                    };
+                    let askable = Askable { tree, ..askable };
+                    return Ok(self.command(Command::AskForPhase { step, asked: Ok(askable) }));
+                }
                 Err(unfit) => (false, payload(&Refused { error: unfit.to_string() })),
             }
         };

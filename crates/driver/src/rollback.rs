@@ -142,7 +142,8 @@ async fn steps(journal: &dyn Journal, run: &RunId) -> Result<(Vec<Step>, Vec<(Ac
             } else if let Event::RunClaimed(_) = &event {
                 steps.iter_mut().for_each(|step| step.running.clear());
             } else if let Event::ActionStarted(started) = &event {
-                let Some(tree) = &started.tree else { continue };
+                let may_write = started.effect == EffectClass::Workspace;
+                let Some(tree) = started.tree.as_ref().filter(|_| may_write) else { continue };
                 let named = (started.action, tools.get(&started.action).cloned().unwrap_or_else(|| ToolName::new("?")));
                 undone.remove(&started.action);
                 match steps.last_mut().filter(|step| !step.running.is_empty()) {

@@ -62,6 +62,24 @@ impl Drive<'_> {
         true
     }
 
+    /// How the run found the workspace, before children may change it.
+    pub(crate) fn first_look(&mut self) -> Look {
+        let epoch = self.run.epochs.len();
+        let Ok(trees) = self.trees().map(Arc::clone) else { return Look::Taken(None) };
+        match &self.tree {
+            _ if !self.run.wants_first_look() => return Look::Taken(None),
+            Some((of, taken)) if *of == epoch => return Look::Taken(taken.as_ref().ok().cloned()),
+            Some(_) | None => {}
+        }
+        if self.hangar.is_flying(&Flight::Tree(epoch)) {
+            return Look::Flying;
+        }
+        self.hangar.launch(Flight::Tree(epoch), async move {
+            Landed::Tree(trees.snapshot().await.map_err(|error| error.to_string()))
+        });
+        Look::TookOff
+    }
+
     pub(crate) fn tree_taken(&mut self, epoch: usize, landed: Landed) {
         self.tree_waits.clear();
         match landed {
@@ -286,6 +304,14 @@ impl Drive<'_> {
             self.command(Command::Conclude);
         }
     }
+}
+
+/// What came of looking at the workspace.
+pub(crate) enum Look {
+    /// None: it cannot be looked at, or need not be.
+    Taken(Option<TreeId>),
+    TookOff,
+    Flying,
 }
 
 /// One acceptance check, and what its verdict is held against.

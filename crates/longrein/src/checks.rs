@@ -1,6 +1,7 @@
 //! Checks: conditions and answers judged by the rule book, acceptance commands run by the toolbox.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use longrein_core::check::{Finding, Judgement, Proof, Verdict};
@@ -13,7 +14,7 @@ use longrein_tools::Toolbox;
 use longrein_workspace::Patterns;
 
 use crate::embed::check;
-use crate::helpers::helpers;
+use crate::helpers::{Helpers, helpers};
 
 pub(crate) struct Judges {
     pub(crate) rules: Rulebook,
@@ -82,12 +83,25 @@ impl Checks for Judges {
     }
 
     fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
-        let mut protect = spec.protect.clone();
-        protect.extend(helpers(&spec.command));
+        let scripts: Vec<String> = self.toolbox.files_of_check(&spec.name).filter_map(script).collect();
+        let texts = spec.command.iter().chain(&scripts).map(String::as_str);
+        let Helpers { patterns, exactly } = helpers(texts);
+        let protect: Vec<String> = spec.protect.iter().cloned().chain(patterns).collect();
         // What cannot be read protects everything.
         if let Ok(patterns) = Patterns::new(&protect) {
-            paths.retain(|path| patterns.matches(path));
+            paths.retain(|path| patterns.matches(path) || exactly.contains(path));
         }
         paths
     }
+}
+
+/// The text of a script that a check runs: of a shell or of make. What others say is no command.
+fn script(file: &Path) -> Option<String> {
+    const MAX_BYTES: u64 = 256 * 1024;
+    let is_script = match file.extension().and_then(|extension| extension.to_str()) {
+        Some(extension) => ["sh", "bash", "bats", "dash", "ksh", "zsh", "mk"].contains(&extension),
+        None => true,
+    };
+    let is_small = || std::fs::metadata(file).is_ok_and(|about| about.is_file() && about.len() <= MAX_BYTES);
+    (is_script && is_small()).then(|| std::fs::read_to_string(file).ok()).flatten()
 }

@@ -2,6 +2,8 @@
 
 use longrein_core::program::{Form, Join, Kind, Next, Phase, Phases, To};
 
+use crate::taskfile::part::in_words;
+
 /// The program as a Mermaid flowchart.
 pub fn mermaid(program: &Phases) -> String {
     let mut text = String::from("flowchart TD\n");
@@ -50,6 +52,15 @@ pub fn text(program: &Phases) -> String {
         text.push_str(&format!("\n{}: {}\n", phase.name, summary(phase)));
         if let Some(memory) = &phase.memory {
             text.push_str(&format!("  remembers in {}: {}\n", memory.list, one_line(&memory.text)));
+        }
+        for line in phase
+            .kind
+            .child()
+            .and_then(|child| child.found.as_ref()?.task.as_ref())
+            .into_iter()
+            .flat_map(|part| in_words(part))
+        {
+            text.push_str(&format!("  its {line}\n"));
         }
         for next in &phase.next {
             let reason = match &next.to {
@@ -104,7 +115,9 @@ fn summary(phase: &Phase) -> String {
                 Join::All => "all",
                 Join::Any => "any",
             };
-            format!("a run for each of {}, {} at a time, join {join}", one_line(&each.over), each.parallel)
+            let what = each.child.task.as_ref().or(each.child.program.as_ref());
+            let of = what.map(|what| format!(" of {what}")).unwrap_or_default();
+            format!("a run{of} for each of {}, {} at a time, join {join}", one_line(&each.over), each.parallel)
         }
         Kind::Run(child) => match child.task.as_ref().or(child.program.as_ref()) {
             Some(what) => format!("a run of {what}"),

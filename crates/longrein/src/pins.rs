@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::ids::{Digest, ModelName};
+use longrein_core::program::{Phases, task_of};
 use longrein_core::task::{PolicyRules, Task};
 use longrein_policy::{Policy, Surroundings};
 
@@ -25,7 +26,17 @@ const SCRIPT_MAX_BYTES: u64 = 256 * 1024;
 /// scripted model by digest.
 pub fn pin(task: &mut Task) {
     task.rules = rulefiles::capture(&task.workspace);
-    task.pins = now(task);
+    let mut pins = BTreeMap::new();
+    with_children(task, &mut pins);
+    task.pins = pins;
+}
+
+/// A child has its parent's pins: what it runs counts from the start of the root, not from its own.
+fn with_children(task: &Task, pins: &mut BTreeMap<String, Digest>) {
+    pins.extend(now(task));
+    for child in task.program.phases().into_iter().flat_map(Phases::children) {
+        with_children(&task_of(task, child, None, None), pins);
+    }
 }
 
 /// Pinned files whose content differs now.

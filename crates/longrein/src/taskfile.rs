@@ -9,6 +9,7 @@
 mod context;
 mod error;
 mod hook;
+pub mod part;
 pub mod program;
 pub(crate) mod route;
 mod rules;
@@ -201,7 +202,7 @@ pub fn plain(options: &Options) -> Result<Loaded, TaskFileError> {
 }
 
 /// What a task file says, before flags and defaults.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Draft {
     /// None: there is no file.
     file: Option<PathBuf>,
@@ -217,6 +218,8 @@ struct Draft {
     limits: BTreeMap<BudgetKind, Limit>,
     inputs: BTreeMap<String, Payload>,
     tools: Vec<ToolSpec>,
+    /// Whether it says which, or has what is built in.
+    names_tools: bool,
     acceptance: Vec<CheckSpec>,
     snapshots: Snapshots,
     answer: Option<AnswerSpec>,
@@ -279,6 +282,7 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
             draft.inputs.insert(name, schema::input(&place, &folder.join(path))?);
         }
     }
+    draft.names_tools = builtins.is_some() || top.has("tools");
     let mut tools = Vec::new();
     for table in top.sections("tools")? {
         tools.push(tool::read(table, &schemas)?);
@@ -565,7 +569,8 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         questions_expire_ms: None,
         pins: BTreeMap::new(),
     };
-    if let Some(program) = program {
+    if let Some(mut program) = program {
+        blobs.extend(program.resolve(options)?);
         program.fits(&task)?;
         let place = program.place();
         let mut phases = program.install(&mut task);
@@ -574,6 +579,9 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
             let spec = spec_of(place.clone(), name, &folder, FILES_FOLDER, options)?;
             if priced && spec.price.is_none() { Err(unpriced_model(&spec.name)) } else { Ok(spec) }
         })?;
+        if let Some(name) = part::unpriced(&task, &phases, priced) {
+            return Err(unpriced_model(&name));
+        }
         task.program = Program::Phases(Box::new(phases));
     }
     route::check(&routes, task.program.phases())?;

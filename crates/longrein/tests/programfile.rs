@@ -196,11 +196,17 @@ fn every_mistake_names_the_phase_and_the_way_out() {
 
 /// A task with one tool and one check, and this program.
 fn loaded(name: &str, program: &str) -> Result<longrein_core::task::Task, TaskFileError> {
+    loaded_with(name, program, &[])
+}
+
+/// The same, with these files beside the program.
+fn loaded_with(name: &str, program: &str, files: &[(&str, &str)]) -> Result<longrein_core::task::Task, TaskFileError> {
     let folder = std::env::temp_dir().join(format!("longrein-programfile-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("sub")).unwrap();
     fs::write(folder.join("m.script.toml"), "").unwrap();
     fs::write(folder.join("sub/p.toml"), program).unwrap();
+    files.iter().for_each(|(name, text)| fs::write(folder.join("sub").join(name), text).unwrap());
     fs::write(
         folder.join("task.toml"),
         "goal = \"g\"\nmodel = \"script/m.script.toml\"\nprogram = \"sub/p.toml\"\n[[tools]]\nname = \"look\"\neffect = \
@@ -246,10 +252,10 @@ fn a_program_must_fit_its_task() {
         assert!(error.starts_with("sub/p.toml, line "), "{name}: {error}");
     }
     for kind in ["kind = \"each\"\nover = \"{{ goal }}\"", "kind = \"run\""] {
-        loaded("later", &one(kind)).unwrap();
-        let later = loaded("later", &one(&format!("{kind}\ntask = \"other.toml\""))).unwrap_err();
-        assert!(matches!(later, TaskFileError::NotYet { .. }), "{later}");
-        assert!(later.to_string().contains("not yet: the phase \"a\" names a task file"), "{later}");
+        loaded("child", &one(kind)).unwrap();
+        let missing = loaded("child", &one(&format!("{kind}\ntask = \"other.toml\""))).unwrap_err();
+        assert!(matches!(missing, TaskFileError::Unreadable { .. }), "{missing}");
+        assert!(missing.to_string().contains("task: cannot read"), "{missing}");
     }
     // A program of its own is read with the one that names it; none starts itself.
     let own = loaded("own", &one("kind = \"run\"\nprogram = \"p.toml\"")).unwrap_err();
@@ -310,4 +316,87 @@ fn react_as_a_file_is_one_agent_phase() {
     let [phase] = &program.phases[..] else { panic!("{program:?}") };
     let Kind::Agent(agent) = &phase.kind else { panic!("{phase:?}") };
     assert_eq!((agent.instructions.as_str(), &agent.tools, agent.turns), ("", &None, None));
+}
+
+const PART: &str = "goal = \"one part\"\nmodel = \"script/x.toml\"\npermission_mode = \"plan\"\nprogram = \"below.toml\"\n\
+                    constraints = [\"slowly\"]\n[budget]\nturns = 3\n[[tools]]\nname = \"peek\"\neffect = \"read\"\n\
+                    command = [\"sh\", \"check.sh\"]\n[[acceptance]]\nname = \"own\"\ncommand = [\"sh\", \"check.sh\"]\n";
+
+#[test]
+fn a_task_file_for_children_is_read_with_the_program_and_relative_to_it() {
+    let below = one("kind = \"agent\"\ntools = [\"peek\"]");
+    let files = [("part.toml", PART), ("x.toml", ""), ("below.toml", below.as_str()), ("check.sh", "true\n")];
+    for kind in ["kind = \"each\"\nover = \"{{ goal }}\"", "kind = \"run\""] {
+        let program = one(&format!("{kind}\ntask = \"part.toml\""));
+        let task = loaded_with("part", &program, &files).unwrap();
+        let phases = task.program.phases().unwrap();
+        let child = phases.phases[0].kind.child().unwrap();
+        let mine = longrein_core::program::task_of(&task, child, None, None);
+        assert_eq!((mine.goal.as_str(), mine.program.name()), ("one part", "below"));
+        assert!(mine.model.name.as_str().ends_with("sub/x.toml"), "{}", mine.model.name);
+        assert!(mine.folder.ends_with("/sub") && mine.workspace == task.workspace, "{}", mine.folder);
+        assert_eq!(mine.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["peek"]);
+        assert_eq!(mine.acceptance.iter().map(|check| check.name.as_str()).collect::<Vec<_>>(), ["own"]);
+        assert_eq!(mine.constraints, ["slowly"]);
+        let text = program_text(phases);
+        for line in ["of part.toml", "its goal one part", "its tools peek", "its checks own", "its mode plan"] {
+            assert!(text.contains(line), "{text}\nlacks {line}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_a_child_s_own_is_refused_when_it_is_read() {
+    let program = one("kind = \"run\"\ntask = \"part.toml\"");
+    let circle = "goal = \"g\"\nprogram = \"p.toml\"\n";
+    let writes = "goal = \"g\"\nbuiltins = [\"write_file\"]\n";
+    for (name, part, place, said) in [
+        ("syntax", "goal = ", "part.toml, line 1", ""),
+        ("key", "goal = \"g\"\nturnips = 3\n", "part.toml, line 2", "turnips"),
+        ("principal", "[principal]\nuser = \"root\"\n", "part.toml", "the principal of its parent"),
+        ("workspace", "workspace = \".\"\nbuiltins = []\n", "part.toml, line 1", "works in its parent's workspace"),
+        ("writes", writes, "sub/p.toml, line 5, phase[0] (a).task", "nothing holds the workspace for it"),
+        ("model", "model = \"script/none.toml\"\n", "part.toml, line 1", "cannot read"),
+        ("variable", "goal = \"${x}\"\n", "part.toml", "x"),
+        ("circle", circle, "part.toml, line 2", "more than 4 deep"),
+        ("program", "program = \"nothing\"\n", "part.toml, line 1", "there is no program \"nothing\""),
+        ("mode", "permission_mode = \"root\"\n", "part.toml, line 1", "there is no mode"),
+    ] {
+        let error = loaded_with(name, &program, &[("part.toml", part)]).unwrap_err().to_string();
+        assert!(error.contains(place) && error.contains(said), "{name}: {error}");
+    }
+}
+
+/// Each phase of a program may name another, and so on: what is read and drawn grows with what is written, not with its powers.
+#[test]
+fn a_program_grows_with_what_is_written() {
+    let program = |phases: usize, names: &str| {
+        let mut text = String::from("start = \"p0\"\n");
+        for number in 0..phases {
+            let next = if number + 1 == phases { "done".to_owned() } else { format!("p{}", number + 1) };
+            text.push_str(&format!(
+                "[[phase]]\nname = \"p{number}\"\nkind = \"run\"\n{names}next = [{{ to = \"{next}\" }}]\n"
+            ));
+        }
+        text
+    };
+    let drawn = |phases: usize| {
+        let read = read(Path::new("p.toml"), &program(phases, ""), Path::new(".")).unwrap().phases;
+        (program_text(&read).lines().count(), mermaid(&read).lines().count())
+    };
+    let (one, two, four) = (drawn(16), drawn(32), drawn(64));
+    assert_eq!(
+        (four.0 - two.0, four.1 - two.1),
+        (2 * (two.0 - one.0), 2 * (two.1 - one.1)),
+        "twice the phases, twice the lines"
+    );
+    // Four files of 20 phases that name each other one below the other would be 168,420.
+    let (deep, leaf) = (program(20, "program = \"c.toml\"\n"), program(20, ""));
+    let files = [("b.toml", program(20, "program = \"deep.toml\"\n")), ("deep.toml", deep), ("c.toml", leaf)];
+    let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let error = loaded_with("powers", &program(20, "program = \"b.toml\"\n"), &files).unwrap_err().to_string();
+    assert!(error.contains("more than 1024 phases"), "{error}");
+    let few = [("c.toml", program(20, ""))];
+    let few: Vec<_> = few.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    loaded_with("few", &program(20, "program = \"c.toml\"\n"), &few).unwrap();
 }

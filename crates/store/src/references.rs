@@ -5,11 +5,15 @@ use longrein_core::event::{Event, Received};
 use longrein_core::input::{Input, InputBody, LateOutcome, Truth};
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError};
 use longrein_core::payload::{BlobRef, Content};
+use longrein_core::program::Phases;
 use longrein_ports::KeyState;
 
 pub(crate) fn of_event<'a>(event: &'a Event, found: &mut Vec<&'a BlobRef>) {
     match event {
-        Event::RunStarted(started) => started.task.inputs.values().for_each(|content| of_content(content, found)),
+        Event::RunStarted(started) => {
+            let of_children = started.task.program.phases().into_iter().flat_map(Phases::inputs);
+            started.task.inputs.values().chain(of_children).for_each(|content| of_content(content, found));
+        }
         Event::InputReceived(received) => match &received.body {
             Received::LateOutcome(late) => of_late(late, found),
             Received::Message(_) | Received::Answer(_) | Received::Cancel | Received::ChildSettled { .. } => {}

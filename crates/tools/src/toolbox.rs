@@ -189,6 +189,11 @@ impl Toolbox {
         self.first_changed(self.checks.get(check)?)
     }
 
+    /// The files that an acceptance command was found to run when the run started.
+    pub fn files_of_check(&self, check: &CheckName) -> impl Iterator<Item = &Path> {
+        self.checks.get(check).into_iter().flatten().map(|pinned| pinned.path.as_path())
+    }
+
     /// As [`Tools::changed`], for a hook.
     pub(crate) fn hook_changed(&self, hook: u32) -> Option<String> {
         self.first_changed(&self.hooks.get(hook as usize)?.pinned).map(|changed| changed.file)

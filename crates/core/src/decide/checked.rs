@@ -57,7 +57,13 @@ pub(super) fn tree_before(
 ) -> Result<Result<Option<TreeId>, ToolError>, Refusal> {
     let may_write = action.effect == EffectClass::Workspace && bearing != Bearing::Looks;
     if !may_write {
-        return Ok(Ok(None));
+        // What is protected is compared with how the run found it, whoever changes it: a program that only reads is one that says
+        // so.
+        return match view {
+            TreeView::NotTaken if wants_first_look(run, action) => Err(Refusal::TreeFirst),
+            TreeView::Taken(tree) if wants_first_look(run, action) => Ok(Ok(Some(tree))),
+            TreeView::NotTaken | TreeView::Taken(_) | TreeView::None(_) | TreeView::Failed(_) => Ok(Ok(None)),
+        };
     }
     match view {
         TreeView::NotTaken => Err(Refusal::TreeFirst),
@@ -72,6 +78,16 @@ pub(super) fn tree_before(
         }
         TreeView::Failed(_) => Ok(Ok(None)),
     }
+}
+
+/// Whether nobody has looked yet at a workspace whose checks are guarded, and this action is a program's.
+fn wants_first_look(run: &Run, action: &Action) -> bool {
+    let is_program = match run.task.tool(&action.tool).map(|spec| &spec.body) {
+        Some(ToolBody::Command(_) | ToolBody::Host(_) | ToolBody::Mcp(_)) => true,
+        Some(ToolBody::Builtin(builtin)) => *builtin == Builtin::Shell,
+        None => false,
+    };
+    is_program && run.wants_first_look()
 }
 
 /// Why a tool is not called again.

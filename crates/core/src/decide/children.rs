@@ -20,6 +20,7 @@ pub fn request_children(run: &Run, specs: &[ChildSpec], at_once: u32, now: Times
                 grant: task.limits,
                 changes,
                 at_once: at_once.clamp(1, children::AT_ONCE_MAX),
+                tree: None,
             })))
         })
         .collect()

@@ -82,6 +82,7 @@ pub(super) fn take(run: &Run, taken: TakeJudge) -> Result<Vec<Event>, Refusal> {
             (failed(run, failure, jitter), usage, billing)
         }
     };
+    let unreachable = unreachable(run, awaited, &outcome);
     let verdict = match &outcome {
         JudgeOutcome::Opinion { finding, reason } => Some((*finding, judge::in_words(&awaited.model, reason))),
         JudgeOutcome::Unusable { reason } => {
@@ -94,11 +95,31 @@ pub(super) fn take(run: &Run, taken: TakeJudge) -> Result<Vec<Event>, Refusal> {
     let mut events = vec![finished(run, awaited, outcome, usage, settled)];
     // It may be that nobody waits for it any more: a message came.
     let spec = run.check_spec(&awaited.check).filter(|_| judge::awaits(run, &awaited.check, awaited.round));
-    if let (Some((finding, text)), Some(spec)) = (verdict, spec) {
+    if let (Some(detail), Some(_)) = (unreachable, spec) {
+        events.push(Event::RunSuspended(RunSuspended { cause: Suspension::Model, detail }));
+    } else if let (Some((finding, text)), Some(spec)) = (verdict, spec) {
         let (tree, unhashed) = (awaited.tree.clone(), awaited.unhashed.clone());
         events.extend(found(run, spec, awaited.round, (finding, &text), tree, unhashed)?);
     }
     Ok(events)
+}
+
+/// Why the run stops here, to go on when the judge can be asked again: a model that is not to be reached has no opinion, and
+/// the work is none the worse for it.
+fn unreachable(run: &Run, awaited: &Awaited, outcome: &JudgeOutcome) -> Option<String> {
+    let JudgeOutcome::Failed { class, message, .. } = outcome else { return None };
+    let is_tried_enough = run.judging.failures + 1 >= JUDGE_TRIES_MAX;
+    let is_over = match class {
+        ModelErrorClass::Quota | ModelErrorClass::Authentication | ModelErrorClass::BadRequest => true,
+        ModelErrorClass::Transient | ModelErrorClass::RateLimited | ModelErrorClass::Overloaded => is_tried_enough,
+        // It was reached, and gave nothing that counts.
+        ModelErrorClass::Malformed
+        | ModelErrorClass::ContextExhausted
+        | ModelErrorClass::ContentRefused
+        | ModelErrorClass::Script
+        | ModelErrorClass::Lost => false,
+    };
+    is_over.then(|| format!("the judge of \"{}\", {}: {message}", awaited.check, awaited.model))
 }
 
 /// The verdict of a judge that gave none, once it has been asked often enough, or will never give one.

@@ -236,7 +236,13 @@ pub(super) fn ask_children(
         return Err(Refusal::Stale);
     }
     match asked {
-        Ok(Askable { specs, at_once }) => request_children(run, &specs, at_once, now).map_err(Refusal::Unfit),
+        Ok(Askable { specs, at_once, tree }) => {
+            let mut events = request_children(run, &specs, at_once, now).map_err(Refusal::Unfit)?;
+            if let Some(Event::ChildStarted(first)) = events.first_mut() {
+                first.tree = tree;
+            }
+            Ok(events)
+        }
         Err(problem) => Ok(vec![Event::TransitionTaken(Box::new(TransitionTaken {
             from: Some(phase.name.clone()),
             to: To::Failed(format!("the children of the phase {} cannot be asked for: {problem}", phase.name)),

@@ -18,6 +18,9 @@ pub struct ChildStarted {
     /// Whether it may write files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub writes: bool,
+    /// The workspace before any of them, where nobody had looked at it yet: what checks go by is compared with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeId>,
 }
 
 /// A child's end is taken: what was set aside for it is settled by what it spent.

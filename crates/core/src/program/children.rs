@@ -3,14 +3,13 @@
 
 use serde::Serialize;
 
-use super::{At, Child, Join, Kind, OnFailure, Outcome, Program};
+use super::{At, Child, Join, Kind, OnFailure, Outcome, part};
 use crate::budget::{Limit, Limits};
 use crate::children::{self, ChildSpec, ChildState};
 use crate::event::End;
-use crate::ids::{PhaseName, RunId};
+use crate::ids::{PhaseName, RunId, TreeId};
 use crate::payload::{Content, Payload};
 use crate::run::Run;
-use crate::task::Task;
 
 /// Items one fan-out may have.
 pub const WIDTH_MAX: usize = children::WIDTH_MAX;
@@ -46,6 +45,8 @@ pub struct Wanted {
 pub struct Askable {
     pub specs: Vec<ChildSpec>,
     pub at_once: u32,
+    /// The workspace before them, where nobody has looked at it yet.
+    pub tree: Option<TreeId>,
 }
 
 impl Owed<'_> {
@@ -92,47 +93,20 @@ pub fn owed(run: &Run) -> Option<Owed<'_>> {
     }
 }
 
-/// What is asked for: each has an equal share of what is left.
+/// What is asked for: each has an equal share of what is left, and no more than its phase and its task file say.
 pub fn askable(run: &Run, wanted: &[Wanted]) -> Option<Askable> {
     let owed = owed(run)?;
-    let share = children::share(run, wanted.len());
-    let turns = match (share.turns, owed.child.turns.map(u64::from)) {
-        (Limit::At(left), Some(most)) => Limit::At(left.min(most)),
-        (Limit::Unlimited, Some(most)) => Limit::At(most),
-        (left, None) => left,
-    };
-    let grant = Limits { turns, ..share };
+    let turns = owed.child.turns.map_or(Limit::Unlimited, |most| Limit::At(u64::from(most)));
+    let of_phase = Limits { turns, ..part::NO_LIMITS };
+    let of_file = owed.child.found.as_ref().and_then(|found| found.task.as_ref()).map(|part| part.limits.clone());
+    let bounds = part::least(&of_phase, &of_file.unwrap_or(part::NO_LIMITS));
+    let grant = part::least(&children::share(run, wanted.len()), &bounds);
     let spec = |wanted: &Wanted| ChildSpec {
         key: wanted.key.clone(),
-        task: task_of(run, owed.child, wanted),
+        task: part::task_of(&run.task, owed.child, wanted.goal.as_deref(), wanted.item.as_ref().map(Payload::as_str)),
         grant: grant.clone(),
     };
-    Some(Askable { specs: wanted.iter().map(spec).collect(), at_once: owed.parallel })
-}
-
-/// The parent's task, with what the phase says. What proves the whole proves no part of it: acceptance and the form of the
-/// answer stay with the parent.
-fn task_of(run: &Run, child: &Child, wanted: &Wanted) -> Task {
-    let parent = run.task.as_ref();
-    let found = child.found.as_deref().cloned().unwrap_or_default();
-    let goal = match (&wanted.goal, &wanted.item) {
-        (Some(goal), _) => goal.clone(),
-        (None, Some(item)) => format!("{}\n\nThis run is about one part of it:\n{}", parent.goal, item.as_str()),
-        (None, None) => parent.goal.clone(),
-    };
-    let own = parent.program.phases().map(|program| program.own_tools.as_slice()).unwrap_or_default();
-    let mut tools = parent.tools.clone();
-    tools.retain(|tool| !own.contains(&tool.name));
-    tools.extend(found.tools);
-    Task {
-        goal,
-        program: found.program.unwrap_or(Program::React),
-        model: found.model.unwrap_or_else(|| parent.model.clone()),
-        tools,
-        acceptance: Vec::new(),
-        answer: None,
-        ..parent.clone()
-    }
+    Some(Askable { specs: wanted.iter().map(spec).collect(), at_once: owed.parallel, tree: None })
 }
 
 /// Children of the present phase that have nothing to add to what it comes to: they are told to end.

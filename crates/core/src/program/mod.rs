@@ -7,10 +7,12 @@
 pub mod check;
 pub mod children;
 mod course;
+mod part;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::course::{At, Course, LESSON_BYTES_MAX, LESSONS_MAX, Outcome};
+pub use self::part::{NO_LIMITS, PartTask, task_of};
 use crate::ids::{CheckName, PhaseName, ToolName};
 use crate::payload::Payload;
 use crate::task::{CheckSpec, ModelSpec, ToolSpec};
@@ -287,6 +289,9 @@ pub struct ChildParts {
     pub tools: Vec<ToolSpec>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSpec>,
+    /// What its task file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<PartTask>>,
 }
 
 /// A lesson for later phases (`design.md` §5: what is pinned is shown in every request).

@@ -110,7 +110,8 @@ impl Run {
             action.idempotency_key = started.idempotency_key.clone();
             action.target = started.target.clone();
             action.beyond.clone_from(&started.beyond);
-            action.tree.clone_from(&started.tree);
+            // Of any other it is only how the run found the workspace.
+            action.tree = started.tree.clone().filter(|_| started.effect == EffectClass::Workspace);
             action.left = None;
             keep_marks(action, started.brings.as_slice());
             action.life = Life::Started { fence: started.fence, at };

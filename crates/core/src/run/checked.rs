@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::payload::{head_and_tail, text_of};
+use crate::task::CheckSpec;
 
 /// How much of what a check printed the model is told.
 const CHECK_TAIL_BYTES: usize = 2_000;
@@ -24,6 +25,12 @@ impl Run {
     /// How often the check of a tool failed in a row.
     pub fn failed_checks_of(&self, tool: &ToolName) -> u32 {
         self.failed_checks.get(tool).copied().unwrap_or(0)
+    }
+
+    /// Whether it goes by how the run found the workspace what a check says, and nobody has looked yet.
+    pub fn wants_first_look(&self) -> bool {
+        let is_guarded = |check: &CheckSpec| check.by.is_none() || !check.protect.is_empty();
+        self.first_tree.is_none() && self.task.acceptance.iter().any(is_guarded)
     }
 
     /// What the workspace looked like when a start was written.

@@ -8,7 +8,10 @@ impl Run {
     pub(super) fn child_started(&mut self, started: &ChildStarted) {
         self.barren_claims = 0;
         let number = u32::try_from(self.children.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let ChildStarted { key, goal, changes, grant, at_once, writes, child } = started.clone();
+        let ChildStarted { key, goal, changes, grant, at_once, writes, child, tree } = started.clone();
+        if let Some(tree) = tree {
+            self.first_tree.get_or_insert(tree);
+        }
         let state = ChildState::Owed(Owed { changes, at_once, writes, waits: Vec::new() });
         self.phase_asked(&child, &key);
         self.children.insert(child, Child { number, key, goal, grant, state });

@@ -53,6 +53,10 @@ impl Run {
         } else {
             self.barren_claims = 1;
         }
+        if matches!(self.activity, Activity::Suspended { .. }) {
+            // Whoever goes on has seen to it that the judge can be reached.
+            self.judging.judged();
+        }
         self.fence = fence;
         self.activity = Activity::Claimed;
         self.lose_started();

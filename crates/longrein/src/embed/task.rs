@@ -24,7 +24,7 @@ use super::error::Error;
 use super::model::LanguageModel;
 use super::route::Route;
 use super::tool::Tool;
-use crate::taskfile::{Place, TaskFileError, check_context, program};
+use crate::taskfile::{Options, Place, TaskFileError, check_context, part, program};
 
 /// What is asked, with the tools and the model it is asked of.
 ///
@@ -404,7 +404,13 @@ impl Task {
         let Some(name) = self.program.as_deref().filter(|name| *name != Program::React.name()) else { return Ok(()) };
         let wrong = |error: TaskFileError| Error::Task(error.to_string());
         let here = PathBuf::from(".");
-        let found = program::find(name, &here, &Place::Flag("Task::program".to_owned())).map_err(wrong)?;
+        let mut found = program::find(name, &here, &Place::Flag("Task::program".to_owned())).map_err(wrong)?;
+        let blobs = found.resolve(&Options { here, ..Options::default() }).map_err(wrong)?;
+        if !blobs.is_empty() {
+            let problem = "an input of a task file for children is larger than an event may be; put the data into a file of the \
+                           workspace";
+            return Err(Error::Task(problem.to_owned()));
+        }
         found.fits(task).map_err(wrong)?;
         let mut phases = found.install(task);
         let is_priced = task.limits.micros != Limit::Unlimited;
@@ -417,6 +423,9 @@ impl Task {
             Ok(spec)
         })
         .map_err(wrong)?;
+        if let Some(name) = part::unpriced(task, &phases, is_priced) {
+            return Err(Error::Task(format!("the budget is in dollars and the price of {name} is not known")));
+        }
         task.program = Program::Phases(Box::new(phases));
         Ok(())
     }

@@ -25,14 +25,6 @@ pub enum TaskFileError {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// Written as documented, but this version cannot do it. Status 64.
-    #[error("{place}: not yet: {what}")]
-    NotYet {
-        /// Where it is written.
-        place: Place,
-        /// What cannot be done.
-        what: String,
-    },
     /// The flags are wrong. Status 64.
     #[error("{place}: {problem}")]
     Usage {

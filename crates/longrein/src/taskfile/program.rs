@@ -3,24 +3,26 @@
 //! Read [`find`] first. What is wrong with a program is found when it is loaded: as a graph by core, in its conditions,
 //! templates and schemas by the rules, and against the task it is to run in.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use longrein_core::children::DEPTH_MAX;
-use longrein_core::ids::{CheckName, PhaseName, ToolName};
+use longrein_core::ids::{CheckName, Digest, PhaseName, ToolName};
 use longrein_core::payload::Payload;
 use longrein_core::program::Program as Loop;
 use longrein_core::program::{
-    Agent, Ask, Call, Checks, Child, ChildParts, Each, Form, Join, Kind, Memory, Next, OnFailure, Phase, Phases, Prose,
-    Reply, To, check,
+    Agent, Ask, Call, Checks, Child, Each, Form, Join, Kind, Memory, Next, OnFailure, Phase, Phases, Prose, Reply, To,
+    check, task_of,
 };
 use longrein_core::task::{Builtin, CheckSpec, ModelSpec, Task, ToolBody};
 use longrein_rules::program::{Known, mistakes};
 
 use super::error::{Place, TaskFileError};
+use super::part::{Part, Resolved};
 use super::schema::{self, Schemas};
 use super::section::Section;
-use super::{CHECK_TIMEOUT, tool};
+use super::{CHECK_TIMEOUT, Options, tool};
 
 type Result<T, E = TaskFileError> = std::result::Result<T, E>;
 
@@ -40,6 +42,8 @@ pub struct Program {
     places: Places,
     /// What child runs are to follow, by phase; none of the plain loop.
     below: BTreeMap<String, Program>,
+    /// Task files for child runs, by phase.
+    parts: BTreeMap<String, Part>,
 }
 
 /// Where the parts of a program stand.
@@ -63,16 +67,17 @@ impl Places {
 
 /// The program that is named so: one of the shipped ones, or a file relative to `base`.
 pub fn find(name: &str, base: &Path, place: &Place) -> Result<Program> {
-    find_below(name, base, place, 0)
+    find_below(name, base, place, 0, &Cell::new(0))
 }
 
-fn find_below(name: &str, base: &Path, place: &Place, depth: u32) -> Result<Program> {
+/// `all`: the phases read so far, of the program that was asked for and of those below it.
+fn find_below(name: &str, base: &Path, place: &Place, depth: u32, all: &Cell<usize>) -> Result<Program> {
     if depth > DEPTH_MAX {
         let problem = format!("programs start each other more than {DEPTH_MAX} deep; a tree of runs is no deeper");
         return Err(TaskFileError::Task { place: place.clone(), problem });
     }
     if let Some((name, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
-        return read_below(&PathBuf::from(format!("programs/{name}.toml")), text, base, depth);
+        return read_below(&PathBuf::from(format!("programs/{name}.toml")), text, base, depth, all);
     }
     let looks_like_a_file = name.contains('/') || Path::new(name).extension().is_some();
     if !looks_like_a_file {
@@ -89,15 +94,15 @@ fn find_below(name: &str, base: &Path, place: &Place, depth: u32) -> Result<Prog
     let file = base.join(name);
     let text = schema::read_text(place, &file, FILE_MAX_BYTES)?;
     let folder = file.parent().map_or_else(|| base.to_owned(), Path::to_owned);
-    read_below(Path::new(name), &text, &folder, depth)
+    read_below(Path::new(name), &text, &folder, depth, all)
 }
 
 /// Reads a program's text. `folder`: what paths in it are relative to.
 pub fn read(file: &Path, text: &str, folder: &Path) -> Result<Program> {
-    read_below(file, text, folder, 0)
+    read_below(file, text, folder, 0, &Cell::new(0))
 }
 
-fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Program> {
+fn read_below(file: &Path, text: &str, folder: &Path, depth: u32, all: &Cell<usize>) -> Result<Program> {
     let (mut top, _) = Section::parse(file, text, &BTreeMap::new())?;
     let schemas = Schemas { folder };
     let keys = ["name", "start", "answer", "phase"];
@@ -119,6 +124,15 @@ fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Prog
             problem: check::Fault::TooMany(tables.len()).to_string(),
         });
     }
+    // Each phase may name a program, and each of that one: without a bound, a few files make millions of phases.
+    all.set(all.get() + tables.len());
+    if all.get() > PHASES_TOGETHER_MAX {
+        let problem = format!(
+            "with the programs that its phases name there are more than {PHASES_TOGETHER_MAX} phases, each counted as often as \
+             it is named; let fewer phases name a program"
+        );
+        return Err(TaskFileError::Task { place: Place::File(file.to_owned()), problem });
+    }
     for table in tables {
         let (phase, at) = phase(table, &schemas)?;
         of_phases.push((phase.name.to_string(), at));
@@ -127,15 +141,26 @@ fn read_below(file: &Path, text: &str, folder: &Path, depth: u32) -> Result<Prog
     top.finish()?;
     let phases = Phases { name, description, start: PhaseName::new(start), answer, phases, own_tools: Vec::new() };
     let places = Places { top: places, phases: of_phases };
-    let mut below = BTreeMap::new();
+    let (mut below, mut parts) = (BTreeMap::new(), BTreeMap::new());
     for phase in &phases.phases {
-        let named = child_of(&phase.kind).and_then(|child| child.program.as_deref());
-        if let Some(name) = named.filter(|name| *name != Loop::React.name()) {
-            let place = places.of(phase.name.as_str(), "program");
-            below.insert(phase.name.to_string(), find_below(name, folder, &place, depth + 1)?);
+        let Some(child) = phase.kind.child() else { continue };
+        let part = match &child.task {
+            Some(name) => Some(Part::read(name, folder, places.of(phase.name.as_str(), "task"))?),
+            None => None,
+        };
+        let place = places.of(phase.name.as_str(), "program");
+        let of_phase = child.program.as_deref().map(|name| (name, folder, &place));
+        let follows = match (of_phase, &part) {
+            (Some(named), _) => Some(named).filter(|(name, ..)| *name != Loop::React.name()),
+            (None, Some(part)) => part.program(),
+            (None, None) => None,
+        };
+        if let Some((name, base, place)) = follows {
+            below.insert(phase.name.to_string(), find_below(name, base, place, depth + 1, all)?);
         }
+        parts.extend(part.map(|part| (phase.name.to_string(), part)));
     }
-    let program = Program { phases, places, below };
+    let program = Program { phases, places, below, parts };
     program.is_sound()?;
     Ok(program)
 }
@@ -163,7 +188,27 @@ impl Program {
         }
     }
 
-    /// Whether it can run with this task's tools, facts and checks.
+    /// Fills in what task files for children say, and those of the programs that these follow. Answers what is too large for
+    /// an event: to be stored before a run starts.
+    pub fn resolve(&mut self, options: &Options) -> Result<Vec<(Digest, Payload)>> {
+        let mut blobs = Vec::new();
+        for phase in &mut self.phases.phases {
+            let name = phase.name.to_string();
+            if let (Some(child), Some(part)) = (phase.kind.child_mut(), self.parts.get(&name)) {
+                let Resolved { task, model, blobs: more } = part.resolve(options)?;
+                let model = model.filter(|_| child.model.is_none());
+                let found = child.found.get_or_insert_default();
+                (found.task, found.model) = (Some(Box::new(task)), model);
+                blobs.extend(more);
+            }
+            if let Some(program) = self.below.get_mut(&name) {
+                blobs.extend(program.resolve(options)?);
+            }
+        }
+        Ok(blobs)
+    }
+
+    /// Whether it can run with this task's tools, facts and checks. Task files for children count once they are resolved.
     pub fn fits(&self, task: &Task) -> Result<()> {
         let facts = task.tools.iter().flat_map(|tool| &tool.provides).map(ToString::to_string).collect();
         let checks = task.acceptance.iter().map(|check| check.name.to_string()).collect();
@@ -206,18 +251,13 @@ impl Program {
                     }
                 }
                 Kind::Each(Each { child, .. }) | Kind::Run(child) => {
-                    if child.task.is_some() {
-                        return Err(TaskFileError::NotYet {
-                            place: self.places.of(phase.name.as_str(), "task"),
-                            what: format!(
-                                "the phase \"{}\" names a task file for its child runs; they have this task, with the \
-                                 `goal`, `program` and `model` that the phase names",
-                                phase.name
-                            ),
-                        });
+                    let of_child = task_of(task, child, None, None);
+                    let program = self.below.get(phase.name.as_str());
+                    if let Some(part) = self.parts.get(phase.name.as_str()) {
+                        part.fits(task, &of_child, program.map(|program| &program.phases))?;
                     }
-                    if let Some(program) = self.below.get(phase.name.as_str()) {
-                        program.fits(&of_a_child(task))?;
+                    if let Some(program) = program {
+                        program.fits(&of_child)?;
                     }
                 }
                 Kind::Call(_) | Kind::Reply(_) | Kind::Ask(_) | Kind::Branch => {}
@@ -236,12 +276,13 @@ impl Program {
         let (mut phases, mut below) = (self.phases, self.below);
         for phase in &mut phases.phases {
             let program = below.remove(phase.name.as_str());
-            if let (Some(child), Some(program)) = (child_of_mut(&mut phase.kind), program) {
-                let mut of_child = of_a_child(task);
+            if let (Some(child), Some(program)) = (phase.kind.child_mut(), program) {
+                let mut of_child = task_of(task, child, None, None);
+                let theirs = of_child.tools.len();
                 let installed = program.install(&mut of_child);
-                let tools = of_child.tools.split_off(task.tools.len());
-                let program = Some(Loop::Phases(Box::new(installed)));
-                child.found = Some(Box::new(ChildParts { program, tools, model: None }));
+                let found = child.found.get_or_insert_default();
+                found.tools = of_child.tools.split_off(theirs);
+                found.program = Some(Loop::Phases(Box::new(installed)));
             }
         }
         let asks = phases.phases.iter().any(|phase| matches!(phase.kind, Kind::Ask(_)));
@@ -257,7 +298,7 @@ impl Program {
 
 /// Gives every child that names a model what that name stands for.
 pub fn find_models(phases: &mut Phases, find: &impl Fn(&str) -> Result<ModelSpec>) -> Result<()> {
-    for child in phases.phases.iter_mut().filter_map(|phase| child_of_mut(&mut phase.kind)) {
+    for child in phases.phases.iter_mut().filter_map(|phase| phase.kind.child_mut()) {
         let model = child.model.as_deref().map(find).transpose()?;
         if model.is_some() {
             child.found.get_or_insert_default().model = model;
@@ -267,27 +308,6 @@ pub fn find_models(phases: &mut Phases, find: &impl Fn(&str) -> Result<ModelSpec
         }
     }
     Ok(())
-}
-
-/// The task as a child has it, as far as its program can tell.
-fn of_a_child(task: &Task) -> Task {
-    Task { acceptance: Vec::new(), ..task.clone() }
-}
-
-fn child_of(kind: &Kind) -> Option<&Child> {
-    match kind {
-        Kind::Each(each) => Some(&each.child),
-        Kind::Run(child) => Some(child),
-        Kind::Agent(_) | Kind::Reply(_) | Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch => None,
-    }
-}
-
-fn child_of_mut(kind: &mut Kind) -> Option<&mut Child> {
-    match kind {
-        Kind::Each(each) => Some(&mut each.child),
-        Kind::Run(child) => Some(child),
-        Kind::Agent(_) | Kind::Reply(_) | Kind::Call(_) | Kind::Checks(_) | Kind::Ask(_) | Kind::Branch => None,
-    }
 }
 
 /// The key a fault of the graph is in.
@@ -502,3 +522,5 @@ const PHASE_KEYS: [&str; 17] = [
 /// Children driven at the same time where nothing is said.
 const PARALLEL: u32 = 4;
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// Phases of a program and of all below it: all of them stand in the start of a run.
+const PHASES_TOGETHER_MAX: usize = 1024;
