@@ -866,9 +866,14 @@ fn a_prompt_without_quotes_is_answered_with_the_command_that_was_meant() {
 fn what_a_rollback_would_do_is_explained_and_the_command_is_there() {
     let world = World::new();
     world.write("old.txt", "as it was\n");
-    let acts = calls("write_file", "{ path = \"old.txt\", content = \"new\" }")
+    let acts = calls("read_file", "{ path = \"old.txt\" }")
+        + &calls("write_file", "{ path = \"old.txt\", content = \"new\" }")
         + &calls("write_file", "{ path = \"new.txt\", content = \"new\" }");
-    task(&world, "builtins = [\"write_file\"]\n[policy]\nallow = [\"write_file\"]\n", &(acts + &says("done")));
+    task(
+        &world,
+        "builtins = [\"read_file\", \"write_file\"]\n[policy]\nallow = [\"write_file\"]\n",
+        &(acts + &says("done")),
+    );
     world.run("run --task task.toml --id r").is(0);
     let asked = world.run("rollback r").is(64);
     for said in ["~ gets back what it held", "- goes", "~ old.txt", "- new.txt"] {
@@ -886,7 +891,8 @@ fn an_mcp_server_on_a_terminal_says_what_it_waits_for() {
     let world = World::new();
     let mut terminal = world.typed("longrein mcp").on_terminal(100);
     terminal.wait_for("speaks MCP on standard input; Ctrl-C ends it");
-    terminal.type_in("\u{3}");
+    // the end of input ends it as well
+    terminal.type_in("\u{4}");
     terminal.end();
     assert!(!world.longrein(["mcp"]).done().stderr.contains("speaks MCP"), "programs are not told");
 }

@@ -402,5 +402,10 @@ fn an_answer_that_is_an_error_is_no_yes() {
     let world = World::new();
     let server = Server::playing([status(401, refusal)]);
     let run = "longrein run hi -m openai/x --id r";
-    world.typed(run).env("OPENAI_BASE_URL", server.url()).done().is(5).says("no key was sent; OPENAI_API_KEY is not set");
+    world
+        .typed(run)
+        .env("OPENAI_BASE_URL", server.url())
+        .done()
+        .is(5)
+        .says("no key was sent; OPENAI_API_KEY is not set");
 }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use crate::mcp::{called, run, server, world};
-use crate::support::server::{Server, status};
 use crate::support::task::{booked, says, task};
 
 #[test]
@@ -78,15 +77,38 @@ fn what_is_wrong_with_a_server_is_said_without_the_names_of_types() {
     let gone = "[mcp.shop]\nurl = \"http://127.0.0.1:1/mcp\"\n";
     let done = run(&world, "", gone, &[says("fine")]).is(0);
     assert!(done.stderr.contains("127.0.0.1:1 could not be reached: connection refused"), "{}", done.stderr);
-    let elsewhere = Server::playing([status(200, "<html>no</html>")]);
-    let page = format!("[mcp.shop]\nurl = \"{}/mcp\"\n", elsewhere.url());
+    let page = format!("[mcp.shop]\nurl = \"http://127.0.0.1:{}/mcp\"\n", page_of_something_else());
     let world = crate::mcp::world().unwrap();
     let other = run(&world, "", &page, &[says("fine")]).is(0);
     for said in [&done.stderr, &other.stderr] {
-        assert!(!said.contains("rmcp") && !said.contains("::") && said.contains("is not there"), "{said}");
+        assert!(
+            !said.contains("rmcp")
+                && !said.contains("Transport")
+                && !said.contains("::")
+                && said.contains("is not there"),
+            "{said}"
+        );
     }
     world.write(".mcp.json", r#"{"mcpServers": {"shop": {"command": "python3", "env": {"K": "${NOBODY_SET_IT}"}}}}"#);
     world.run("trust --yes .").is(0);
     world.write("replies.toml", &says("fine"));
     world.run("run 'do it' --model script/replies.toml --cd .").is(0).says("the variable NOBODY_SET_IT is not set");
+}
+
+/// A port where every request gets a page for people.
+fn page_of_something_else() -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            // A client that goes away early is none of this test's business.
+            let _ = connection.read(&mut [0; 65_536]);
+            let page = "<html>hello</html>";
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length:";
+            let _ = write!(connection, "{head} {}\r\n\r\n{page}", page.len());
+        }
+    });
+    port
 }

@@ -242,7 +242,11 @@ fn law_8_a_yes_to_a_command_is_one_to_the_script_it_runs() {
 #[test]
 fn in_plan_mode_no_check_is_run_and_the_end_says_so() {
     let world = World::new();
-    task(&world, "[[acceptance]]\ncommand = [\"sh\", \"-c\", \"echo ran >> checked; exit 1\"]\n", &says("the plan").repeat(6));
+    task(
+        &world,
+        "[[acceptance]]\ncommand = [\"sh\", \"-c\", \"echo ran >> checked; exit 1\"]\n",
+        &says("the plan").repeat(6),
+    );
     let done = world.run("run --task task.toml --id p --permission-mode plan").is(0);
     assert_eq!(done.answer(), "the plan");
     done.says("done, unverified: in plan mode nothing may be changed, so the acceptance checks were not run");
