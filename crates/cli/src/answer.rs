@@ -308,7 +308,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             "question" => format!("send {run} 'your answer'"),
-            _ => format!("settle {run} {} --as done", action.id),
+            _ => format!("settle {run} {} --as done|not-done", action.id),
         };
         if answered {
             say!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
@@ -410,7 +410,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         say!("nothing was changed");
     }
     if let Some(action) = unknown.first() {
-        tell!("{}", store.command(&format!("settle {id} {action} --as done")));
+        tell!("{}", store.command(&format!("settle {id} {action} --as done|not-done")));
     }
     Ok(Status::Done)
 }
@@ -422,7 +422,7 @@ pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
         let command = match wait {
             Wait::Approval(action) => format!("approve {id} {action}"),
             Wait::Answer(_) => format!("send {id} 'your answer'"),
-            Wait::Unknown(action) => format!("settle {id} {action} --as done"),
+            Wait::Unknown(action) => format!("settle {id} {action} --as done|not-done"),
             // Its own questions are among them.
             Wait::Child { .. } => continue,
         };

@@ -89,7 +89,8 @@ pub(crate) enum Command {
     Rm(RmArgs),
     /// Remove large results that no run refers to any more
     Gc(GcArgs),
-    /// Trust a workspace's own configuration as it is now; it may only tighten what yours allows
+    /// Trust the files of its own that a workspace brings, as they are now: .longrein/config.toml, which may only tighten, and
+    /// .mcp.json, which starts programs. Shows what they say, and asks
     Trust(TrustArgs),
     /// Permission rules, without a run
     #[command(subcommand)]
@@ -167,6 +168,9 @@ pub(crate) struct PolicyCheckArgs {
 pub(crate) struct TrustArgs {
     /// The workspace [default: the git root, else here]
     pub(crate) dir: Option<PathBuf>,
+    /// Do not ask: what is shown is trusted
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// List what is trusted, and whether it is still as it was
     #[arg(long, conflicts_with_all = ["dir", "forget"])]
     pub(crate) list: bool,
@@ -277,7 +281,8 @@ pub(crate) struct RunArgs {
     /// Start under this id, or go on with the run that has it
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// PROVIDER/MODEL: openai/NAME (any compatible server), ollama/NAME, script/FILE
+    /// PROVIDER/MODEL: openai/NAME (any compatible server), openai-responses/NAME, anthropic/NAME, gemini/NAME, ollama/NAME,
+    /// script/FILE
     #[arg(short = 'm', long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
     /// The workspace [default: the task's, else the git root, else here]
@@ -535,8 +540,24 @@ pub(crate) enum SettleAs {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a closed stdout or stderr here.
     let _ = error.print();
-    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion, UnknownArgument};
+    if error.kind() == UnknownArgument
+        && let Some(prompt) = unquoted(std::env::args().skip(1))
+    {
+        crate::out::tell!("a prompt of several words goes in quotes:");
+        crate::out::tell!("{prompt}");
+    }
     if matches!(error.kind(), DisplayHelp | DisplayVersion) { ExitCode::SUCCESS } else { Status::Usage.into() }
+}
+
+/// The command that was meant where the words of a prompt follow `run` without quotes. None: flags are among them, so that
+/// nobody knows which word belongs to which.
+fn unquoted(words: impl Iterator<Item = String>) -> Option<String> {
+    let words: Vec<String> = words.collect();
+    let (command, prompt) = words.split_first()?;
+    let is_run = command == "run" || command == "exec";
+    let is_plain = prompt.len() > 1 && prompt.iter().all(|word| !word.starts_with('-'));
+    (is_run && is_plain).then(|| format!("longrein {command} {}", crate::context::quoted(&prompt.join(" "))))
 }
 
 /// Commands of the contract that a later version brings.

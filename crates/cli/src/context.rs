@@ -144,6 +144,16 @@ pub(crate) fn model_config(
         Some("ollama") => (None, from_env("OLLAMA_HOST")),
         Some(_) | None => (None, None),
     };
+    let key_from =
+        table.api_key_env.clone().or_else(|| match name.as_str().split_once('/').map(|(provider, _)| provider) {
+            Some("openai" | "openai-responses") => Some("OPENAI_API_KEY".to_owned()),
+            Some("anthropic") => Some("ANTHROPIC_API_KEY".to_owned()),
+            Some("gemini") if from_env("GEMINI_API_KEY").is_none() && from_env("GOOGLE_API_KEY").is_some() => {
+                Some("GOOGLE_API_KEY".to_owned())
+            }
+            Some("gemini") => Some("GEMINI_API_KEY".to_owned()),
+            Some(_) | None => None,
+        });
     let missing = |key: &str, variable: &str| {
         let file = table.file.display();
         let problem = format!("{file}: models.\"{name}\".{key} names {variable}, which is not set");
@@ -163,8 +173,14 @@ pub(crate) fn model_config(
     }
     let base_url = table.base_url.clone().or(place);
     let max_concurrent = table.max_concurrent;
-    let mut model =
-        ModelConfig { base_url, api_key: key.map(Secret::new), headers, max_concurrent, ..ModelConfig::default() };
+    let mut model = ModelConfig {
+        base_url,
+        api_key: key.map(Secret::new),
+        key_from,
+        headers,
+        max_concurrent,
+        ..ModelConfig::default()
+    };
     if let Some(named) = &table.timeouts_named {
         model.timeouts = Some(named.over(longrein::usual_timeouts(name, &model)));
     }

@@ -337,7 +337,7 @@ fn permissions() -> Vec<Finding> {
             findings.push(Finding::new(Level::Fact, "rules", format!("{} from {}", counts.join(", "), layer.source)));
         }
     }
-    findings.extend(crate::trust::standing().map(|(is_fine, what, way_out)| {
+    findings.extend(crate::trust::standing().into_iter().map(|(is_fine, what, way_out)| {
         let level = if is_fine { Level::Ok } else { Level::Warn };
         let found = Finding::new(level, "trust", what);
         match way_out {
@@ -380,10 +380,11 @@ async fn model(probe: bool) -> Vec<Finding> {
     let mut findings = vec![Finding::new(Level::Ok, about, format!("{name}, from {}", default.source))];
     if probe {
         findings.push(match longrein::probe(&name, &settings, models::PROBE_TIMEOUT).await {
-            Ok(Some(Answering::Lists(_) | Answering::Otherwise(_))) => {
-                Finding::new(Level::Ok, "probe", "its server answers")
-            }
+            Ok(Some(Answering::Lists(_))) => Finding::new(Level::Ok, "probe", "its server answers"),
             Ok(None) => Finding::new(Level::Ok, "probe", "it is a script: nobody has to answer"),
+            Ok(Some(Answering::Otherwise(problem))) => {
+                Finding::new(Level::Bad, "probe", problem).way_out("longrein models")
+            }
             Ok(Some(Answering::Silent(problem))) => {
                 Finding::new(Level::Bad, "probe", problem).way_out("start the server, or correct its address")
             }

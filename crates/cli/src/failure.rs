@@ -3,6 +3,7 @@
 use crate::out::tell;
 use std::process::ExitCode;
 
+use longrein::core::event::Suspension;
 use longrein::ports::{ClaimError, JournalError};
 use longrein::taskfile::TaskFileError;
 use longrein::{DriveError, FoldError, RollbackError, RunsError};
@@ -117,11 +118,26 @@ impl From<RunsError> for Failure {
             RunsError::ChildOf { parent, .. } => {
                 Failure::new(Status::Data, problem).way_out(format!("longrein rm {parent}"))
             }
+            RunsError::ForkBeyond { run, .. } => {
+                Failure::new(Status::Data, problem).way_out(format!("longrein log {run}"))
+            }
             RunsError::ForkPoint(_) => Failure::new(Status::NotFound, problem),
             RunsError::NoSuchTurn { run, .. } => {
                 Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
             }
             RunsError::Task(_) => Failure::new(Status::Data, problem),
+            RunsError::Server(_) => Failure::new(Status::Unavailable, problem).way_out("longrein tools"),
+            RunsError::Stopped { run, why } => {
+                let status = match why {
+                    Suspension::Interrupted => Status::Interrupted,
+                    Suspension::Terminated | Suspension::Dropped | Suspension::Model => Status::Terminated,
+                };
+                let failure = Failure::new(status, problem);
+                match run {
+                    Some(run) => failure.way_out(format!("longrein resume {run}")),
+                    None => failure,
+                }
+            }
             RunsError::Mode { .. } => Failure::new(Status::Data, problem),
             RunsError::Sandbox(_) | RunsError::Model(_) => Failure::new(Status::Configuration, problem),
             RunsError::Drive(error) => error.into(),

@@ -204,7 +204,7 @@ impl Row {
         let names = match answering {
             Answering::Lists(names) => names,
             Answering::Otherwise(detail) => {
-                (self.standing, self.detail) = (Standing::Answers, detail);
+                (self.standing, self.detail) = (Standing::Not, detail);
                 return if about == About::Perhaps { Vec::new() } else { vec![self] };
             }
             Answering::Silent(detail) => {

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use longrein::core::event::{Event, RollbackWhy};
 use longrein::core::ids::{ActionId, RunId, Seq, ToolName};
 use longrein::core::input::{Door, Rollback};
-use longrein::ports::RecordedBody;
+use longrein::ports::{RecordedBody, Turned};
 use longrein::{RollbackPlan, Runs};
 use serde_json::json;
 
@@ -40,7 +40,10 @@ pub(crate) async fn rollback(globals: Globals, args: RollbackArgs) -> Result<Sta
         );
         return Err(Failure::new(Status::Data, problem));
     }
-    if !args.yes && !is_agreed().await? {
+    let mut command = format!("rollback {id}");
+    command.extend(to.map(|to| format!(" --to {to}")));
+    command.push_str(" --yes");
+    if !args.yes && !is_agreed(store.command(&command)).await? {
         tell!("nothing was undone");
         return Ok(Status::Done);
     }
@@ -53,6 +56,15 @@ fn show(plan: &RollbackPlan) {
     let named = |(action, tool): &(ActionId, ToolName)| format!("{action} {}", words::short(tool.as_str(), 64));
     let actions: Vec<_> = plan.actions.iter().map(named).collect();
     say!("undoes     {}", actions.join(", "));
+    let has = |turned: Turned| plan.paths.iter().any(|difference| difference.turned == turned);
+    let legend: Vec<_> =
+        [(Turned::Changed, "~ gets back what it held"), (Turned::Added, "+ comes back"), (Turned::Removed, "- goes")]
+            .into_iter()
+            .filter_map(|(turned, words)| has(turned).then_some(words))
+            .collect();
+    if !legend.is_empty() {
+        say!("           ({})", legend.join(", "));
+    }
     for difference in plan.paths.iter().take(LISTED_MAX) {
         say!("           {}", words::safe(&difference.to_string()));
     }
@@ -68,10 +80,10 @@ fn show(plan: &RollbackPlan) {
 }
 
 /// Whether the person at the terminal says yes. Without one it takes --yes.
-async fn is_agreed() -> Result<bool, Failure> {
+async fn is_agreed(command: String) -> Result<bool, Failure> {
     if !ask::somebody_is_there() {
         let problem = "this changes files: say --yes where nobody can be asked";
-        return Err(Failure::new(Status::Usage, problem));
+        return Err(Failure::new(Status::Usage, problem).way_out(command));
     }
     tell!("Undo this? What stands there now is moved aside. [y/N]");
     let line = tokio::task::spawn_blocking(|| {

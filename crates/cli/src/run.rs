@@ -529,7 +529,7 @@ fn next_command(run: &Run, standing: &Standing) -> String {
         Standing::Rested(ended) => way_on(run, ended).unwrap_or_else(|| match &ended.end {
             End::Failed(RunFailure::Script) => format!("log {id}"),
             End::Cancelled => match ended.unknown.iter().find(|id| run.open.contains_key(id)) {
-                Some(action) => format!("settle {id} {action} --as done"),
+                Some(action) => format!("settle {id} {action} --as done|not-done"),
                 None => format!("show {id}"),
             },
             End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Done(_) => format!("show {id}"),

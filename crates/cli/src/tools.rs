@@ -12,7 +12,7 @@ use crate::args::{Globals, ToolsArgs};
 use crate::config::Config;
 use crate::context;
 use crate::failure::{Failure, Status};
-use crate::out::say;
+use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::{trust, words};
 
@@ -24,11 +24,12 @@ const DESCRIPTION_MAX: usize = 2_000;
 pub(crate) async fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure> {
     let environment = context::environment();
     let mut told = Vec::new();
+    let waited = |line: &str| tell!("note: {}", words::safe(line));
     let (specs, folder) = match &args.task {
         Some(file) => {
             let mut task = load(file, &args.vars)?;
             trust::add_servers(&mut task, &globals)?;
-            told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox).await;
+            told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox, &waited).await;
             let folder = PathBuf::from(&task.folder);
             (task.tools, folder)
         }
@@ -37,7 +38,8 @@ pub(crate) async fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, F
             match plain()? {
                 Some(mut task) => {
                     trust::add_servers(&mut task, &globals)?;
-                    told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox).await;
+                    told = longrein::add_tools_of_servers(&mut task, &environment, &Config::load()?.sandbox, &waited)
+                        .await;
                     (task.tools, PathBuf::new())
                 }
                 None => (builtins, PathBuf::new()),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use longrein::SandboxMode;
 use longrein::core::ids::Digest;
-use longrein::core::mcp::McpReach;
+use longrein::core::mcp::{McpReach, McpServer};
 use longrein::core::task::{Mode, PolicyRules, Task};
 use longrein::taskfile::{self, MCP_FILE, WrittenRules};
 use rustix::fs::{Mode as FileMode, OFlags};
@@ -26,6 +26,10 @@ use crate::failure::{Failure, Status};
 use crate::out::{say, tell};
 use crate::progress::print_line;
 use crate::words;
+
+mod offer;
+
+use offer::Offer;
 
 /// Where a workspace keeps its configuration.
 const FOLDER: &str = ".longrein";
@@ -135,32 +139,6 @@ fn read_servers(workspace: &Path) -> Result<Option<Vec<u8>>, String> {
         return Err(format!("it is larger than {FILE_MAX_BYTES} bytes"));
     }
     Ok(Some(bytes))
-}
-
-/// Trusts a workspace's `.mcp.json` as it is, and shows what it starts. False: there is none.
-fn trust_servers(globals: &Globals, home: &Path, workspace: &Path) -> Result<bool, Failure> {
-    let file = workspace.join(MCP_FILE);
-    let refused = |problem: String| Failure::new(Status::Configuration, format!("{}: {problem}", file.display()));
-    let Some(bytes) = read_servers(workspace).map_err(refused)? else { return Ok(false) };
-    let text = std::str::from_utf8(&bytes).map_err(|_| refused("it is no UTF-8".to_owned()))?;
-    let (servers, told) = taskfile::servers_of_workspace(workspace, text).map_err(refused)?;
-    let key = file.to_str().ok_or_else(|| refused("the workspace's path is no UTF-8".to_owned()))?.to_owned();
-    let entry = Entry { digest: Digest::of(&bytes), by: crate::ask::operator() };
-    Register::change(home, |workspaces| {
-        workspaces.insert(key, entry);
-    })?;
-    if !globals.json {
-        say!("{} is trusted as it is now. It", words::safe(&file.display().to_string()));
-        for (name, server) in &servers {
-            let what = match &server.reach {
-                McpReach::Stdio { command, .. } => format!("starts {}", command.join(" ")),
-                McpReach::Http { url, .. } => format!("reaches {url}"),
-            };
-            say!("  for the server {name} {}", words::safe(&what));
-        }
-        told.iter().for_each(|line| say!("  is not used for {}", words::safe(line)));
-    }
-    Ok(true)
 }
 
 impl Tightening {
@@ -288,15 +266,19 @@ struct Register {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
     v: u32,
-    /// By the workspace's real path.
+    /// By the workspace's real path, a `.mcp.json` by its own.
     workspaces: BTreeMap<String, Entry>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
-    /// Of the configuration's bytes.
+    /// Of the file's bytes.
     digest: Digest,
     by: String,
+    /// What it said, one thing a line, to be compared with what it says when it has changed. None: trusted by a version that
+    /// did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    says: Option<Vec<String>>,
 }
 
 impl Register {
@@ -322,7 +304,11 @@ impl Register {
     }
 
     fn entry(&self, workspace: &Path) -> Option<&Entry> {
-        self.kept.workspaces.get(workspace.to_str()?)
+        self.of(workspace.to_str()?)
+    }
+
+    fn of(&self, key: &str) -> Option<&Entry> {
+        self.kept.workspaces.get(key)
     }
 
     /// Changes it, whole or not at all, one process at a time.
@@ -353,25 +339,35 @@ impl Register {
     }
 }
 
-/// Whether the workspace here has a configuration of its own and whether that counts: fine or not, in words, and what to do.
-pub(crate) fn standing() -> Option<(bool, String, Option<String>)> {
-    let workspace = workspace(None).ok()?;
-    let file = workspace.join(FOLDER).join(FILE);
-    let file = file.display();
-    let command = format!("longrein trust {}", context::quoted(&workspace.to_string_lossy()));
-    let bytes = match read(&workspace) {
-        Ok(bytes) => bytes?,
-        Err(problem) => return Some((false, format!("{file} is not read: {problem}"), None)),
-    };
+/// The files of its own that the workspace here brings, and whether they count: fine or not, in words, and what to do.
+pub(crate) fn standing() -> Vec<(bool, String, Option<String>)> {
+    let Ok(workspace) = workspace(None) else { return Vec::new() };
+    let servers = workspace.join(MCP_FILE);
+    let files = [
+        (workspace.join(FOLDER).join(FILE), read(&workspace), workspace.clone()),
+        (servers.clone(), read_servers(&workspace), servers),
+    ];
     let register = match context::home().and_then(|home| Register::open(&home)) {
         Ok(register) => register,
-        Err(failure) => return Some((false, failure.problem, None)),
+        Err(failure) if files.iter().any(|(_, read, _)| !matches!(read, Ok(None))) => {
+            return vec![(false, failure.problem, None)];
+        }
+        Err(_) => return Vec::new(),
     };
-    Some(match register.entry(&workspace) {
-        Some(entry) if entry.digest == Digest::of(&bytes) => (true, format!("{file} is trusted and counts"), None),
-        Some(_) => (false, format!("{file} changed since you trusted it, and is not read"), Some(command)),
-        None => (false, format!("{file} is not trusted, and is not read"), Some(command)),
-    })
+    let command = || Some(format!("longrein trust {}", context::quoted(&workspace.to_string_lossy())));
+    let standing = |(file, read, key): (PathBuf, Result<Option<Vec<u8>>, String>, PathBuf)| {
+        let file = file.display();
+        let bytes = match read {
+            Ok(bytes) => bytes?,
+            Err(problem) => return Some((false, format!("{file} is not read: {problem}"), None)),
+        };
+        Some(match register.entry(&key) {
+            Some(entry) if entry.digest == Digest::of(&bytes) => (true, format!("{file} is trusted and counts"), None),
+            Some(_) => (false, format!("{file} changed since you trusted it, and is not read"), command()),
+            None => (false, format!("{file} is not trusted, and is not read"), command()),
+        })
+    };
+    files.into_iter().filter_map(standing).collect()
 }
 
 // ---- the command ----
@@ -385,39 +381,14 @@ pub(crate) fn trust(globals: Globals, args: TrustArgs) -> Result<Status, Failure
         return forget(&home, dir);
     }
     let workspace = workspace(args.dir.as_deref())?;
-    let file = workspace.join(FOLDER).join(FILE);
-    let refused = |problem: String| Failure::new(Status::Configuration, format!("{}: {problem}", file.display()));
-    let has_servers = trust_servers(&globals, &home, &workspace)?;
-    let Some(bytes) = read(&workspace).map_err(|problem| refused(format!("it cannot be trusted: {problem}")))? else {
-        if has_servers {
-            return Ok(Status::Done);
-        }
-        let problem = format!("{} has no {FOLDER}/{FILE}; there is nothing to trust", workspace.display());
+    let offers: Vec<Offer> =
+        [offer::of_servers(&workspace)?, offer::of_configuration(&workspace)?].into_iter().flatten().collect();
+    if offers.is_empty() {
+        let problem =
+            format!("{} has no {FOLDER}/{FILE} and no {MCP_FILE}; there is nothing to trust", workspace.display());
         return Err(Failure::new(Status::NotFound, problem));
-    };
-    let found = tightening(&bytes, &file)?;
-    let root = workspace.to_str().ok_or_else(|| refused("the workspace's path is no UTF-8".to_owned()))?;
-    let entry = Entry { digest: Digest::of(&bytes), by: crate::ask::operator() };
-    Register::change(&home, |workspaces| {
-        workspaces.insert(root.to_owned(), entry.clone());
-    })?;
-    if globals.json {
-        print_line(&json!({
-            "v": 1, "workspace": root, "digest": entry.digest, "policy": found.rules, "permission_mode": found.mode,
-            "sandbox": found.sandbox.map(SandboxMode::as_str),
-        }));
-        return Ok(Status::Done);
     }
-    say!("{} is trusted as it is now. It", words::safe(&file.display().to_string()));
-    let lines = found.lines();
-    if lines.is_empty() {
-        say!("  says nothing");
-    }
-    for line in lines {
-        say!("  {line}");
-    }
-    tell!("a change to the file has to be trusted again; longrein trust --forget {}", context::quoted(root));
-    Ok(Status::Done)
+    offer::agree_on(&offers, args.yes, &globals, &home)
 }
 
 fn forget(home: &Path, dir: &Path) -> Result<Status, Failure> {

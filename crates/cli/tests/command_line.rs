@@ -42,7 +42,7 @@ fn begun(world: &World) -> Running {
 /// The command on the last line works as it stands.
 #[track_caller]
 fn go_on(world: &World, done: &Done) -> Done {
-    world.typed(done.last_line()).done()
+    world.typed(&done.last_line().replace("done|not-done", "done")).done()
 }
 
 // ---- starting ----
@@ -579,7 +579,7 @@ fn an_unknown_effect_waits_for_the_truth() {
     for (truth, state) in [("done", "done (settled)"), ("not-done", "not done (settled)")] {
         let world = doubtful();
         let parked = world.run("run --task task.toml --id w").is(3);
-        assert!(parked.last_line().starts_with("longrein settle w a1 --as"), "{}", parked.stderr);
+        assert!(parked.last_line().starts_with("longrein settle w a1 --as done|not-done"), "{}", parked.stderr);
         world.run("resume w").is(3);
         assert_eq!(booked(&world, "act"), 1, "it is not tried again");
         let settled = world.run(&format!("settle w a1 --as {truth}")).is(0);
@@ -850,4 +850,49 @@ fn arguments_that_hold_a_secret_are_refused() {
     task(&world, &format!("[policy]\nallow = [\"knows\"]\n{knows}"), &replies);
     world.typed("longrein run --task task.toml --id s").env("TOKEN", SECRET).done().is(0);
     assert_eq!(booked(&world, "knows"), 0);
+}
+
+#[test]
+fn a_prompt_without_quotes_is_answered_with_the_command_that_was_meant() {
+    let world = World::new();
+    let done = world.run("run fix the bug").is(64);
+    assert_eq!(done.last_line(), "longrein run 'fix the bug'", "{}", done.stderr);
+    for other in ["run --nonsense", "run fix --nonsense bug", "show a b"] {
+        assert!(!world.run(other).is(64).stderr.contains("goes in quotes"), "{other}");
+    }
+}
+
+#[test]
+fn what_a_rollback_would_do_is_explained_and_the_command_is_there() {
+    let world = World::new();
+    world.write("old.txt", "as it was\n");
+    let acts = calls("read_file", "{ path = \"old.txt\" }")
+        + &calls("write_file", "{ path = \"old.txt\", content = \"new\" }")
+        + &calls("write_file", "{ path = \"new.txt\", content = \"new\" }");
+    task(
+        &world,
+        "builtins = [\"read_file\", \"write_file\"]\n[policy]\nallow = [\"write_file\"]\n",
+        &(acts + &says("done")),
+    );
+    world.run("run --task task.toml --id r").is(0);
+    let asked = world.run("rollback r").is(64);
+    for said in ["~ gets back what it held", "- goes", "~ old.txt", "- new.txt"] {
+        assert!(asked.stdout.contains(said), "{said}: {}", asked.stdout);
+    }
+    assert!(!asked.stdout.contains("+ comes back"), "only what is there is explained: {}", asked.stdout);
+    assert_eq!(asked.last_line(), "longrein rollback r --yes");
+    go_on(&world, &asked).is(0);
+    assert_eq!(world.read("old.txt"), "as it was\n");
+    assert!(!world.path("new.txt").exists());
+}
+
+#[test]
+fn an_mcp_server_on_a_terminal_says_what_it_waits_for() {
+    let world = World::new();
+    let mut terminal = world.typed("longrein mcp").on_terminal(100);
+    terminal.wait_for("speaks MCP on standard input; Ctrl-C ends it");
+    // the end of input ends it as well
+    terminal.type_in("\u{4}");
+    terminal.end();
+    assert!(!world.longrein(["mcp"]).done().stderr.contains("speaks MCP"), "programs are not told");
 }

@@ -24,6 +24,7 @@ mod liars;
 mod local;
 mod mcp;
 mod mcp_server;
+mod mcp_start;
 mod modes;
 mod programs;
 mod questions;

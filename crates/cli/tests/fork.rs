@@ -80,6 +80,9 @@ fn what_a_fork_cannot_do() {
     world.run("run --task task.toml --id r").is(0);
     world.run("fork nobody").is(66);
     world.run("fork r --at 0").is(66).says("no point to go on from");
+    let last = world.log("r").last().unwrap()["seq"].as_u64().unwrap();
+    world.run("fork r --at 9999").is(65).says(&format!("the last one is {last}"));
+    world.run(&format!("fork r --at {}", last + 1)).is(65);
     world.run("fork r --as r").is(65).says("there is a run r already");
     world.run("fork r --as ../x").is(64);
     world.run("fork r --at x").is(64);

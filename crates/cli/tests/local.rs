@@ -372,3 +372,40 @@ fn no_model_at_all() {
     done.says("OPENAI_API_KEY").says("ANTHROPIC_API_KEY").says("ollama pull").says("LONGREIN_MODEL");
     assert_eq!(world.run("models --no-probe --json").is(0).last_json(), json!([]));
 }
+
+#[test]
+fn an_answer_that_is_an_error_is_no_yes() {
+    use crate::support::server::status;
+    let refusal = r#"{"error":{"message":"who are you?","code":"invalid_api_key"}}"#;
+    let named = "model = \"openai/x\"\n";
+    for (play, said) in [
+        (status(401, refusal), "the key in OPENAI_API_KEY is refused"),
+        (status(404, "<html>Not Found</html>"), "is the base URL right? it usually ends in /v1"),
+        (status(200, "<html>Hello</html>"), "it usually ends in /v1"),
+        (listing(&json!({ "hello": 1 })), "it usually ends in /v1"),
+        (status(500, "oops"), "HTTP 500"),
+    ] {
+        let world = World::new();
+        configure(&world, named);
+        let server = Server::playing([play]);
+        let rows = server.call(&world, "models --json").done().is(0).last_json();
+        for row in rows.as_array().unwrap().iter().filter(|row| row["model"].as_str().unwrap().starts_with("openai/")) {
+            assert_eq!(row["answers"], false, "{row}");
+            assert!(row["detail"].as_str().unwrap().contains(said), "{said}: {row}");
+        }
+        let doctor = server.call(&world, "doctor --probe --json").done().last_json();
+        let probe = doctor.as_array().unwrap().iter().find(|found| found["about"] == "probe").unwrap();
+        assert_eq!(probe["level"], "bad", "{probe}");
+        assert!(probe["what"].as_str().unwrap().contains(said), "{probe}");
+    }
+    // Without a key, in a run too.
+    let world = World::new();
+    let server = Server::playing([status(401, refusal)]);
+    let run = "longrein run hi -m openai/x --id r";
+    world
+        .typed(run)
+        .env("OPENAI_BASE_URL", server.url())
+        .done()
+        .is(5)
+        .says("no key was sent; OPENAI_API_KEY is not set");
+}

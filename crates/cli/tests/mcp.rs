@@ -11,7 +11,7 @@ use crate::support::{Done, World, of_type};
 const SERVER: &str = include_str!("mcp_support/server.py");
 
 /// None, and it is said: there is no Python here.
-fn world() -> Option<World> {
+pub(crate) fn world() -> Option<World> {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: there is no python3");
         return None;
@@ -21,16 +21,16 @@ fn world() -> Option<World> {
     Some(world)
 }
 
-fn server(mode: &str, more: &str) -> String {
+pub(crate) fn server(mode: &str, more: &str) -> String {
     format!("[mcp.shop]\ncommand = \"python3\"\nargs = [\"server.py\", \"{mode}\"]\n{more}\n")
 }
 
-fn called(tool: &str, args: &str) -> String {
+pub(crate) fn called(tool: &str, args: &str) -> String {
     calls(&format!("mcp__shop__{tool}"), args)
 }
 
 /// A run of these replies with this server, as `w`.
-fn run(world: &World, head: &str, server: &str, replies: &[String]) -> Done {
+pub(crate) fn run(world: &World, head: &str, server: &str, replies: &[String]) -> Done {
     task(world, &format!("builtins = []\n{head}\n{server}"), &replies.concat());
     world.run("run --task task.toml --id w --json")
 }
@@ -240,7 +240,7 @@ fn a_workspaces_own_servers_count_once_it_is_trusted() {
     let line = "run 'do it' --model script/replies.toml --cd . --json --allow mcp__shop__*";
     let done = world.run(line).is(0);
     assert!(done.stderr.contains("is not trusted") && booked(&world, "echo") == 0, "{}", done.stderr);
-    let told = world.run("trust .").is(0);
+    let told = world.run("trust --yes .").is(0);
     assert!(told.stdout.contains("starts python3 server.py plain"), "{}", told.stdout);
     let done = world.run(line).is(0);
     assert_eq!(booked(&world, "echo"), 1, "{}", done.stderr);

@@ -355,3 +355,14 @@ fn the_door_does_not_open_from_inside_nor_over_http_without_a_token() {
     server.signal("TERM");
     server.end().is(143);
 }
+
+#[test]
+fn what_is_wrong_with_a_start_is_said_of_its_fields() {
+    let world = World::new();
+    let mut client = Client::new(&world, &[]);
+    let fault = client.fails("run_start", json!({ "prompt": "do it" }));
+    let text = fault.to_string();
+    assert!(text.contains("the field model") && !text.contains("--"), "{text}");
+    let fault = client.fails("run_start", json!({ "prompt": "do it", "model": "nonsense" }));
+    assert!(fault.to_string().contains("model") && !fault.to_string().contains("--"), "{fault}");
+}

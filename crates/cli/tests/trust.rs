@@ -37,7 +37,7 @@ fn law_8_a_workspace_configuration_counts_only_as_it_was_trusted() {
     world.run("run --task task.toml --id quiet --quiet").is(0);
     assert!(made(&world));
 
-    let trusted = world.run("trust").is(0);
+    let trusted = world.run("trust --yes").is(0);
     assert!(trusted.stdout.contains("denies: shell(touch *)"), "{}", trusted.stdout);
     assert!(trusted.stdout.contains("permission mode at most: ask"), "{}", trusted.stdout);
     let register = world.home().join("trusted.json");
@@ -89,7 +89,7 @@ fn law_8_what_is_trusted_tightens_a_run_that_is_there() {
     world.run("run --task task.toml --id r --on-ask wait").is(3);
     world.run("approve r a1").is(0);
     world.write(".longrein/config.toml", DENIES);
-    world.run("trust .").is(0);
+    world.run("trust --yes .").is(0);
     world.run("resume r").is(0).says("permission mode: ask");
     assert!(!made(&world));
     assert_eq!(world.show("r")["permission_mode"], "ask");
@@ -112,13 +112,13 @@ fn law_8_a_workspace_can_be_told_nothing_that_loosens() {
         assert!(made(&world));
     }
     world.write(".longrein/config.toml", "[sandbox]\nmode = \"required\"\n");
-    world.run("trust").is(0);
+    world.run("trust --yes").is(0);
 }
 
 #[test]
 fn law_8_links_are_no_configuration() {
     let world = world();
-    world.run("trust").is(0);
+    world.run("trust --yes").is(0);
     fs::rename(world.path(".longrein"), world.path("real")).unwrap();
     symlink("real", world.path(".longrein")).unwrap();
     world.run("trust").is(78).says("is a link");
@@ -146,7 +146,7 @@ fn law_8_links_are_no_configuration() {
 #[test]
 fn law_8_another_folder_with_the_same_content_is_not_trusted() {
     let world = world();
-    world.run("trust").is(0);
+    world.run("trust --yes").is(0);
     let other = world.path("other");
     fs::create_dir_all(other.join(".longrein")).unwrap();
     fs::copy(world.path(".longrein/config.toml"), other.join(".longrein/config.toml")).unwrap();
@@ -160,7 +160,7 @@ fn law_8_another_folder_with_the_same_content_is_not_trusted() {
 #[test]
 fn law_8_a_register_that_cannot_be_believed_stops_the_run() {
     let world = world();
-    world.run("trust").is(0);
+    world.run("trust --yes").is(0);
     let register = world.home().join("trusted.json");
     let text = fs::read_to_string(&register).unwrap();
     fs::write(&register, "{").unwrap();
@@ -178,4 +178,50 @@ fn law_8_a_run_cannot_trust() {
     let done = world.typed("longrein trust").env("LONGREIN_INSIDE", "r@x").done().is(78);
     assert!(done.stderr.contains("a run cannot operate Longrein"), "{}", done.stderr);
     assert!(!world.home().join("trusted.json").exists());
+}
+
+#[test]
+fn what_would_be_trusted_is_shown_and_asked() {
+    const SERVERS: &str = r#"{"mcpServers": {"shop": {"command": "python3", "args": ["a b.py"], "env": {"K": "v"}}}}"#;
+    let world = world();
+    world.write(".mcp.json", SERVERS);
+    let shown = world.run("trust").is(64).says("--yes");
+    for said in ["starts python3 'a b.py' for the server shop, with K=v", "denies: shell(touch *)", "is not trusted"] {
+        assert!(shown.stdout.contains(said), "{said}: {}", shown.stdout);
+    }
+    world.run("trust --json").is(64);
+    world.run("trust --list").is(0).says("no workspace's configuration is trusted");
+    let doctor = world.run("doctor").stdout;
+    assert_eq!(doctor.matches("is not trusted, and is not read").count(), 2, "{doctor}");
+
+    // One that could not be trusted keeps the other from it.
+    world.write(".longrein/config.toml", "model = \"openai/x\"\n");
+    world.run("trust --yes").is(78);
+    world.run("trust --list").is(0).says("no workspace's configuration is trusted");
+    world.write(".longrein/config.toml", DENIES);
+
+    let on_terminal = |answer: &str| {
+        let mut terminal = world.typed("longrein trust").on_terminal(120);
+        terminal.wait_for("Trust this? [y/N]");
+        terminal.type_in(answer);
+        let (status, written) = terminal.end();
+        assert!(status.success(), "{written}");
+        written
+    };
+    assert!(on_terminal("n\n").contains("nothing is trusted"));
+    world.run("trust --list").is(0).says("no workspace's configuration is trusted");
+    assert!(on_terminal("y\n").contains("is trusted as it is now"));
+    assert_eq!(world.run("trust --list").is(0).stdout.matches("as trusted").count(), 2);
+    assert_eq!(world.run("doctor").stdout.matches("is trusted and counts").count(), 2);
+
+    // What is trusted already is not asked again.
+    assert!(world.run("trust").is(0).stdout.contains("is trusted already"));
+    world.write(".mcp.json", &SERVERS.replace("a b.py", "evil.py"));
+    assert!(world.run("doctor").stdout.contains(".mcp.json changed since you trusted it, and is not read"));
+    let changed = world.run("trust").is(64).stdout;
+    assert!(changed.contains("- starts python3 'a b.py' for the server shop"), "{changed}");
+    assert!(changed.contains("+ starts python3 evil.py for the server shop"), "{changed}");
+    assert!(!changed.contains("+ denies"), "{changed}");
+    let told = world.run("trust --yes --json").is(0).json();
+    assert_eq!((told.len(), told[0]["servers"][0].as_str()), (2, Some("shop")), "{told:?}");
 }

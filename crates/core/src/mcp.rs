@@ -39,6 +39,9 @@ pub struct McpServer {
     /// The operator's word that what it brings is no stranger's: it taints nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trusted: bool,
+    /// A run does not start without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
     /// Where it is declared: a file.
     pub source: String,
 }
@@ -115,12 +118,24 @@ impl McpServer {
             idle_timeout: None,
             on_error: OnError::Told,
             trusted: false,
+            required: false,
             source: source.into(),
         }
     }
 
     pub fn effect_of(&self, tool: &str) -> EffectClass {
         self.tools.get(tool).copied().unwrap_or(self.effect)
+    }
+
+    /// Names of tools that are configured and that a server with these tools does not have, each with its key. Patterns of
+    /// [`McpServer::allow`] that fit nothing are among them.
+    pub fn unknown<'a>(&'a self, has: &'a [&str]) -> impl Iterator<Item = (&'static str, &'a str)> {
+        let named = self.tools.keys().map(|name| ("tools", name.as_str()));
+        let allowed = self.allow.iter().map(|pattern| ("allow", pattern.as_str()));
+        named.filter(|(_, name)| !has.contains(name)).chain(
+            allowed
+                .filter(|(_, pattern)| !has.iter().any(|name| crate::hook::fits(pattern.as_bytes(), name.as_bytes()))),
+        )
     }
 
     /// Whether a tool of it is offered.

@@ -475,6 +475,7 @@ pub fn due_end(run: &Run) -> Option<End> {
             let is_proof = |verdict: &Verdict| !verdict.proof.opinion;
             let proven = verdicts.values().flatten().any(is_proof) || accepted.standing == Standing::Proven;
             let verified = match run.changed_checks() {
+                _ if checks_were_not_run(run, verdicts) => None,
                 // What stands in the world against its check is no part of the proof.
                 None => proven.then_some(run.unproven.is_empty()),
                 Some((_, question)) if run.is_waived(&question) => Some(false),
@@ -486,6 +487,11 @@ pub fn due_end(run: &Run) -> Option<End> {
         }
         Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
     }
+}
+
+/// In a mode in which nothing may be changed no check is run: whatever else holds, this is not verified.
+pub(crate) fn checks_were_not_run(run: &Run, verdicts: &BTreeMap<CheckName, Option<Verdict>>) -> bool {
+    verdicts.is_empty() && !run.task.acceptance.is_empty()
 }
 
 fn refused_too_often(run: &Run) -> Option<End> {

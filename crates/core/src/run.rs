@@ -621,7 +621,9 @@ impl Run {
                 let verdicts = match self.mode {
                     // Checks are commands too, and would judge work that was not done.
                     Mode::Shadow => BTreeMap::new(),
-                    Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => {
+                    // And where nothing may be changed, they would judge what only was planned.
+                    Mode::Plan => BTreeMap::new(),
+                    Mode::Ask | Mode::AcceptEdits | Mode::Auto => {
                         self.task.acceptance.iter().map(|check| (check.name.clone(), None)).collect()
                     }
                 };

@@ -127,7 +127,8 @@ impl Stop {
         self.left.cancel();
     }
 
-    pub(crate) fn why(&self) -> Suspension {
+    /// What it was asked for.
+    pub fn why(&self) -> Suspension {
         self.why.get().copied().unwrap_or(Suspension::Dropped)
     }
 }

@@ -202,6 +202,16 @@ pub enum RunsError {
     /// A run has no point at which it could be forked.
     #[error("{0}")]
     ForkPoint(String),
+    /// The journal does not go so far.
+    #[error("run {run} has no event {at}: the last one is {last}")]
+    ForkBeyond {
+        /// This run.
+        run: RunId,
+        /// What was asked for.
+        at: Seq,
+        /// The last event there is.
+        last: Seq,
+    },
     /// Nothing was sent to the model for this turn.
     #[error("nothing was sent to the model for turn {} of run {run}{}", turn.0, match last {
         Some(last) => format!(": the last turn that was is {}", last.0),
@@ -234,6 +244,17 @@ pub enum RunsError {
     /// Its tools, rules or checks cannot work in this process.
     #[error("the task cannot run here: {0}")]
     Task(String),
+    /// A server of tools that it must not start without is not there.
+    #[error("the run does not start: {0}")]
+    Server(String),
+    /// It was stopped while the servers of its tools were waited for. Nothing is in its journal of this.
+    #[error("stopped while its MCP servers were waited for; nothing was begun")]
+    Stopped {
+        /// The run, if it was there before.
+        run: Option<RunId>,
+        /// What stopped it.
+        why: Suspension,
+    },
     /// No such model can be connected to.
     #[error("the model cannot be used: {0}")]
     Model(#[from] longrein_models::ConfigError),
@@ -397,6 +418,11 @@ impl Runs {
         let at = at.unwrap_or(Seq(u64::MAX));
         if let Some(seq) = unreadable.filter(|seq| *seq <= at && at != Seq(u64::MAX)) {
             return Err(RunsError::ForkPoint(format!("event {seq} of run {from} cannot be read; name one before it")));
+        }
+        if let Some((last, ..)) =
+            events.last().filter(|(last, ..)| at > *last && at != Seq(u64::MAX) && unreadable.is_none())
+        {
+            return Err(RunsError::ForkBeyond { run: from.clone(), at, last: *last });
         }
         let forked = longrein_core::fork::fork(&events, at, id.clone(), self.clock.now());
         let Some((point, events)) = forked else {
@@ -669,10 +695,23 @@ impl Runs {
             let tools = if is_new { servers::Tools::ToBeFound } else { servers::Tools::Pinned };
             let sandbox = self.walls(&task, &place);
             let mark = format!("{id}@{}", self.identity);
-            let around = servers::Around { environment: &environment, sandbox, mark };
-            servers::attach(&mut task, tools, around, &mut own.secrets).await
+            let told = Arc::clone(&observer);
+            let tell = move |line: &str| told.noticed(line);
+            let around = servers::Around { environment: &environment, sandbox, mark, tell: &tell };
+            tokio::select! {
+                attached = servers::attach(&mut task, tools, around, &mut own.secrets) => attached,
+                () = stop.asked() => {
+                    return Err(RunsError::Stopped { run: (!is_new).then_some(id), why: stop.why() });
+                }
+            }
         };
         attached.notices.iter().for_each(|line| observer.noticed(line));
+        if !attached.misnamed.is_empty() {
+            return Err(RunsError::Task(attached.misnamed.join("; ")));
+        }
+        if !attached.missing.is_empty() {
+            return Err(RunsError::Server(attached.missing.join("; ")));
+        }
         own.host = own.host.and(attached.functions);
         match &mut begin {
             Begin::New { task: of_run, .. } => of_run.tools.clone_from(&task.tools),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use longrein_core::ids::{Digest, ToolName};
@@ -32,6 +33,10 @@ pub(crate) struct Attached {
     pub(crate) changed: Vec<String>,
     /// A line each for people.
     pub(crate) notices: Vec<String>,
+    /// Names of tools that are configured and that no server has: what they were to say would not hold.
+    pub(crate) misnamed: Vec<String>,
+    /// Servers that the run must not start without and that are not there.
+    pub(crate) missing: Vec<String>,
 }
 
 /// Whose servers these are, and what is around them.
@@ -40,6 +45,8 @@ pub(crate) struct Around<'a> {
     pub(crate) sandbox: Sandbox,
     /// What their processes carry as their run.
     pub(crate) mark: String,
+    /// Told of what is waited for.
+    pub(crate) tell: &'a (dyn Fn(&str) + Send + Sync),
 }
 
 /// Whether a task gets its tools now, or has them.
@@ -75,13 +82,29 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     for (name, server) in servers {
         match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
             Ok(kept) => ready.push((name, server, Arc::new(kept))),
+            Err(why) if tools == Tools::ToBeFound && server.required => {
+                attached.missing.push(format!("the MCP server {name} is required and cannot be used: {why}"));
+            }
             Err(why) => attached.notices.push(format!("the MCP server {name} cannot be used: {why}")),
         }
     }
-    let listed = join_all(ready.iter().map(|(_, _, kept)| kept.server.tools())).await;
+    let listing = |(name, _, kept): &(String, McpServer, Arc<Kept>)| {
+        let (name, kept) = (name.clone(), Arc::clone(kept));
+        async move { aloud(&name, kept.server.tools(), around.tell).await }
+    };
+    let listed = join_all(ready.iter().map(listing)).await;
     for ((name, declared, kept), listed) in ready.into_iter().zip(listed) {
         let (definitions, quarantined) = match listed {
-            Ok(listed) => listed,
+            Ok((definitions, quarantined)) => {
+                if tools == Tools::ToBeFound {
+                    look_for_wrong_names(&mut attached, &name, &declared, &definitions, &quarantined);
+                }
+                (definitions, quarantined)
+            }
+            Err(down) if tools == Tools::ToBeFound && declared.required => {
+                attached.missing.push(format!("the MCP server {name} is required and is not there: {down}"));
+                continue;
+            }
             Err(down) => {
                 let without = match tools {
                     Tools::ToBeFound => "the run goes on without its tools",
@@ -125,6 +148,59 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     }
     attached
 }
+
+/// How long a server may take before it is said that it is waited for.
+const SAID_AFTER: Duration = Duration::from_secs(1);
+
+/// Waits for a server, and says so where that takes its time.
+async fn aloud<T>(server: &str, work: impl Future<Output = T>, tell: &(dyn Fn(&str) + Send + Sync)) -> T {
+    let mut work = std::pin::pin!(work);
+    match tokio::time::timeout(SAID_AFTER, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            tell(&format!("waiting for the MCP server {server}"));
+            work.await
+        }
+    }
+}
+
+/// A name that fits no tool leaves a tool looser than was meant, or out. One with `*` may be meant for tools that come later:
+/// it is only told.
+fn look_for_wrong_names(
+    attached: &mut Attached,
+    server: &str,
+    declared: &McpServer,
+    definitions: &[Definition],
+    quarantined: &[Quarantined],
+) {
+    let bad = quarantined.iter().map(|tool| tool.name.as_str());
+    let has: Vec<&str> = definitions.iter().map(|tool| tool.name.as_str()).chain(bad).collect();
+    for (key, name) in declared.unknown(&has) {
+        let shown = name.escape_debug();
+        if name.contains('*') {
+            attached.notices.push(format!("mcp.{server}.{key}: \"{shown}\" fits no tool of the MCP server {server}"));
+            continue;
+        }
+        let near = longrein_tools::nearest(name, has.iter().copied());
+        let instead = match (near.as_slice(), has.as_slice()) {
+            ([], []) => "it has none".to_owned(),
+            ([], [some @ .., last]) if some.len() < NAMES_SHOWN => {
+                format!("it has {}", [some, &[last]].concat().join(", "))
+            }
+            ([], some) => format!("it has {}, …", some[..NAMES_SHOWN].join(", ")),
+            (near, _) => format!("did you mean {}?", near.join(" or ")),
+        };
+        let place = match key {
+            "tools" => format!("mcp.{server}.tools.{shown}"),
+            _ => format!("mcp.{server}.{key}: \"{shown}\""),
+        };
+        let source = &declared.source;
+        attached.misnamed.push(format!("{source}: {place}: the MCP server {server} has no such tool; {instead}"));
+    }
+}
+
+/// Names of a server's tools that are listed where none is near.
+const NAMES_SHOWN: usize = 8;
 
 /// Puts a server's tools into the task, after its own. Those that cannot be used.
 fn offer(task: &mut Task, server: &str, declared: &McpServer, definitions: Vec<Definition>) -> Vec<Quarantined> {
@@ -328,19 +404,25 @@ fn failed(of: &McpTool, effect: EffectClass, message: String) -> Result<Payload,
 /// The class of an error that a tool itself tells of.
 const TOOL_ERROR: &str = "tool_error";
 
-/// Starts a task's servers, puts the tools they offer into it, and ends them again: for looking. A line each on what is wrong.
+/// Starts a task's servers, puts the tools they offer into it, and ends them again: for looking. A line each on what is wrong;
+/// what no run would start with comes last. `tell`: of what is waited for.
 pub async fn add_tools_of_servers(
     task: &mut Task,
     environment: &BTreeMap<String, String>,
     settings: &SandboxSettings,
+    tell: &(dyn Fn(&str) + Send + Sync),
 ) -> Vec<String> {
     let walls = match settings.mode {
         SandboxMode::External => Walls::None,
         SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
     };
     let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
-    let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()) };
-    attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await.notices
+    let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()), tell };
+    let Attached { mut notices, misnamed, missing, .. } =
+        attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await;
+    let fatal = misnamed.into_iter().chain(missing);
+    notices.extend(fatal.map(|line| format!("NO RUN STARTS: {line}")));
+    notices
 }
 
 #[cfg(test)]

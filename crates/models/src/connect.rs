@@ -69,6 +69,8 @@ pub struct ModelConfig {
     /// the version or without, for `ollama/` anything `OLLAMA_HOST` may be. The provider's own address if absent.
     pub base_url: Option<String>,
     pub api_key: Option<Secret>,
+    /// The variable that the key is taken from, or would be: for messages.
+    pub key_from: Option<String>,
     /// Sent with every request, in place of any header of the same name. Values may be keys, and are never shown.
     pub headers: Vec<(String, Secret)>,
     /// None: as suits the provider and its place.

@@ -66,6 +66,7 @@ pub(crate) struct Client {
     /// The header with the key, marked as sensitive, and what the wire and the configuration add to every request.
     headers: HeaderMap,
     has_key: bool,
+    key_from: Option<String>,
     /// What must not stand in any message: the key, and the headers of the configuration.
     secrets: Vec<Secret>,
     timeouts: Timeouts,
@@ -132,7 +133,8 @@ impl Client {
             format!("{} {}", url.origin().ascii_serialization(), config.base_url.as_deref().unwrap_or_default());
         let lane = lanes.map(|lanes| lanes.of(&place, key.unwrap_or_default()));
         let at_once = config.max_concurrent;
-        Ok(Self { url, headers, has_key, secrets, timeouts, lane, at_once, advice, http: OnceLock::new() })
+        let key_from = config.key_from.clone();
+        Ok(Self { url, headers, has_key, key_from, secrets, timeouts, lane, at_once, advice, http: OnceLock::new() })
     }
 
     pub(crate) fn has_key(&self) -> bool {
@@ -282,7 +284,25 @@ impl Client {
             Some(to) if status.is_redirection() => format!("the server redirects to {to}, which is not followed"),
             Some(_) | None => String::from_utf8_lossy(&body).into_owned(),
         };
-        Refusal { status: Some(status.as_u16()), body: &body, retry_after_s }.into_failure()
+        let failure = Refusal { status: Some(status.as_u16()), body: &body, retry_after_s }.into_failure();
+        if failure.class != ModelErrorClass::Authentication {
+            return failure;
+        }
+        let message = format!("{}: {}", failure.message, self.about_the_key());
+        ModelFailure { message, ..failure }
+    }
+
+    fn about_the_key(&self) -> String {
+        match (self.has_key, &self.key_from) {
+            (true, Some(variable)) => format!("the key in {variable} is refused"),
+            (true, None) => "the key is refused".to_owned(),
+            // Another header may have been meant to open the door.
+            (false, _) if self.headers.contains_key(AUTHORIZATION) => {
+                "what was sent as authorization is refused".to_owned()
+            }
+            (false, Some(variable)) => format!("no key was sent; {variable} is not set"),
+            (false, None) => "no key was sent".to_owned(),
+        }
     }
 
     fn build(&self) -> Result<reqwest::Client, String> {

@@ -16,7 +16,7 @@ use crate::{anthropic, gemini, ollama, openai, responses};
 pub enum Answering {
     /// It answers, and has these models, by the names it knows them by.
     Lists(Vec<String>),
-    /// It answers, but not with a list of models.
+    /// It answers, but not with a list of models: what it says, and what to look at, for people.
     Otherwise(String),
     /// It cannot be reached, or says nothing in time: why, for people.
     Silent(String),
@@ -63,12 +63,23 @@ pub async fn probe(name: &ModelName, config: &ModelConfig, limit: Duration) -> R
     let answering = match client.get(url, limit).await {
         Ok(body) => match serde_json::from_slice::<Value>(&body).ok().and_then(|listing| names(&listing, key)) {
             Some(names) => Answering::Lists(names),
-            None => Answering::Otherwise("it answers, but lists no models".to_owned()),
+            None => Answering::Otherwise(format!("what answers there lists no models: {}", right(name))),
         },
+        Err(failure) if failure.status == Some(404) => {
+            Answering::Otherwise(format!("{}: {}", failure.message, right(name)))
+        }
         Err(failure) if failure.status.is_some() => Answering::Otherwise(failure.message),
         Err(failure) => Answering::Silent(failure.message),
     };
     Ok(Some(answering))
+}
+
+/// What to look at where something else answers.
+fn right(name: &ModelName) -> &'static str {
+    match name.as_str().split_once('/').map(|(provider, _)| provider) {
+        Some("openai" | "openai-responses") => "is the base URL right? it usually ends in /v1",
+        Some(_) | None => "is the address right?",
+    }
 }
 
 /// A listing that lies where requests go, under another name.

@@ -77,7 +77,7 @@ impl fmt::Display for Wrong {
         match self {
             Wrong::Entry(entry) => write!(f, "\"{entry}\": write NAME, NAME=value or ${{secret:NAME}}"),
             Wrong::Missing(name) => {
-                write!(f, "it needs the secret {name}, which is not set in the environment: export {name} first")
+                write!(f, "the variable {name} is not set: export {name} first")
             }
         }
     }

@@ -48,6 +48,7 @@ pub use confine::{Sandbox, Walls, Workspace};
 pub use environment::{of_server as server_environment, with_secrets};
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
+pub use near::nearest;
 pub use pins::{RunBy, pins};
 pub use preview::{cleaned, preview};
 pub use secrets::{Secrets, redactions};

@@ -4,7 +4,7 @@
 const NEAR_MAX: usize = 3;
 
 /// At most three of `names`, nearest first: few edits apart, or one containing the other.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     // a name is never this long, and the distance costs the product of both lengths
     if word.len() > 200 {
         return Vec::new();

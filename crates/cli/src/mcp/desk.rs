@@ -120,6 +120,25 @@ pub(super) fn fault(failure: Failure) -> Fault {
     }
 }
 
+/// What the command line calls by its flags, a client knows by the fields of `run_start`.
+fn of_fields(fault: Fault) -> Fault {
+    const FIELDS: [(&str, &str); 11] = [
+        ("--model PROVIDER/NAME", "the field model"),
+        ("--model", "model"),
+        ("--task FILE", "task_file"),
+        ("--task", "task_file"),
+        ("--cd", "workspace"),
+        ("--var", "variables"),
+        ("--program", "program"),
+        ("--max-turns", "max_turns"),
+        ("--max-tokens-total", "max_tokens"),
+        ("--max-budget-usd", "max_usd"),
+        ("--max-time", "max_time"),
+    ];
+    let told = |text: String| FIELDS.iter().fold(text, |text, (flag, field)| text.replace(flag, field));
+    Fault { message: told(fault.message), hint: fault.hint.map(told), ..fault }
+}
+
 pub(super) fn of_runs(error: longrein::RunsError) -> Fault {
     fault(error.into())
 }
@@ -237,7 +256,7 @@ impl Desk {
                 taskfile::load(Path::new(file), &options)
             }
         };
-        loaded.map_err(|error| fault(error.into()))
+        loaded.map_err(|error| of_fields(fault(error.into())))
     }
 
     /// Naming a task file is trusting it: where its client may be a model, the operator says which may be named.

@@ -5,6 +5,7 @@ mod desk;
 mod door;
 mod report;
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use longrein::mcp_server::{Access, Operations, Powers, serve_http, serve_lines};
@@ -40,7 +41,12 @@ pub(crate) async fn mcp(globals: Globals, args: McpArgs) -> Result<Status, Failu
     let stop = CancellationToken::new();
     let ended_by = heed_signals(stop.clone())?;
     match args.http {
-        None => serve_lines(offer, tokio::io::stdin(), tokio::io::stdout(), stop).await,
+        None => {
+            if std::io::stdin().is_terminal() && !is_quiet {
+                tell!("speaks MCP on standard input; Ctrl-C ends it");
+            }
+            serve_lines(offer, tokio::io::stdin(), tokio::io::stdout(), stop).await
+        }
         Some(address) => {
             let access = Access::Token(token(&args.token_env)?);
             if !address.ip().is_loopback() {

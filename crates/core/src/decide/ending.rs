@@ -15,6 +15,10 @@ pub(super) fn conclude(run: &Run, end: End) -> Event {
             Some(true) => "every check passed".to_owned(),
             Some(false) if run.changed_checks().is_none() => unaccounted(run),
             Some(false) => accepted_by(run),
+            None if no_check_was_run(run) => {
+                "in plan mode nothing may be changed, so the acceptance checks were not run; it is the model's word"
+                    .to_owned()
+            }
             None if has_opinion(run) => "a model's opinion speaks for it, and no proof".to_owned(),
             None => "nothing was asked for but the answer; it is the model's word".to_owned(),
         },
@@ -47,6 +51,13 @@ fn unaccounted(run: &Run) -> String {
 fn accepted_by(run: &Run) -> String {
     let by = run.waived.as_ref().map_or("somebody", |waived| &waived.by);
     format!("the checks passed, but what they check by was changed meanwhile; {by} accepted that")
+}
+
+fn no_check_was_run(run: &Run) -> bool {
+    match &run.stage {
+        Stage::Verifying { verdicts, .. } => owed::checks_were_not_run(run, verdicts),
+        Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
+    }
 }
 
 fn has_opinion(run: &Run) -> bool {

@@ -82,9 +82,12 @@ impl From<RunsError> for Error {
             | RunsError::ChildOf { .. }
             | RunsError::Unfit(_)
             | RunsError::ForkPoint(_)
+            | RunsError::ForkBeyond { .. }
             | RunsError::NoSuchTurn { .. }
             | RunsError::Mode { .. }
             | RunsError::Sandbox(_)
+            | RunsError::Server(_)
+            | RunsError::Stopped { .. }
             | RunsError::NoTrees(_)
             | RunsError::Rollback(_)
             | RunsError::Drive(_)

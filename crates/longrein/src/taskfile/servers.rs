@@ -103,6 +103,7 @@ fn one(mut table: Section, folder: &Path, source: &str) -> Result<Option<McpServ
     server.idle_timeout = table.span("idle_timeout")?.filter(|span| !span.is_zero());
     server.on_error = tool::one_of(&mut table, "on_error", &ON_ERROR)?.unwrap_or_default();
     server.trusted = table.truth("trusted")?.unwrap_or(false);
+    server.required = table.truth("required")?.unwrap_or(false);
     table.finish()?;
     Ok(is_on.then_some(server))
 }

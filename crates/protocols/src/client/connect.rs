@@ -13,6 +13,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::trouble;
+
 /// How a server is reached.
 #[derive(Debug, Clone)]
 pub enum Reach {
@@ -82,7 +84,7 @@ async fn stdio(spec: &Spec) -> Result<Connection, String> {
     let listener = tokio::spawn(listen(pipes.stderr, stderr.clone()));
     let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin).with_max_line_length(MESSAGE_MAX_BYTES);
     let greeted = tokio::select! {
-        greeted = serve_client(us(), transport) => greeted.map_err(|error| explain(&error)),
+        greeted = serve_client(us(), transport) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
         () = companion.ended() => Err("it ended before it answered".to_owned()),
     };
     let service = match greeted {
@@ -112,7 +114,11 @@ async fn over_http(http: &Http) -> Result<Connection, String> {
         .max_sse_event_size(MESSAGE_MAX_BYTES)
         .max_json_response_size(MESSAGE_MAX_BYTES);
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    let service = serve_client(us(), transport).await.map_err(|error| explain(&error))?;
+    let place = reqwest::Url::parse(&http.url)
+        .ok()
+        .and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
+    let greeted = serve_client(us(), transport).await;
+    let service = greeted.map_err(|error| trouble::of_greeting(&error, place.as_deref()))?;
     Ok(watched(service, None, Tail::default()))
 }
 
@@ -217,19 +223,4 @@ fn with_complaint(what: &str, stderr: &Tail) -> String {
         said if said.is_empty() => what.to_owned(),
         said => format!("{what}. It said: {said}"),
     }
-}
-
-/// Some say how to get one, some do not say anything.
-fn refused_for_want_of_a_token(error: &rmcp::service::ClientInitializeError) -> bool {
-    error.is_authorization_required() || error.to_string().contains("HTTP 401")
-}
-
-fn explain(error: &rmcp::service::ClientInitializeError) -> String {
-    if refused_for_want_of_a_token(error) {
-        return "it is not authorised: give its token in headers".to_owned();
-    }
-    if let rmcp::service::ClientInitializeError::ConnectionClosed(_) = error {
-        return "it closed its output before it answered".to_owned();
-    }
-    format!("it could not be greeted: {error}")
 }

@@ -10,6 +10,7 @@ mod answer;
 mod connect;
 mod definition;
 mod server;
+mod trouble;
 
 pub use answer::Answer;
 pub use connect::{Http, Reach};

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::{self, Answer};
 use super::connect::{Connection, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
+use super::trouble;
 
 /// How often a server is started again without having answered anything since.
 pub const RESTARTS_MAX: u32 = 3;
@@ -142,7 +143,7 @@ impl Server {
         let sent = connection.peer.send_cancellable_request(request, options).await;
         let mut handle = match sent {
             Ok(handle) => handle,
-            Err(error) => return Err(CallError::NotSent(format!("it could not be sent: {error}"))),
+            Err(error) => return Err(CallError::NotSent(trouble::of_request(&error))),
         };
         // whoever stops waiting, by giving up or by going away: the server is told
         let waiting = Waiting { connection: &connection, id: Some(handle.id.clone()) };
@@ -178,7 +179,7 @@ impl Server {
                 Err(CallError::Lost(connection.with_complaint("its connection was closed")))
             }
             // which of the two it was cannot be told
-            Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
+            Err(error) => Err(CallError::Lost(connection.with_complaint(&trouble::of_request(&error)))),
         }
     }
 
@@ -239,7 +240,7 @@ async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
             Ok(result) => raw(result),
             // it has none
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(entries),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(trouble::of_request(&error)),
         };
         let Some(tools) = page.get("tools").and_then(Value::as_array) else {
             return Err("its answer has no list of tools".to_owned());
