@@ -121,7 +121,7 @@ impl From<RunsError> for Failure {
             RunsError::NoSuchTurn { run, .. } => {
                 Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
             }
-            RunsError::Task(_) => Failure::new(Status::Data, problem),
+            RunsError::Task(_) | RunsError::Images(_) => Failure::new(Status::Data, problem),
             RunsError::Mode { .. } => Failure::new(Status::Data, problem),
             RunsError::Sandbox(_) | RunsError::Model(_) => Failure::new(Status::Configuration, problem),
             RunsError::Drive(error) => error.into(),

@@ -17,6 +17,7 @@ mod fork;
 mod glance;
 mod hooks;
 mod hostile;
+mod images;
 mod judge;
 mod keep;
 mod liars;

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
 use longrein_core::ids::{Digest, Fence, RunId, Seq};
-use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::task::{Mode, Task};
 use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Worker};
@@ -73,7 +73,7 @@ pub enum Begin {
     New {
         task: Box<Task>,
         /// Captured inputs that are too large for an event.
-        blobs: Vec<(Digest, Payload)>,
+        blobs: Vec<(Digest, Bytes)>,
     },
     Existing {
         /// Pinned names whose content differs now (`semantics.md` B5).

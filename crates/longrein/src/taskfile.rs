@@ -22,10 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
+use longrein_core::image::ImageRef;
 use longrein_core::mcp::{McpServer, PREFIX};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -48,6 +50,7 @@ pub use route::{WrittenRoute, configured as configured_routes, when_of};
 pub use rules::{WrittenRule, WrittenRules};
 pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 
+use crate::images::{Image, together};
 use schema::Schemas;
 use section::{Section, Value};
 
@@ -74,6 +77,8 @@ pub struct Options {
     pub output_schema: Option<PathBuf>,
     /// `--allow`, `--ask`, `--deny`: added to the file's.
     pub rules: PolicyRules,
+    /// `--image`: shown with the goal, after the file's own.
+    pub images: Vec<PathBuf>,
     /// `--var`
     pub variables: BTreeMap<String, String>,
     /// What configuration says.
@@ -158,6 +163,8 @@ pub struct ModelSettings {
     pub temperature: Option<Temperature>,
     pub context_limit: Option<u64>,
     pub protocol: Protocol,
+    /// Whether it is sent images. None: where its wire has a place for them.
+    pub images: Option<bool>,
 }
 
 impl ModelSettings {
@@ -172,6 +179,7 @@ impl ModelSettings {
             temperature: self.temperature,
             context_limit: self.context_limit,
             protocol: self.protocol,
+            images: self.images,
         }
     }
 }
@@ -181,8 +189,8 @@ impl ModelSettings {
 pub struct Loaded {
     /// Its `pins` are empty: fill them before the run starts.
     pub task: Task,
-    /// Inputs too large for an event: to be stored before the run starts.
-    pub blobs: Vec<(Digest, Payload)>,
+    /// Inputs too large for an event, and images: stored when the run starts.
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 /// Reads a task file and resolves it.
@@ -216,6 +224,7 @@ struct Draft {
     principal: Option<Payload>,
     limits: BTreeMap<BudgetKind, Limit>,
     inputs: BTreeMap<String, Payload>,
+    images: Vec<(Place, PathBuf)>,
     tools: Vec<ToolSpec>,
     acceptance: Vec<CheckSpec>,
     snapshots: Snapshots,
@@ -265,6 +274,9 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     draft.instructions = top.text("instructions")?.unwrap_or_default();
     draft.constraints = top.texts("constraints")?.unwrap_or_default();
     draft.snapshots = snapshots(&mut top)?;
+    let place = top.place("images");
+    draft.images =
+        top.texts("images")?.unwrap_or_default().into_iter().map(|path| (place.clone(), folder.join(path))).collect();
     draft.program = placed(&mut top, "program")?;
     draft.permission_mode = placed(&mut top, "permission_mode")?;
     draft.model = placed(&mut top, "model")?;
@@ -534,10 +546,12 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let mut blobs = Vec::new();
     let capture = |(name, payload): (String, Payload)| {
         let (content, blob): (Content, _) = place(payload);
-        blobs.extend(blob);
+        blobs.extend(blob.map(stored));
         (name, content)
     };
     let inputs = draft.inputs.into_iter().map(capture).collect();
+    let (images, of_images) = images(draft.images, options, &mut sources)?;
+    blobs.extend(of_images);
     let mut task = Task {
         goal,
         instructions: draft.instructions,
@@ -563,6 +577,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         snapshots: draft.snapshots,
         piped_from: None,
         questions_expire_ms: None,
+        images,
         pins: BTreeMap::new(),
     };
     if let Some(program) = program {
@@ -581,6 +596,34 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         return Err(unpriced_model(&model.name));
     }
     Ok(Loaded { task, blobs })
+}
+
+/// A blob of JSON as it is stored.
+pub(crate) fn stored((digest, payload): (Digest, Payload)) -> (Digest, Bytes) {
+    (digest, Bytes::from(payload.as_str().to_owned()))
+}
+
+/// What is shown with the goal: the file's images, then those of flags.
+fn images(
+    named: Vec<(Place, PathBuf)>,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<(Vec<ImageRef>, Vec<(Digest, Bytes)>), TaskFileError> {
+    let flag = Place::Flag("--image".to_owned());
+    if !options.images.is_empty() {
+        sources.insert("images".to_owned(), "--image".to_owned());
+    }
+    let flags = options.images.iter().map(|file| (flag.clone(), options.here.join(file)));
+    let mut last = None;
+    let mut images = Vec::new();
+    for (place, file) in named.into_iter().chain(flags) {
+        let found = Image::read(&file)
+            .map_err(|error| TaskFileError::Task { place: place.clone(), problem: error.to_string() });
+        images.push(found?);
+        last = Some(place);
+    }
+    let place = last.unwrap_or(flag);
+    together(images).map_err(|error| TaskFileError::Task { place, problem: error.to_string() })
 }
 
 fn goal(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, String>) -> Result<String, TaskFileError> {
@@ -993,7 +1036,7 @@ pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-const TOP_KEYS: [&str; 15] = [
+const TOP_KEYS: [&str; 16] = [
     "goal",
     "instructions",
     "constraints",
@@ -1003,6 +1046,7 @@ const TOP_KEYS: [&str; 15] = [
     "permission_mode",
     "principal",
     "inputs",
+    "images",
     "tools",
     "acceptance",
     "answer",

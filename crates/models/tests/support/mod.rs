@@ -6,6 +6,7 @@ pub(crate) mod server;
 use std::sync::Arc;
 
 use longrein_core::ids::{ActionId, ModelName, ToolName};
+use longrein_core::image::Images;
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, Told, ToolDef, WireCall};
@@ -37,6 +38,7 @@ pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
         tail: None,
         answer: AnswerForm::Text,
         max_output: 1_000,
+        images: Images::default(),
         position,
     }
 }
