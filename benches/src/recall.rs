@@ -243,7 +243,7 @@ impl Past<'_> {
             if turn % 100 == 0 {
                 let body = Received::Message(format!("And mind the {} of {turn}.", self.dice.word()));
                 let input = InputId::new(turn.to_string());
-                events.push(Event::InputReceived(InputReceived { input, body }));
+                events.push(Event::InputReceived(InputReceived { input, body, images: Vec::new() }));
             }
             self.append(events, blob).await?;
         }

@@ -233,6 +233,7 @@ fn latency() -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
         tail: None,
         answer: AnswerForm::Text,
         max_output: 100,
+        images: Default::default(),
         position: 0,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -151,7 +151,7 @@ async fn law_1_inputs(town: &Town, id: &RunId, shadow: &ShadowRun) {
                 breach("law_1", format!("the message {} is not in the conversation", received.input));
             }
         }
-        if let Event::InputReceived(InputReceived { input, body: Received::Answer(action) }) = &new.event {
+        if let Event::InputReceived(InputReceived { input, body: Received::Answer(action), .. }) = &new.event {
             let said = shadow.posted.get(input).map(|input| &input.body);
             let is_result = |event: &Event| {
                 matches!((event, said),

@@ -395,7 +395,10 @@ impl Sent {
             .items
             .iter()
             .map(|item| match item.as_ref() {
-                Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
+                Item::User(text)
+                | Item::Pictured { text, images: _ }
+                | Item::Harness(text)
+                | Item::Observation { text, .. } => text.len() + 12,
                 Item::Assistant { text, calls, wired: _ } => {
                     let calls = calls.iter().map(|call| call.name.len() + call.arguments.len() + 16);
                     text.len() + 12 + calls.sum::<usize>()
@@ -424,7 +427,10 @@ impl Sent {
         for item in self.items.iter() {
             text.push('\n');
             match item.as_ref() {
-                Item::User(words) | Item::Harness(words) | Item::Observation { text: words, .. } => {
+                Item::User(words)
+                | Item::Pictured { text: words, images: _ }
+                | Item::Harness(words)
+                | Item::Observation { text: words, .. } => {
                     text.push_str(words);
                 }
                 Item::Assistant { text: words, calls, wired: _ } => {
@@ -652,7 +658,7 @@ pub fn pairing(items: &[Arc<Item>]) -> Result<(), String> {
                     owed.push(call.id.clone());
                 }
             }
-            Item::User(_) | Item::Harness(_) => {
+            Item::User(_) | Item::Pictured { .. } | Item::Harness(_) => {
                 if let Some(call) = owed.first() {
                     return Err(format!("item {at}: words stand between a call and the observation of {call}"));
                 }
@@ -670,7 +676,7 @@ fn known_ids(sent: &Sent) -> Vec<String> {
     let mut ids = Vec::new();
     for item in sent.items.iter() {
         let (text, from, to) = match item.as_ref() {
-            Item::User(text) => (text, "<longrein id=\"", '"'),
+            Item::User(text) | Item::Pictured { text, images: _ } => (text, "<longrein id=\"", '"'),
             Item::Observation { text, .. } => (text, "\"data\":{\"id\":\"", '"'),
             Item::Harness(_) | Item::Assistant { .. } => continue,
         };

@@ -201,12 +201,12 @@ impl Store {
 
     /// Posts an input the way people do: by no worker, without faults.
     pub async fn post(&self, run: &RunId, id: &str, body: InputBody) -> Option<Posted> {
-        let input = Input { id: InputId::new(id), at: self.record.now(), body };
-        self.post_input(run, &input).await.ok()
+        let input = Input { id: InputId::new(id), at: self.record.now(), body, images: Vec::new() };
+        self.post_with(run, &input, &[]).await.ok()
     }
 
-    async fn post_input(&self, run: &RunId, input: &Input) -> Result<Posted, ClaimError> {
-        let posted = self.memory().post_input(run, input).await;
+    async fn post_with(&self, run: &RunId, input: &Input, blobs: &[(Digest, Bytes)]) -> Result<Posted, ClaimError> {
+        let posted = self.memory().post_with(run, input, blobs).await;
         self.record.note("--", &format!("post {run} {} {} = {posted:?}", input.id, body_in_words(&input.body)));
         if let Ok(answer) = posted {
             let mut shadow = self.shadow();
@@ -472,10 +472,15 @@ impl Journal for Door {
         })
     }
 
-    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+    fn post_with<'a>(
+        &'a self,
+        run: &'a RunId,
+        input: &'a Input,
+        blobs: &'a [(Digest, Bytes)],
+    ) -> BoxFuture<'a, Result<Posted, ClaimError>> {
         Box::pin(async move {
             self.look(&format!("post {}", input.id)).await;
-            self.store.post_input(run, input).await
+            self.store.post_with(run, input, blobs).await
         })
     }
 

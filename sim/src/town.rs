@@ -540,6 +540,7 @@ pub fn task(name: &str) -> Task {
         snapshots: longrein_core::task::Snapshots::default(),
         piped_from: None,
         questions_expire_ms: None,
+        images: Vec::new(),
         pins: BTreeMap::new(),
     }
 }

@@ -82,8 +82,13 @@ impl Journal for Twisted {
     fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Listed>, JournalError>> {
         self.inner.row(run)
     }
-    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
-        self.inner.post_input(run, input)
+    fn post_with<'a>(
+        &'a self,
+        run: &'a RunId,
+        input: &'a Input,
+        blobs: &'a [(Digest, Bytes)],
+    ) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+        self.inner.post_with(run, input, blobs)
     }
     fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>> {
         Box::pin(async move { Ok(self.twist.inbox(run, self.inner.inbox(run).await?)) })

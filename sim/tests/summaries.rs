@@ -264,7 +264,11 @@ fn what_is_kept_is_shown_in_the_next_generation() {
         let sent = town.brain.last_sent();
         let header = sent.iter().flat_map(|sent| sent.items.iter()).find_map(|item| match item.as_ref() {
             Item::Harness(text) if text.contains("Control block of generation") => Some(text.clone()),
-            Item::Harness(_) | Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } => None,
+            Item::Harness(_)
+            | Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Assistant { .. }
+            | Item::Observation { .. } => None,
         });
         let header = header.expect("it is in a later generation");
         assert!(header.contains("- page one was about horses ("), "{header}");

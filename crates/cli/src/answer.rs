@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use longrein::Runs;
 use longrein::core::action::{Action, Ended, Life, Question};
 use longrein::core::event::{Wait, Wants};
 use longrein::core::ids::{ActionId, Digest, RunId};
@@ -12,6 +11,7 @@ use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
 use longrein::core::time::Timestamp;
 use longrein::ports::Posted;
+use longrein::{Image, ImageError, Runs};
 use serde_json::json;
 
 use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
@@ -53,6 +53,10 @@ async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<()
     Ok(())
 }
 
+fn unshown(error: ImageError) -> Failure {
+    Failure::new(Status::Data, error.to_string())
+}
+
 pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
@@ -60,6 +64,7 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
+    let images: Vec<_> = args.images.iter().map(|file| Image::read(file)).collect::<Result<_, _>>().map_err(unshown)?;
     let row = runs.listed(&id).await?.map(|(row, _)| row);
     let parent = row.as_ref().and_then(|row| row.parent.clone());
     let state = row.map(|row| row.state).unwrap_or_default();
@@ -69,7 +74,7 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
         return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("show {parent}"))));
     }
     let answers = next_question(&runs, &id).await?;
-    posted(runs.post(&id, InputBody::Message(args.text)).await?.1, &id)?;
+    posted(runs.show(&id, args.text, images).await?.1, &id)?;
     if let Some((action, question)) = answers {
         tell!("this answers {action}: {}", words::short(&question, 200));
     }

@@ -278,6 +278,9 @@ pub(crate) struct RunArgs {
     /// A task file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) task: Option<PathBuf>,
+    /// An image to show with the goal: png, jpeg, gif or webp. Repeatable
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
     /// Start under this id, or go on with the run that has it
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
@@ -431,6 +434,9 @@ pub(crate) struct SendArgs {
     pub(crate) id: String,
     /// What to tell the model
     pub(crate) text: String,
+    /// An image to go with it: png, jpeg, gif or webp. Repeatable
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

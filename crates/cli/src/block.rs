@@ -282,7 +282,7 @@ pub(crate) fn json(run: &Run) -> Map<String, Value> {
         })).collect::<Vec<_>>(),
         "changed_paths": memory.changed.keys().collect::<Vec<_>>(),
         "messages": memory.messages.iter().map(|message| json!({
-            "id": message_id(message.seq), "text": said(message), "answered_by": match message.reviewed {
+            "id": message_id(message.seq), "text": said(message), "images": message.item.images(), "answered_by": match message.reviewed {
                 None => Value::Null,
                 Some(Reviewed::Note(id)) => json!(id),
                 Some(Reviewed::End) => json!("answer"),
@@ -300,7 +300,9 @@ pub(crate) fn json(run: &Run) -> Map<String, Value> {
 /// The words of a message, without the mark before them.
 fn said(message: &Message) -> &str {
     match message.item.as_ref() {
-        Item::User(text) => text.split_once('\n').map_or(text.as_str(), |(_, words)| words),
+        Item::User(text) | Item::Pictured { text, images: _ } => {
+            text.split_once('\n').map_or(text.as_str(), |(_, words)| words)
+        }
         Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => "",
     }
 }
@@ -323,11 +325,10 @@ pub(crate) fn print(run: &Run) {
     );
     print_newest(
         "message",
-        memory
-            .messages
-            .iter()
-            .filter(|message| message.reviewed.is_none())
-            .map(|message| format!("{}, not answered for yet: {}", message_id(message.seq), said(message))),
+        memory.messages.iter().filter(|message| message.reviewed.is_none()).map(|message| {
+            let images = words::images(message.item.images());
+            format!("{}, not answered for yet: {}{images}", message_id(message.seq), said(message))
+        }),
     );
     print_newest(
         "check",

@@ -80,6 +80,8 @@ pub(crate) struct ModelTable {
     context_limit: Option<u64>,
     max_output: Option<u64>,
     protocol: Option<String>,
+    /// Whether it is sent images.
+    images: Option<bool>,
     temperature: Option<f64>,
     price: Option<PriceTable>,
     /// The most calls of its key to its server at once, by all runs of one process.
@@ -271,6 +273,7 @@ const MODEL_KEYS: &[&str] = &[
     "context_limit",
     "max_output",
     "protocol",
+    "images",
     "temperature",
     "price",
     "max_concurrent",
@@ -403,7 +406,7 @@ fn settings(name: &str, table: &ModelTable) -> Result<ModelSettings, (&'static s
         return Err(("max_output", problem));
     }
     let (max_output, context_limit) = (table.max_output, table.context_limit);
-    Ok(ModelSettings { max_output, price, temperature, context_limit, protocol })
+    Ok(ModelSettings { max_output, price, temperature, context_limit, protocol, images: table.images })
 }
 
 /// No model takes more.

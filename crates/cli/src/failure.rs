@@ -125,7 +125,7 @@ impl From<RunsError> for Failure {
             RunsError::NoSuchTurn { run, .. } => {
                 Failure::new(Status::NotFound, problem).way_out(format!("longrein log {run}"))
             }
-            RunsError::Task(_) => Failure::new(Status::Data, problem),
+            RunsError::Task(_) | RunsError::Images(_) => Failure::new(Status::Data, problem),
             RunsError::Server(_) => Failure::new(Status::Unavailable, problem).way_out("longrein tools"),
             RunsError::Stopped { run, why } => {
                 let status = match why {

@@ -334,7 +334,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     if let Some(descent) = &run.descent {
         say!("child of   {} as {}", descent.parent, words::safe(&descent.key));
     }
-    say!("goal       {}", words::safe(&run.task.goal));
+    say!("goal       {}{}", words::safe(&run.task.goal), words::images(&run.task.images));
     if let Some(course) = &run.course {
         let visit = course.visits_of(&course.phase);
         let visit = if visit > 1 { format!(" ({visit})") } else { String::new() };
@@ -534,7 +534,7 @@ fn print_inbox(inbox: &[Input]) {
     say!("inbox      {} {verb} to be taken", kinds.join(" and "));
     for input in inbox {
         if let InputBody::Message(text) = &input.body {
-            say!("           {}", words::short(text, 90));
+            say!("           {}{}", words::short(text, 90), words::images(&input.images));
         }
     }
 }

@@ -100,7 +100,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     };
     match known {
         Some(run) => {
-            let names_nothing = args.prompt.is_none() && args.task.is_none();
+            let names_nothing = args.prompt.is_none() && args.task.is_none() && args.images.is_empty();
             let permits = if names_nothing {
                 session.permits_of(&run, &args.drive)?
             } else {
@@ -628,6 +628,7 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
         permission_mode: args.drive.permission_mode.clone(),
         limits: limits.collect(),
         checks: args.checks.clone(),
+        images: args.images.clone(),
         output_schema: args.output_schema.clone(),
         rules: PolicyRules { allow: args.allow.clone(), ask: args.ask.clone(), deny: args.deny.clone() },
         variables,

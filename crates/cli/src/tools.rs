@@ -111,6 +111,7 @@ pub(crate) fn load(file: &Path, vars: &[String]) -> Result<Task, Failure> {
         permission_mode: None,
         limits: Vec::new(),
         checks: Vec::new(),
+        images: Vec::new(),
         output_schema: None,
         rules: longrein::core::task::PolicyRules::default(),
         variables: context::variables(vars)?,

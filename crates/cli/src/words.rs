@@ -8,6 +8,7 @@ use longrein::core::event::{
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName, TreeId};
+use longrein::core::image::ImageRef;
 use longrein::core::input::Covers;
 use longrein::core::input::Truth;
 use longrein::core::manifest::{Manifest, Why, Withheld};
@@ -306,11 +307,19 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
     let written = run.filter(|_| proposed.args.as_str() == "null").and_then(|run| {
         let calls = run.window.items.iter().rev().filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
         });
         calls.flatten().find(|call| call.id == proposed.call).map(|call| call.arguments.as_str())
     });
     written.unwrap_or(proposed.args.as_str())
+}
+
+/// The images that go with some words: ` [image a.png 640×480 png]` for each, as far as a line has room.
+pub(crate) fn images(images: &[ImageRef]) -> String {
+    const NAMED: usize = 4;
+    let more = images.len().saturating_sub(NAMED);
+    let named: String = images.iter().take(NAMED).map(|image| format!(" {}", safe(&image.label(None)))).collect();
+    if more > 0 { format!("{named} and {more} more images") } else { named }
 }
 
 /// A hook in one line, with where it was declared.
@@ -331,13 +340,13 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         Event::RunStarted(e) => {
             let hooks: Vec<_> = e.task.hooks.iter().map(hook).collect();
             let hooks = if hooks.is_empty() { String::new() } else { format!("; hooks: {}", hooks.join("; ")) };
-            format!("run {} started: {}{hooks}", e.run, short(&e.task.goal, 90))
+            format!("run {} started: {}{}{hooks}", e.run, short(&e.task.goal, 90), images(&e.task.images))
         }
         Event::RunForked(e) => format!("forked from event {} of run {}", e.at, e.from),
         Event::RunClaimed(e) => format!("claimed by process {} on {} (fence {})", e.pid, e.host, e.fence),
         Event::InputReceived(e) => match &e.body {
-            Received::Message(text) => format!("message: {}", short(text, 90)),
-            Received::Answer(action) => format!("message: the answer to {}", named(*action)),
+            Received::Message(text) => format!("message: {}{}", short(text, 90), images(&e.images)),
+            Received::Answer(action) => format!("message: the answer to {}{}", named(*action), images(&e.images)),
             Received::Cancel => "asked to cancel".to_owned(),
             Received::ChildSettled { child, .. } => format!("word on what child {child} had left unknown"),
             Received::LateOutcome(late) => {

@@ -18,6 +18,7 @@ mod glance;
 mod heard;
 mod hooks;
 mod hostile;
+mod images;
 mod judge;
 mod keep;
 mod liars;

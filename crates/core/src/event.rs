@@ -24,6 +24,7 @@ use crate::ids::{
     ActionId, AttemptId, CheckName, Digest, EvidenceId, FactName, Fence, InputId, NoteId, PhaseName, RunId, Seq,
     ToolName, TreeId, TurnId,
 };
+use crate::image::ImageRef;
 use crate::input::{Covers, Door, LateOutcome, Truth};
 use crate::manifest::Manifest;
 use crate::outcome::{ModelErrorClass, Outcome, ProbeAnswer, Reply, Served, ToolError};
@@ -330,6 +331,9 @@ pub struct RunClaimed {
 pub struct InputReceived {
     pub input: InputId,
     pub body: Received,
+    /// What came with a message, or with an answer: then they are shown as a message of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
 }
 
 /// Inputs that have no event of their own.

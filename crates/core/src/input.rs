@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Raise;
 use crate::children::Report;
 use crate::ids::{ActionId, Digest, InputId};
+use crate::image::ImageRef;
 use crate::outcome::Outcome;
 use crate::payload::Content;
 use crate::taint::Mark;
@@ -20,6 +21,9 @@ pub struct Input {
     pub id: InputId,
     pub at: Timestamp,
     pub body: InputBody,
+    /// What goes with a message; their bytes are stored with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

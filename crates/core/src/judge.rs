@@ -16,6 +16,7 @@ use crate::context::block;
 use crate::context::settings::ASSUMED_LIMIT;
 use crate::event::{JudgeFinished, JudgeOutcome, JudgeRequested};
 use crate::ids::{CheckName, Digest, EvidenceId, FactName, ModelName, ToolName, TreeId};
+use crate::image::Images;
 use crate::observe;
 use crate::outcome::{Finish, Reply};
 use crate::payload::{Content, Payload, excerpt, head_and_tail};
@@ -214,6 +215,7 @@ pub fn request(run: &Run, check: &CheckSpec, spec: &JudgeSpec, work: &Work, tree
         tail: None,
         answer: AnswerForm::Json(Payload::parse(VERDICT_SCHEMA).expect("this is JSON")),
         max_output: wanted.min(left.max(OUTPUT_MIN)),
+        images: Images::NotTaken,
         position: run.judging.answered,
     };
     Request { prompt, about }

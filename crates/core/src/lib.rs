@@ -15,6 +15,7 @@ pub mod fork;
 pub mod holds;
 pub mod hook;
 pub mod ids;
+pub mod image;
 pub mod input;
 pub mod judge;
 pub mod manifest;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::action::{Action, Ended, Life};
 use crate::event::How;
 use crate::ids::{ActionId, EvidenceId, ToolName};
+use crate::image::ImageRef;
 use crate::outcome::{ToolError, class};
 use crate::payload::{Content, Payload};
 use crate::prompt::{Item, Told};
@@ -26,10 +27,19 @@ pub fn enveloped(text: &str) -> String {
 }
 
 /// A person's later words, under the id by which they are cited.
-pub fn message(id: &str, text: &str) -> Item {
-    match user(text) {
-        Item::User(text) => Item::User(format!("<longrein id=\"{id}\"/>\n{text}")),
-        item @ (Item::Harness(_) | Item::Assistant { .. } | Item::Observation { .. }) => item,
+pub fn message(id: &str, text: &str, images: &[ImageRef]) -> Item {
+    said(format!("<longrein id=\"{id}\"/>\n{}", escaped(text)), images)
+}
+
+/// What is asked for, with what is shown with it.
+pub fn goal(text: &str, images: &[ImageRef]) -> Item {
+    said(escaped(text), images)
+}
+
+fn said(text: String, images: &[ImageRef]) -> Item {
+    match images {
+        [] => Item::User(text),
+        images => Item::Pictured { text, images: images.to_vec() },
     }
 }
 
@@ -65,11 +75,6 @@ pub(crate) fn reference(
         serde_json::to_string(&Reference { id: action, evidence, ok, tool, part, truncated, note: why })
             .expect("a reference has only string keys"),
     )
-}
-
-/// A person's words, unable to imitate the envelope.
-pub fn user(text: &str) -> Item {
-    Item::User(escaped(text))
 }
 
 /// Text that cannot imitate the envelope.

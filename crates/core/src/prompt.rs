@@ -1,10 +1,12 @@
 //! The prompt as values: what a model is sent, before any provider's spelling of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ActionId, ToolName};
+use crate::image::{ImageRef, Images, labelled};
 use crate::outcome::Wired;
 use crate::payload::Payload;
 use crate::program::{Kind, Prose, STRUCTURED_ANSWER, To};
@@ -16,6 +18,8 @@ use crate::task::Task;
 pub enum Item {
     /// A person's words.
     User(String),
+    /// A person's words with images: see [`Images`] for how they are sent.
+    Pictured { text: String, images: Vec<ImageRef> },
     /// The model's reply.
     Assistant {
         text: String,
@@ -28,6 +32,25 @@ pub enum Item {
     Observation { call: String, action: ActionId, tool: ToolName, text: String, verdict: Told },
     /// The harness's own words, already in the envelope that no content can imitate.
     Harness(String),
+}
+
+impl Item {
+    /// The images that go with it.
+    pub fn images(&self) -> &[ImageRef] {
+        match self {
+            Item::Pictured { images, .. } => images,
+            Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => &[],
+        }
+    }
+
+    /// A person's words, with a line for each image, as they are read by people. None: it is nobody's words.
+    pub fn said(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Item::User(text) => Some(Cow::Borrowed(text)),
+            Item::Pictured { text, images } => Some(Cow::Owned(labelled(text, images, None))),
+            Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+        }
+    }
 }
 
 /// Whether an observation reports success; some wires have a mark for errors.
@@ -125,6 +148,8 @@ pub struct Prompt {
     pub tail: Option<String>,
     pub answer: AnswerForm,
     pub max_output: u64,
+    /// The bytes of the images its items refer to.
+    pub images: Images,
     /// How many calls of this run were answered before: a scripted model replies by it.
     pub position: u64,
 }

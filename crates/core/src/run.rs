@@ -195,7 +195,7 @@ impl Run {
             at,
             started: at,
             fence: Fence(0),
-            window: Window::new(block::root_rules(&task), observe::user(&task.goal)),
+            window: Window::new(block::root_rules(&task), observe::goal(&task.goal, &task.images)),
             memory: Memory::default(),
             summaries: Summaries::default(),
             judging: Judging::default(),
@@ -412,11 +412,14 @@ impl Run {
             Event::InputReceived(received) => {
                 self.barren_claims = 0;
                 match &received.body {
-                    Received::Message(text) => self.message(seq, text),
+                    Received::Message(text) => self.message(seq, text, &received.images),
                     Received::Cancel => {
                         self.winding = Some(Winding { why: WindingWhy::Cancelled, since: at });
                     }
-                    // Its text is the action's result.
+                    // Its text is the action's result; a result has no images.
+                    Received::Answer(action) if !received.images.is_empty() => {
+                        self.message(seq, &format!("This goes with the answer to {action}."), &received.images);
+                    }
                     Received::Answer(_) | Received::LateOutcome(_) => {}
                     Received::ChildSettled { child, unknown } => self.child_settled(child, unknown),
                 }
@@ -789,7 +792,7 @@ impl Run {
         }
         let calls = self.window.items.iter().filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
         });
         self.call_ids = calls.flatten().map(|call| call.id.clone()).collect();
     }

@@ -73,6 +73,7 @@ pub(crate) fn no_task() -> Arc<Task> {
         servers: Default::default(),
         snapshots: Default::default(),
         piped_from: None,
+        images: Vec::new(),
         questions_expire_ms: None,
         pins: Default::default(),
     })

@@ -10,6 +10,7 @@ use crate::budget::{Limits, Price};
 use crate::context::settings::ContextSpec;
 use crate::hook::HookSpec;
 use crate::ids::{CheckName, Digest, FactName, ModelName, ToolName};
+use crate::image::ImageRef;
 use crate::mcp::{McpServer, McpTool};
 use crate::payload::{Content, Payload};
 use crate::program::{Kind, Program};
@@ -71,6 +72,9 @@ pub struct Task {
     /// How long a question waits for a person before nobody's silence counts as no answer (`semantics.md` E4). None: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub questions_expire_ms: Option<u64>,
+    /// What a person shows with the goal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
     /// Digests of what surrounds the task: tool programs, checks, the script. Paths or names → content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pins: BTreeMap<String, Digest>,
@@ -129,6 +133,8 @@ impl Task {
             }
         };
         note(self.goal != other.goal, "goal");
+        let shown = |task: &Task| -> Vec<Digest> { task.images.iter().map(|image| image.digest.clone()).collect() };
+        note(shown(self) != shown(other), "images");
         note(self.instructions != other.instructions, "instructions");
         note(self.constraints != other.constraints, "constraints");
         note(self.program != other.program, "program");
@@ -285,12 +291,25 @@ pub struct ModelSpec {
     pub context_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Protocol::is_native")]
     pub protocol: Protocol,
+    /// Whether it is sent images. None: it is, where its wire has a place for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
 }
 
 impl ModelSpec {
     /// A model of which nothing is known but how much it may say.
     pub fn plain(name: ModelName, max_output: u64) -> Self {
-        Self { name, max_output, price: None, temperature: None, context_limit: None, protocol: Protocol::Native }
+        let protocol = Protocol::Native;
+        Self { name, max_output, price: None, temperature: None, context_limit: None, protocol, images: None }
+    }
+
+    /// Whether images are sent to it as such. A script reads text, and so does the JSON action protocol.
+    pub fn takes_images(&self) -> bool {
+        let has_place = match self.protocol {
+            Protocol::Native => !self.name.as_str().starts_with("script/"),
+            Protocol::Json => false,
+        };
+        has_place && self.images.unwrap_or(true)
     }
 }
 

@@ -231,7 +231,10 @@ impl World {
             .items
             .iter()
             .map(|item| match item.as_ref() {
-                Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() + 12,
+                Item::User(text)
+                | Item::Pictured { text, images: _ }
+                | Item::Harness(text)
+                | Item::Observation { text, .. } => text.len() + 12,
                 Item::Assistant { text, calls, wired: _ } => {
                     12 + text.len() + calls.iter().map(|call| call.arguments.len() + 20).sum::<usize>()
                 }
@@ -418,7 +421,7 @@ impl World {
         self.refused = None;
         let words = format!("USER-WORD-{}-END please keep this in mind", self.inputs);
         let id = InputId::new(format!("i{}", self.inputs));
-        let input = Input { id, at: self.now, body: InputBody::Message(words) };
+        let input = Input { id, at: self.now, body: InputBody::Message(words), images: Vec::new() };
         if self.ask(Command::TakeInput(input)) {
             let shown = !matches!(self.run.stage, Stage::Thinking(_) | Stage::Acting { .. });
             let _ = shown;
@@ -530,7 +533,7 @@ impl World {
                         owed.push(&call.id);
                     }
                 }
-                Item::User(text) | Item::Harness(text) => {
+                Item::User(text) | Item::Pictured { text, images: _ } | Item::Harness(text) => {
                     assert!(owed.is_empty(), "pairs are whole");
                     all.push_str(text);
                 }
@@ -756,6 +759,7 @@ fn task(case: &Case) -> Task {
         snapshots: longrein_core::task::Snapshots::default(),
         piped_from: None,
         questions_expire_ms: None,
+        images: Vec::new(),
         pins: BTreeMap::new(),
     }
 }
@@ -862,7 +866,7 @@ fn summaries_fill_the_index_of_the_next_generation() {
         assert!(lines.iter().all(|line| line.text.starts_with("FACT ") && line.sources.len() == 1), "{lines:?}");
         let in_header = world.run.window.items.iter().any(|item| match item.as_ref() {
             Item::Harness(text) => text.contains("by a model, from the sources named") && text.contains("- FACT "),
-            Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } => false,
+            Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Observation { .. } => false,
         });
         shown += u32::from(in_header);
         let mut open = 0_i32;

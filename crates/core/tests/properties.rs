@@ -9,6 +9,7 @@ use longrein_core::budget::{Limit, Limits, Raise, Spent, Usage};
 use longrein_core::check::{Accepted, Finding, Judgement, Proof, Standing, Verdict};
 use longrein_core::children::{self, ChildSpec, Report};
 use longrein_core::context::settings::ContextSpec;
+use longrein_core::context::window::Part;
 use longrein_core::decide::{
     Asks, Command, Entry, Found, KeyView, Proposal, Readiness, Refusal, Transit, TreeView, Undone, begin, claimed,
     decide,
@@ -19,6 +20,7 @@ use longrein_core::ids::{
     ActionId, AttemptId, CheckName, Digest, FactName, Fence, InputId, ModelName, PhaseName, RunId, Seq, ToolName,
     TreeId, TurnId,
 };
+use longrein_core::image::ImageRef;
 use longrein_core::input::{Approve, Covers, Deny, Door, Endorse, Input, InputBody, LateOutcome, Settle, Truth};
 use longrein_core::outcome::{
     Billing, Finish, ModelErrorClass, ModelFailure, Outcome, ProbeAnswer, RawCall, Reply, ToolError, class,
@@ -269,6 +271,7 @@ impl Table {
             pairing(&self.run);
         }
         self.is_not_stuck();
+        self.images_stay_with_their_words();
         self.program_is_bounded();
     }
 
@@ -501,7 +504,7 @@ impl Table {
         let report = Report { child: id.clone(), end, reason: "it ended".to_owned(), spent, wrote, unknown, brings };
         let told = |id: &str| {
             let body = InputBody::ChildEnded(Box::new(report.clone()));
-            Command::TakeInput(Input { id: InputId::new(id), at: Timestamp(1), body })
+            Command::TakeInput(Input { id: InputId::new(id), at: Timestamp(1), body, images: Vec::new() })
         };
         let before = self.run.spent;
         assert!(self.ask(told("once")));
@@ -601,7 +604,11 @@ impl Table {
             1..7 => {
                 let body = self.input(action);
                 self.inputs += 1;
-                let input = Input { id: InputId::new(format!("i{}", self.inputs)), at: self.now, body };
+                let images = match &body {
+                    InputBody::Message(_) => self.images(),
+                    _ => Vec::new(),
+                };
+                let input = Input { id: InputId::new(format!("i{}", self.inputs)), at: self.now, body, images };
                 let moment = Moment::Message { input: input.id.clone() };
                 if !self.ask(Command::TakeInput(input.clone())) {
                     assert!(matches!(input.body, InputBody::Message(_)) && !hook::told(&self.run, &moment).is_empty());
@@ -644,6 +651,35 @@ impl Table {
             _ => {
                 let mode = Mode::ALL.get(usize::try_from(self.roll(10)).expect("it is an index")).copied();
                 self.ask(Command::NoteSurroundings { changed: vec![format!("file{}", action.0)], mode });
+            }
+        }
+    }
+
+    fn images(&mut self) -> Vec<ImageRef> {
+        let count = [0, 0, 1, 3][usize::try_from(self.roll(4)).expect("it is an index")];
+        let side = |number: u64| u8::try_from(number + 1).expect("it is small");
+        let file = |number: u64| [b"GIF89a", &[side(number), 0, 9, 0][..]].concat();
+        (0..count).map(|number| ImageRef::read("a.gif", &file(number)).expect("it is one")).collect()
+    }
+
+    /// What came with a message stays with it, whatever becomes of the message: in the window, behind it, and in memory.
+    fn images_stay_with_their_words(&self) {
+        let mut came: BTreeMap<Seq, &[ImageRef]> = BTreeMap::new();
+        for (number, (_, event)) in self.events.iter().enumerate() {
+            if let Event::InputReceived(received) = event {
+                came.insert(Seq(number as u64 + 1), &received.images);
+            }
+        }
+        for message in &self.run.memory.messages {
+            assert_eq!(message.item.images(), came[&message.seq], "u{}", message.seq);
+        }
+        let kept: BTreeSet<Seq> = self.run.memory.messages.iter().map(|message| message.seq).collect();
+        let is_lost = came.iter().find(|(seq, images)| !images.is_empty() && !kept.contains(seq));
+        assert_eq!(is_lost, None, "images came and nobody shows them");
+        for (part, item) in self.run.window.parts.iter().zip(self.run.window.items.iter()) {
+            match part {
+                Part::Message(seq) => assert_eq!(item.images(), came[seq], "u{seq}"),
+                _ => assert!(item.images().is_empty(), "{part:?} has images"),
             }
         }
     }
@@ -854,7 +890,7 @@ fn pairing(run: &Run) {
                     owed.push(&call.id);
                 }
             }
-            Item::User(_) | Item::Harness(_) => {
+            Item::User(_) | Item::Pictured { .. } | Item::Harness(_) => {
                 assert!(owed.is_empty(), "words between {owed:?} and their observations")
             }
         }
@@ -945,6 +981,7 @@ fn task(limits: u64, permission_mode: Mode) -> Task {
         snapshots: longrein_core::task::Snapshots::default(),
         piped_from: None,
         questions_expire_ms: None,
+        images: Vec::new(),
         pins: std::collections::BTreeMap::new(),
     }
 }

@@ -178,7 +178,7 @@ fn came_to_nothing(error: DriveError) -> Came {
 pub(crate) async fn report(ports: &Ports, run: &Run) -> Result<(), DriveError> {
     let (Some(descent), Some(report)) = (&run.descent, Report::of(run)) else { return Ok(()) };
     let id = InputId::new(format!("child.{}.{}", run.id, report.unknown_count()));
-    let input = Input { id, at: ports.clock.now(), body: InputBody::ChildEnded(Box::new(report)) };
+    let input = Input { id, at: ports.clock.now(), body: InputBody::ChildEnded(Box::new(report)), images: Vec::new() };
     match ports.journal.post_input(&descent.parent, &input).await {
         // Full: whoever drives the parent empties it, and finds the child owed still.
         Ok(Posted::Accepted | Posted::Duplicate | Posted::Closed | Posted::Full) => Ok(()),
@@ -234,7 +234,8 @@ impl Drive<'_> {
         }
         let flight = Flight::Child(child.clone());
         if self.hangar.is_flying(&flight) {
-            let input = Input { id: end_id(child), at: self.ports.clock.now(), body: InputBody::Cancel };
+            let input =
+                Input { id: end_id(child), at: self.ports.clock.now(), body: InputBody::Cancel, images: Vec::new() };
             match self.ports.journal.post_input(child, &input).await {
                 Ok(_) => {
                     self.minding.told_to_end.insert(child.clone());

@@ -15,7 +15,7 @@ use longrein_core::decide::{Asks, Command, Readiness, Refusal, begin, claimed, d
 use longrein_core::event::{Event, Suspension};
 use longrein_core::holds::Hold;
 use longrein_core::hook::{HookRan, Moment};
-use longrein_core::ids::{ActionId, ModelName, RunId, Seq, TreeId};
+use longrein_core::ids::{ActionId, Digest, ModelName, RunId, Seq, TreeId};
 use longrein_core::input::{Input, InputBody};
 use longrein_core::owed::{self, Duty};
 use longrein_core::payload::Payload;
@@ -25,7 +25,7 @@ use longrein_core::task::{Overlap, ToolSpec};
 use longrein_core::time::Timestamp;
 use longrein_ports::{Claim, Create, Encoded, LEASE, NewEvent, Reaped};
 
-use crate::batch::{Appended, Draft, in_bytes};
+use crate::batch::{Appended, Draft};
 use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
@@ -76,6 +76,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) hangar: Hangar,
     /// Requests that go out when their event is committed.
     pub(crate) outgoing: BTreeMap<longrein_core::ids::AttemptId, Encoded>,
+    /// The bytes of the images in the window.
+    pub(crate) images: Arc<BTreeMap<Digest, Arc<[u8]>>>,
     /// The summary that is asked for, or about to be.
     pub(crate) summary: Option<Asked>,
     /// What a judge is asked, until it is sent.
@@ -148,7 +150,7 @@ impl<'a> Drive<'a> {
         // What was folded before the claim may have grown since.
         let (run, changed, mode) = match begin_with {
             Begin::New { task, blobs } if claim.head == Seq(0) => {
-                draft.blobs = in_bytes(blobs).collect();
+                draft.blobs = blobs;
                 let mut started = begin(id.clone(), *task, &options.binary);
                 started.brings = origin::captured(ports, &started.task);
                 let run = Run::new(&started, now);
@@ -205,6 +207,7 @@ impl<'a> Drive<'a> {
             draft,
             hangar: Hangar::new(),
             outgoing: BTreeMap::new(),
+            images: Arc::default(),
             summary: None,
             question: None,
             inputs,
@@ -234,7 +237,7 @@ impl<'a> Drive<'a> {
         }
         drive.command(Command::NoteSurroundings { changed, mode });
         if ends && !matches!(drive.run.stage, Stage::Rest(_)) && drive.run.winding.is_none() {
-            let input = Input { id: end_id(id), at: now, body: InputBody::Cancel };
+            let input = Input { id: end_id(id), at: now, body: InputBody::Cancel, images: Vec::new() };
             // One that is not there yet has no inbox: it begins with the word.
             if claim_head == Seq(0) {
                 drive.command(Command::TakeInput(input));

@@ -1,6 +1,10 @@
 //! The context of a run, as core decides it and the driver does it: results made shorter, the window made anew, requests
 //! counted before they leave.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
 use longrein_core::action::Action;
 use longrein_core::context::estimate::Estimator;
 use longrein_core::context::meter::Meter;
@@ -9,6 +13,7 @@ use longrein_core::context::render;
 use longrein_core::decide::{self, Command};
 use longrein_core::event::{Counted, Event};
 use longrein_core::ids::{AttemptId, Digest, ModelName, Seq};
+use longrein_core::image::{self, Images};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Purpose, ToolDef};
 use longrein_core::route;
@@ -45,6 +50,7 @@ impl Drive<'_> {
             match plan(&self.run, meter, purpose, now) {
                 Plan::Send { counted, reserved } => {
                     if !self.clean() {
+                        self.gather_images().await?;
                         return Ok(self.request(attempt, purpose, counted, reserved));
                     }
                 }
@@ -144,10 +150,42 @@ impl Drive<'_> {
         self.command(command)
     }
 
+    /// Brings the bytes of the images that the next request shows to hand, and lets go of all others. One whose bytes are
+    /// lost goes out as a line that says so.
+    async fn gather_images(&mut self) -> Result<(), DriveError> {
+        let takes = self.run.model.takes_images();
+        let wanted: BTreeSet<_> =
+            image::of_items(self.run.window.items.iter()).filter(|_| takes).map(|image| image.digest.clone()).collect();
+        if self.images.len() == wanted.len() && wanted.iter().all(|digest| self.images.contains_key(digest)) {
+            return Ok(());
+        }
+        let mut images = BTreeMap::new();
+        for digest in wanted {
+            let bytes: Option<Arc<[u8]>> = match self.images.get(&digest) {
+                Some(bytes) => Some(Arc::clone(bytes)),
+                None => self.stored(&digest).await?.map(|bytes| Arc::from(&*bytes)),
+            };
+            images.extend(bytes.map(|bytes| (digest, bytes)));
+        }
+        self.images = Arc::new(images);
+        Ok(())
+    }
+
+    /// A blob's bytes, from the batch in the making where it is not stored yet.
+    async fn stored(&self, digest: &Digest) -> Result<Option<Bytes>, DriveError> {
+        if let Some((_, bytes)) = self.draft.blobs.iter().find(|(unstored, _)| unstored == digest) {
+            return Ok(Some(bytes.clone()));
+        }
+        Ok(self.ports.journal.blob(digest).await?)
+    }
+
     /// Its allowance of output shrinks with what is left of the budget.
     fn encode(&self, purpose: Purpose, reserved: u64) -> Encoded {
         let tools = self.ports.definitions.clone();
         let mut prompt = render::render(&self.run, purpose, tools, reserved);
+        if let Images::Given(bytes) = &mut prompt.images {
+            *bytes = Arc::clone(&self.images);
+        }
         let model = self.ports.model_named(&self.run.model.name);
         let encoded = model.encode(&prompt);
         let allowance = decide::output_allowance(&self.run, encoded.bytes.len() as u64);

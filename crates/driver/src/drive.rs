@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
 use longrein_core::ids::{AttemptId, Digest, Fence, RunId, Seq};
 use longrein_core::payload::Payload;
@@ -78,7 +79,7 @@ pub enum Begin {
     New {
         task: Box<Task>,
         /// Captured inputs that are too large for an event.
-        blobs: Vec<(Digest, Payload)>,
+        blobs: Vec<(Digest, Bytes)>,
     },
     Existing {
         /// Pinned names whose content differs now (`semantics.md` B5).

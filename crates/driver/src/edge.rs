@@ -273,7 +273,7 @@ fn bearing(ports: &Ports, call: &GateCall<'_>) -> Bearing {
 /// What people have typed in this run.
 fn said(run: &Run) -> Vec<&str> {
     let words = run.memory.messages.iter().filter_map(|message| match message.item.as_ref() {
-        Item::User(words) => Some(words.as_str()),
+        Item::User(words) | Item::Pictured { text: words, images: _ } => Some(words.as_str()),
         Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
     });
     // What was piped in beside a goal nobody has typed.

@@ -98,7 +98,8 @@ impl Drive<'_> {
         for mut late in known {
             late.outcome = without_blobs(late.outcome);
             let id = late_id(&self.claim, &late);
-            let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
+            let input =
+                Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late), images: Vec::new() };
             // Nobody is left to tell if this fails too; the new holder recovers without it.
             let _ = self.ports.journal.post_input(&self.run.id, &input).await;
         }

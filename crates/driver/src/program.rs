@@ -522,6 +522,7 @@ mod tests {
             snapshots: Default::default(),
             piped_from: None,
             questions_expire_ms: None,
+            images: Vec::new(),
             hooks: Vec::new(),
             rules: Vec::new(),
             context: Default::default(),

@@ -272,7 +272,7 @@ impl Drive<'_> {
     fn late(&mut self, late: LateOutcome) {
         self.draft.outcomes.push(late.clone());
         let id = late_id(&self.claim, &late);
-        let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late) };
+        let input = Input { id, at: self.ports.clock.now(), body: InputBody::LateOutcome(late), images: Vec::new() };
         self.command(Command::TakeInput(input));
     }
 

@@ -52,7 +52,7 @@ fn digests(run: &Run) -> (String, String) {
         .items
         .iter()
         .map(|item| match item.as_ref() {
-            Item::User(text) => format!("user: {text}"),
+            Item::User(text) | Item::Pictured { text, images: _ } => format!("user: {text}"),
             Item::Assistant { text, calls, wired: _ } => {
                 let calls: Vec<_> =
                     calls.iter().map(|call| format!("{} {} {}", call.id, call.name, call.arguments)).collect();

@@ -55,6 +55,7 @@ mod drawing;
 mod embed;
 mod gate;
 mod helpers;
+mod images;
 mod ledger;
 mod pins;
 pub mod policycheck;
@@ -74,6 +75,7 @@ pub use embed::{
     Builder, Call, CallError, Check, Effect, Error, LanguageModel, Line, Longrein, NoArgs, Question, Route, Run,
     RunOutcome, RunState, Script, Task, Tool, Verdict, Work,
 };
+pub use images::{Image, ImageError};
 pub use longrein_core as core;
 pub use longrein_core::context::settings::{ContextSpec, Trigger};
 pub use longrein_core::task::Mode;

@@ -115,6 +115,9 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             if let Some(program) = e.task.program.phases() {
                 map.insert("program".to_owned(), json!(program.name));
             }
+            if !e.task.images.is_empty() {
+                map.insert("images".to_owned(), json!(e.task.images));
+            }
             if !e.task.hooks.is_empty() {
                 map.insert("hooks".to_owned(), e.task.hooks.iter().map(hook).collect());
             }
@@ -122,7 +125,13 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         }
         Event::RunForked(e) => json!({ "from": e.from, "at_seq": e.at, "limits": e.limits }),
         Event::RunClaimed(e) => json!({ "fence": e.fence, "host": e.host, "pid": e.pid, "binary": e.binary }),
-        Event::InputReceived(e) => json!({ "input": e.input, "body": e.body }),
+        Event::InputReceived(e) => {
+            let mut map = object(json!({ "input": e.input, "body": e.body }));
+            if !e.images.is_empty() {
+                map.insert("images".to_owned(), json!(e.images));
+            }
+            Value::Object(map)
+        }
         Event::InputRefused(e) => json!({ "input": e.input, "reason": e.reason }),
         Event::ModelRequested(e) => {
             let mut map = object(json!({

@@ -13,6 +13,7 @@ use longrein_core::context::render;
 use longrein_core::context::window::Part;
 use longrein_core::event::{Event, GenerationStarted, ModelRequested, ResultSpilled, RunStarted};
 use longrein_core::ids::{RunId, Seq, TurnId};
+use longrein_core::image::labelled;
 use longrein_core::owed;
 use longrein_core::payload::{Content, Payload};
 use longrein_core::prompt::{Item, Prompt, Purpose, ToolDef};
@@ -291,7 +292,11 @@ fn what(run: &Run, part: &Part, item: &Item) -> String {
                 let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
                 format!("{turn} reply, calls {}", names.join(", "))
             }
-            Item::Assistant { .. } | Item::User(_) | Item::Observation { .. } | Item::Harness(_) => {
+            Item::Assistant { .. }
+            | Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Observation { .. }
+            | Item::Harness(_) => {
                 format!("{turn} reply")
             }
         },
@@ -303,6 +308,7 @@ fn what(run: &Run, part: &Part, item: &Item) -> String {
 fn text(item: &Item) -> String {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.clone(),
+        Item::Pictured { text, images } => labelled(text, images, None),
         Item::Assistant { text, calls, wired: _ } => calls.iter().fold(text.clone(), |mut text, call| {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{gap}{} {} {}", call.id, call.name, call.arguments);

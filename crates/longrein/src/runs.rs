@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::decide::key_scope;
 use longrein_core::event::{Event, Suspension};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{ActionId, CheckName, Digest, InputId, ModelName, RunId, Seq, TurnId};
+use longrein_core::image::ImageRef;
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::mcp::McpReach;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
-use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Prompt, ToolDef};
 use longrein_core::route;
 use longrein_core::run::Run;
@@ -39,6 +40,7 @@ use crate::checks::Judges;
 use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::embed::check::{Registry, are_here};
 use crate::gate;
+use crate::images::{Image, ImageError, together};
 use crate::ledger::Ledger;
 use crate::pins::{self, Commands};
 use crate::servers;
@@ -105,8 +107,8 @@ pub enum Target {
         id: RunId,
         /// With its pins filled in; see [`pin`].
         task: Box<Task>,
-        /// Captured inputs that are too large for an event.
-        blobs: Vec<(Digest, Payload)>,
+        /// Captured inputs that are too large for an event, and images.
+        blobs: Vec<(Digest, Bytes)>,
     },
     /// A run that is there.
     Existing(RunId),
@@ -185,6 +187,9 @@ pub enum RunsError {
         /// Some of the runs it could be.
         candidates: Vec<String>,
     },
+    /// What is to be shown cannot be.
+    #[error(transparent)]
+    Images(#[from] ImageError),
     /// The children that are asked for do not fit.
     #[error("no child is asked for: {0}")]
     Unfit(#[from] longrein_core::children::Unfit),
@@ -342,7 +347,7 @@ impl Runs {
             return Err(ClaimError::Held(holder).into());
         }
         let input = InputId::new(format!("rollback-{}-{}", self.clock.now().0, self.worker.pid));
-        let input = Input { id: input, at: self.clock.now(), body: InputBody::Rollback(asked) };
+        let input = Input { id: input, at: self.clock.now(), body: InputBody::Rollback(asked), images: Vec::new() };
         self.journal.post_input(id, &input).await?;
         let stop = Stop::new();
         // It is not driven any further.
@@ -528,9 +533,30 @@ impl Runs {
 
     /// Posts an input; its id is unique to this call.
     pub async fn post(&self, id: &RunId, body: InputBody) -> Result<(InputId, Posted), RunsError> {
-        let input =
-            Input { id: InputId::new(format!("i{}", uuid::Uuid::now_v7().simple())), at: self.clock.now(), body };
-        let posted = self.journal.post_input(id, &input).await?;
+        self.post_with(id, body, Vec::new(), &[]).await
+    }
+
+    /// Posts a person's words with images.
+    pub async fn show(
+        &self,
+        id: &RunId,
+        text: impl Into<String>,
+        images: Vec<Image>,
+    ) -> Result<(InputId, Posted), RunsError> {
+        let (images, blobs) = together(images).map_err(RunsError::from)?;
+        self.post_with(id, InputBody::Message(text.into()), images, &blobs).await
+    }
+
+    async fn post_with(
+        &self,
+        id: &RunId,
+        body: InputBody,
+        images: Vec<ImageRef>,
+        blobs: &[(Digest, Bytes)],
+    ) -> Result<(InputId, Posted), RunsError> {
+        let input = InputId::new(format!("i{}", uuid::Uuid::now_v7().simple()));
+        let input = Input { id: input, at: self.clock.now(), body, images };
+        let posted = self.journal.post_with(id, &input, blobs).await?;
         Ok((input.id, posted))
     }
 

@@ -23,10 +23,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::budget::{BudgetKind, Limit, Limits, Price};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{CheckName, Digest, ModelName, ToolName};
+use longrein_core::image::ImageRef;
 use longrein_core::mcp::{McpServer, PREFIX};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
@@ -49,6 +51,7 @@ pub use route::{WrittenRoute, configured as configured_routes, when_of};
 pub use rules::{WrittenRule, WrittenRules};
 pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
 
+use crate::images::{Image, together};
 use schema::Schemas;
 use section::{Section, Value};
 
@@ -75,6 +78,8 @@ pub struct Options {
     pub output_schema: Option<PathBuf>,
     /// `--allow`, `--ask`, `--deny`: added to the file's.
     pub rules: PolicyRules,
+    /// `--image`: shown with the goal, after the file's own.
+    pub images: Vec<PathBuf>,
     /// `--var`
     pub variables: BTreeMap<String, String>,
     /// What configuration says.
@@ -159,6 +164,8 @@ pub struct ModelSettings {
     pub temperature: Option<Temperature>,
     pub context_limit: Option<u64>,
     pub protocol: Protocol,
+    /// Whether it is sent images. None: where its wire has a place for them.
+    pub images: Option<bool>,
 }
 
 impl ModelSettings {
@@ -173,6 +180,7 @@ impl ModelSettings {
             temperature: self.temperature,
             context_limit: self.context_limit,
             protocol: self.protocol,
+            images: self.images,
         }
     }
 }
@@ -182,8 +190,8 @@ impl ModelSettings {
 pub struct Loaded {
     /// Its `pins` are empty: fill them before the run starts.
     pub task: Task,
-    /// Inputs too large for an event: to be stored before the run starts.
-    pub blobs: Vec<(Digest, Payload)>,
+    /// Inputs too large for an event, and images: stored when the run starts.
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 /// Reads a task file and resolves it.
@@ -217,6 +225,7 @@ struct Draft {
     principal: Option<Payload>,
     limits: BTreeMap<BudgetKind, Limit>,
     inputs: BTreeMap<String, Payload>,
+    images: Vec<(Place, PathBuf)>,
     tools: Vec<ToolSpec>,
     /// Whether it says which, or has what is built in.
     names_tools: bool,
@@ -268,6 +277,9 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     draft.instructions = top.text("instructions")?.unwrap_or_default();
     draft.constraints = top.texts("constraints")?.unwrap_or_default();
     draft.snapshots = snapshots(&mut top)?;
+    let place = top.place("images");
+    draft.images =
+        top.texts("images")?.unwrap_or_default().into_iter().map(|path| (place.clone(), folder.join(path))).collect();
     draft.program = placed(&mut top, "program")?;
     draft.permission_mode = placed(&mut top, "permission_mode")?;
     draft.model = placed(&mut top, "model")?;
@@ -538,10 +550,12 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     let mut blobs = Vec::new();
     let capture = |(name, payload): (String, Payload)| {
         let (content, blob): (Content, _) = place(payload);
-        blobs.extend(blob);
+        blobs.extend(blob.map(stored));
         (name, content)
     };
     let inputs = draft.inputs.into_iter().map(capture).collect();
+    let (images, of_images) = images(draft.images, options, &mut sources)?;
+    blobs.extend(of_images);
     let mut task = Task {
         goal,
         instructions: draft.instructions,
@@ -567,6 +581,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         snapshots: draft.snapshots,
         piped_from: None,
         questions_expire_ms: None,
+        images,
         pins: BTreeMap::new(),
     };
     if let Some(mut program) = program {
@@ -589,6 +604,34 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         return Err(unpriced_model(&model.name));
     }
     Ok(Loaded { task, blobs })
+}
+
+/// A blob of JSON as it is stored.
+pub(crate) fn stored((digest, payload): (Digest, Payload)) -> (Digest, Bytes) {
+    (digest, Bytes::from(payload.as_str().to_owned()))
+}
+
+/// What is shown with the goal: the file's images, then those of flags.
+fn images(
+    named: Vec<(Place, PathBuf)>,
+    options: &Options,
+    sources: &mut BTreeMap<String, String>,
+) -> Result<(Vec<ImageRef>, Vec<(Digest, Bytes)>), TaskFileError> {
+    let flag = Place::Flag("--image".to_owned());
+    if !options.images.is_empty() {
+        sources.insert("images".to_owned(), "--image".to_owned());
+    }
+    let flags = options.images.iter().map(|file| (flag.clone(), options.here.join(file)));
+    let mut last = None;
+    let mut images = Vec::new();
+    for (place, file) in named.into_iter().chain(flags) {
+        let found = Image::read(&file)
+            .map_err(|error| TaskFileError::Task { place: place.clone(), problem: error.to_string() });
+        images.push(found?);
+        last = Some(place);
+    }
+    let place = last.unwrap_or(flag);
+    together(images).map_err(|error| TaskFileError::Task { place, problem: error.to_string() })
 }
 
 fn goal(draft: &Draft, options: &Options, sources: &mut BTreeMap<String, String>) -> Result<String, TaskFileError> {
@@ -1001,7 +1044,7 @@ pub const MAX_OUTPUT: u64 = 8_192;
 /// How long an acceptance check may take where the task does not say.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
-const TOP_KEYS: [&str; 15] = [
+const TOP_KEYS: [&str; 16] = [
     "goal",
     "instructions",
     "constraints",
@@ -1011,6 +1054,7 @@ const TOP_KEYS: [&str; 15] = [
     "permission_mode",
     "principal",
     "inputs",
+    "images",
     "tools",
     "acceptance",
     "answer",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use longrein_core::event::{Event, ModelReplied, RunStarted};
 use longrein_core::ids::Seq;
+use longrein_core::image::labelled;
 use longrein_core::prompt::{Item, Told, WireCall};
 use longrein_core::run::Run;
 use longrein_core::time::Timestamp;
@@ -103,6 +104,9 @@ impl Trajectory {
         for entry in &self.entries {
             match entry.item.as_ref() {
                 Item::User(text) => steps.push(step(entry.at, "user", text)),
+                Item::Pictured { text, images } => {
+                    steps.push(step(entry.at, "user", &labelled(text, images, None)));
+                }
                 Item::Harness(text) => steps.push(step(entry.at, "system", text)),
                 Item::Assistant { text, calls, wired: _ } => {
                     made.extend(calls.iter().map(|call| (call.id.as_str(), steps.len())));
@@ -151,6 +155,8 @@ impl Trajectory {
 fn message(item: &Item) -> Value {
     match item {
         Item::User(text) | Item::Harness(text) => json!({ "role": "user", "content": text }),
+        // In words: whoever reads lines need not be sent the bytes.
+        Item::Pictured { text, images } => json!({ "role": "user", "content": labelled(text, images, None) }),
         Item::Assistant { text, calls, wired: _ } if calls.is_empty() => {
             json!({ "role": "assistant", "content": text })
         }

@@ -54,6 +54,7 @@ fn every_key_of_the_contract_is_read() {
     let folder = Folder::new("contract");
     fs::write(folder.0.join("metrics.json"), "{ \"errors\" : 1200.0,\n \"s\": \"a b\" }\n").unwrap();
     fs::write(folder.0.join("notes.txt"), "not JSON\n").unwrap();
+    fs::write(folder.0.join("a.gif"), b"GIF89a\x80\x02\xe0\x01").unwrap();
     fs::write(folder.0.join("answer.schema.json"), "{\"type\": \"object\"}").unwrap();
     let text = r#"
 goal = "Is the error rate of checkout strictly above its threshold? Cite the evidence."
@@ -64,6 +65,7 @@ model = "script/m.script.toml"
 workspace = "."
 permission_mode = "ask"
 builtins = []
+images = ["a.gif"]
 principal = { user = "ops", tenant = "shop" }
 
 [budget]
@@ -181,6 +183,8 @@ trigger = "economic"
         })
         .collect();
     assert_eq!(inputs, vec![r#"{"errors":1200.0,"s":"a b"}"#, "\"not JSON\\n\""]);
+    assert_eq!(task.images[0].label(None), "[image a.gif 640×480 gif]");
+    assert!(loaded.blobs.iter().any(|(digest, _)| *digest == task.images[0].digest));
     assert_eq!(task.model.name.as_str(), format!("script/{}/m.script.toml", folder.0.display()));
     assert_eq!(task.model.max_output, 8192);
     assert_eq!(task.workspace, folder.0.display().to_string());

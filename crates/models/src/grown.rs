@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use longrein_core::ids::Digest;
+use longrein_core::image::Images;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_ports::Encoded;
@@ -54,6 +55,8 @@ struct Kept<P> {
     system: Arc<str>,
     tools: Arc<[ToolDef]>,
     answer: AnswerForm,
+    /// Those that were at hand for the items.
+    images: Images,
     items: Vec<Arc<Item>>,
     /// The last body: head and items as encoded, then the foot of that call.
     body: Bytes,
@@ -84,6 +87,7 @@ impl<P: Copy> Kept<P> {
             system: Arc::clone(&prompt.system),
             tools: Arc::clone(&prompt.tools),
             answer: prompt.answer.clone(),
+            images: prompt.images.clone(),
             items: Vec::new(),
             end: head.len(),
             hasher: hash_of(&head),
@@ -99,12 +103,18 @@ impl<P: Copy> Kept<P> {
             && (Arc::ptr_eq(&self.system, &prompt.system) || self.system == prompt.system)
             && (Arc::ptr_eq(&self.tools, &prompt.tools) || self.tools == prompt.tools)
             && self.answer == prompt.answer
+            && self
+                .items
+                .iter()
+                .flat_map(|item| item.images())
+                .all(|image| self.images.bytes(image).is_some() == prompt.images.bytes(image).is_some())
             && self.items.iter().zip(&*prompt.items).all(|(ours, theirs)| Arc::ptr_eq(ours, theirs) || ours == theirs)
     }
 
     /// Makes the body that of `prompt`, and answers its digest.
     fn extend(&mut self, spelling: &impl Spelling<Place = P>, prompt: &Prompt) -> Digest {
         let mut body = Vec::from(self.reclaim());
+        self.images = prompt.images.clone();
         for item in &prompt.items[self.items.len()..] {
             self.place = spelling.item(prompt, self.place, item, &mut body);
             self.items.push(Arc::clone(item));

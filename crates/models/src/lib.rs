@@ -20,6 +20,7 @@ mod object;
 pub mod ollama;
 pub mod openai;
 mod overflow;
+mod pictures;
 mod probe;
 pub mod reading;
 pub mod responses;

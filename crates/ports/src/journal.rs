@@ -384,8 +384,18 @@ pub trait Journal: Send + Sync {
     /// The listing row of one run and who holds it. None: no such run, or it never got its first event.
     fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Listed>, JournalError>>;
 
-    /// Durable (Synced) when it answers Accepted. Needs no claim.
-    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>>;
+    /// Durable (Synced) when it answers Accepted, with the blobs it refers to. Needs no claim.
+    fn post_with<'a>(
+        &'a self,
+        run: &'a RunId,
+        input: &'a Input,
+        blobs: &'a [(Digest, Bytes)],
+    ) -> BoxFuture<'a, Result<Posted, ClaimError>>;
+
+    /// The same for an input that refers to nothing new.
+    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+        self.post_with(run, input, &[])
+    }
 
     /// Inputs not yet taken, oldest first.
     fn inbox<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Input>, JournalError>>;

@@ -155,9 +155,14 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+    fn post_with<'a>(
+        &'a self,
+        run: &'a RunId,
+        input: &'a Input,
+        blobs: &'a [(Digest, Bytes)],
+    ) -> BoxFuture<'a, Result<Posted, ClaimError>> {
         Box::pin(async move {
-            let posted = self.transact(Durability::Synced, |tables| rules::post(tables, run, input))?;
+            let posted = self.transact(Durability::Synced, |tables| rules::post(tables, run, input, blobs))?;
             self.shared.wakeups.wake(run);
             Ok(posted)
         })

@@ -605,8 +605,17 @@ pub(crate) fn is_removed(record: &RunRecord) -> bool {
     record.head == 0 && record.row().is_some_and(|row| row.state == REMOVED)
 }
 
-/// The rules of [`longrein_ports::Journal::post_input`].
-pub(crate) fn post(rows: &dyn Rows, run: &RunId, input: &Input) -> Result<Decided<Posted>, ClaimError> {
+/// The rules of [`longrein_ports::Journal::post_with`].
+pub(crate) fn post(
+    rows: &dyn Rows,
+    run: &RunId,
+    input: &Input,
+    blobs: &[(Digest, Bytes)],
+) -> Result<Decided<Posted>, ClaimError> {
+    if let Some((digest, _)) = blobs.iter().find(|(digest, bytes)| Digest::of(bytes) != *digest) {
+        let what = format!("input {} was refused: blob {digest} has another digest", input.id);
+        return Err(JournalError::Unusable(what).into());
+    }
     let found = rows.run(run)?;
     if found.as_ref().is_some_and(is_removed) {
         return Err(ClaimError::Removed(run.clone()));
@@ -635,7 +644,9 @@ pub(crate) fn post(rows: &dyn Rows, run: &RunId, input: &Input) -> Result<Decide
         body: serde_json::to_vec(input).map_err(unwritable)?,
         seal: Vec::new(),
     };
-    Ok((Posted::Accepted, vec![Write::Input(stored.sealed()), Write::Arrived(record.sealed())]))
+    let mut writes: Vec<_> = blobs.iter().map(|(digest, bytes)| Write::Blob(digest.clone(), bytes.clone())).collect();
+    writes.extend([Write::Input(stored.sealed()), Write::Arrived(record.sealed())]);
+    Ok((Posted::Accepted, writes))
 }
 
 /// The state in which a run is closed to messages.

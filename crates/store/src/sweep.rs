@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::ids::{Digest, RunId};
-use longrein_core::payload::BlobRef;
 use longrein_ports::{JournalError, RecordedBody};
 
 use crate::encoding::{Sealed, genesis};
-use crate::references;
+use crate::references::{self, Referred};
 use crate::verify::Everything;
 
 /// Events read at a time.
@@ -82,9 +81,9 @@ impl Sweep {
         }
     }
 
-    fn keep(&mut self, referenced: &[&BlobRef]) {
+    fn keep(&mut self, referenced: &[Referred<'_>]) {
         for blob in referenced {
-            self.unreferenced.remove(&blob.digest);
+            self.unreferenced.remove(blob.digest);
         }
     }
 }

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use longrein_core::event::Event;
 use longrein_core::ids::{Digest, RunId, Seq};
-use longrein_core::payload::BlobRef;
 use longrein_ports::{Finding, JournalError, RecordedBody, VerifyReport};
 
 use crate::encoding::{
     ClaimRecord, EndorsementRecord, InboxRecord, KeyRecord, MarkRecord, RunRecord, Sealed, StoredEvent, genesis,
 };
 use crate::keepsakes::KeptSnapshot;
-use crate::references;
+use crate::references::{self, Referred};
 use crate::rules::is_removed;
 
 /// What verification needs to see: all of it, as it is stored.
@@ -127,7 +126,7 @@ impl<'a> Check<'a> {
         chain.checksum.clone_from(&event.checksum);
     }
 
-    fn refer(&mut self, by: &str, blobs: &[&BlobRef]) {
+    fn refer(&mut self, by: &str, blobs: &[Referred<'_>]) {
         for blob in blobs {
             self.references.entry(blob.digest.clone()).or_insert_with(|| (blob.bytes, by.to_owned()));
         }

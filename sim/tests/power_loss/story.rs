@@ -403,6 +403,7 @@ impl Story {
                     id: InputId::new(format!("i{round}")),
                     at: Timestamp(5),
                     body: InputBody::Message("what about the others?".to_owned()),
+                    images: Vec::new(),
                 };
                 self.step(run, Ask::Post(Box::new(input))).await;
             }

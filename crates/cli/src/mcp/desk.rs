@@ -244,6 +244,7 @@ impl Desk {
             permission_mode: None,
             limits: limits.into_iter().filter_map(|(kind, value)| Some(LimitFlag { kind, value: value? })).collect(),
             checks: Vec::new(),
+            images: Vec::new(),
             output_schema: None,
             rules: longrein::core::task::PolicyRules::default(),
             variables: start.variables.clone(),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Received};
 use crate::ids::{ActionId, BadId, NoteId, Seq, TurnId};
+use crate::image::ImageRef;
 use crate::input::Truth;
 use crate::outcome::{Outcome, ToolError};
 use crate::payload::{Content, Payload, excerpt};
@@ -145,11 +146,16 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         Event::RunStarted(started) => Some(Entry {
             handle: Handle::Message(seq),
             what: named("user message"),
-            says: vec![Says::Text(&started.task.goal)],
+            says: with_images(&started.task.goal, &started.task.images),
         }),
         Event::InputReceived(received) => match &received.body {
             Received::Message(text) => {
-                Some(Entry { handle: Handle::Message(seq), what: named("user message"), says: vec![Says::Text(text)] })
+                let says = with_images(text, &received.images);
+                Some(Entry { handle: Handle::Message(seq), what: named("user message"), says })
+            }
+            Received::Answer(_) if !received.images.is_empty() => {
+                let says = with_images("", &received.images);
+                Some(Entry { handle: Handle::Message(seq), what: named("user message"), says })
             }
             // The words are the action's result, and found there.
             Received::Answer(_)
@@ -242,6 +248,15 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
     }
 }
 
+/// A person's words, and a line for each image: what was shown is not kept as text.
+fn with_images<'a>(text: &'a str, images: &[ImageRef]) -> Vec<Says<'a>> {
+    let words = (!text.is_empty() || images.is_empty()).then_some(Says::Text(text));
+    words.into_iter().chain(images.iter().map(|image| Says::Label(image.label(Some(UNSEEN))))).collect()
+}
+
+/// What is said of an image that is asked back for.
+const UNSEEN: &str = "recall cannot show it; ask for it to be sent again if you need it";
+
 /// The line an event adds to a list. None: it adds none.
 pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
     let (list, line) = match event {
@@ -277,7 +292,10 @@ pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
             (List::Notes, format!("{id} {}{of}: {}{cites}", taken.note.kind.as_str(), taken.note.text))
         }
         Event::InputReceived(received) => match &received.body {
-            Received::Message(text) => (List::Messages, format!("u{seq}: {text}")),
+            Received::Message(text) => {
+                let images = received.images.iter().map(|image| format!(" {}", image.label(None)));
+                (List::Messages, format!("u{seq}: {text}{}", images.collect::<String>()))
+            }
             Received::Answer(_) | Received::Cancel | Received::LateOutcome(_) | Received::ChildSettled { .. } => {
                 return None;
             }
@@ -401,8 +419,11 @@ mod tests {
 
     #[test]
     fn an_entry_has_the_handle_of_what_it_is_about() {
-        let message =
-            Event::InputReceived(InputReceived { input: InputId::new("i"), body: Received::Message("hello".into()) });
+        let message = Event::InputReceived(InputReceived {
+            input: InputId::new("i"),
+            body: Received::Message("hello".into()),
+            images: Vec::new(),
+        });
         let found = entry(Seq(12), &message).expect("people are heard");
         assert_eq!((found.handle.to_string().as_str(), found.says), ("u12", vec![Says::Text("hello")]));
 

@@ -12,6 +12,7 @@ use crate::context::note::NoteKind;
 use crate::context::readmit::Readmitted;
 use crate::context::settings::share;
 use crate::ids::{ActionId, NoteId, Seq};
+use crate::image::GONE;
 use crate::manifest;
 use crate::payload::{excerpt, head_and_tail};
 use crate::program::{At, Kind};
@@ -274,6 +275,9 @@ fn completed(memory: &Memory, limit: u64) -> Vec<String> {
     more.into_iter().chain(lines).collect()
 }
 
+/// Images of one message that are named once it has left.
+const LABELS_MAX: usize = 3;
+
 fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>, limit: u64) -> Vec<String> {
     let lines = memory.messages.iter().filter(|message| !shown.contains(&message.seq)).map(|message| {
         let by = match message.reviewed {
@@ -281,10 +285,16 @@ fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>, limit: u64) -> Vec<Str
             Some(Reviewed::End) | None => "by an answer".to_owned(),
         };
         let text = match message.item.as_ref() {
-            Item::User(text) => text.split_once('\n').map_or(text.as_str(), |(_, words)| words),
+            Item::User(text) | Item::Pictured { text, .. } => {
+                text.split_once('\n').map_or(text.as_str(), |(_, words)| words)
+            }
             Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => "",
         };
-        format!("{} (answered for {by}): {}", message_id(message.seq), one_line(&excerpt(text, 200)))
+        let images = message.item.images();
+        let named = images.iter().take(LABELS_MAX).map(|image| format!(" {}", image.label(Some(GONE))));
+        let more = images.len().checked_sub(LABELS_MAX + 1).map(|more| format!(" [and {} more images]", more + 1));
+        let images: String = named.chain(more).collect();
+        format!("{} (answered for {by}): {}{images}", message_id(message.seq), one_line(&excerpt(text, 200)))
     });
     newest(lines, &MESSAGES, limit, List::Messages)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::context::estimate::{Bound, Estimator, Features};
 use crate::context::window::Part;
 use crate::ids::TurnId;
+use crate::image::{NOT_TAKEN, labelled};
 use crate::outcome::WireBlock;
 use crate::prompt::{Item, ToolDef};
 use crate::run::{Anchor, Counts, Run};
@@ -105,7 +106,7 @@ impl Meter {
     fn extend(&mut self, run: &Run, known: impl Fn(&Arc<Item>) -> Option<Features>) {
         for item in run.window.items.iter().skip(self.sums.len()) {
             let before = self.sums.last().map_or(Features::default(), |(_, sum)| *sum);
-            let size = known(item).unwrap_or_else(|| size_of(item));
+            let size = known(item).unwrap_or_else(|| size_of(item, run.model.takes_images()));
             self.sums.push((Arc::clone(item), before + size));
         }
     }
@@ -202,7 +203,8 @@ impl Meter {
         let mut kept = self.fixed();
         let mut new = Features::default();
         for (part, item) in rebuilt.window.parts.iter().zip(rebuilt.window.items.iter()) {
-            let size = known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item));
+            let size =
+                known.get(&Arc::as_ptr(item)).copied().unwrap_or_else(|| size_of(item, run.model.takes_images()));
             if *part == Part::Header {
                 new += size;
             } else {
@@ -293,8 +295,15 @@ fn size_of_tool(tool: &ToolDef) -> Features {
         + Features::of_message("")
 }
 
-fn size_of(item: &Item) -> Features {
+/// `takes`: whether the model is sent images as such.
+fn size_of(item: &Item, takes: bool) -> Features {
     let text = match item {
+        Item::Pictured { text, images } => {
+            let words = Features::of(&labelled(text, images, (!takes).then_some(NOT_TAKEN)));
+            let pictures =
+                images.iter().filter(|_| takes).fold(Features::default(), |sum, image| sum + image.features());
+            words + pictures
+        }
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => Features::of(text),
         Item::Assistant { text, calls, wired } => {
             let said = calls.iter().fold(Features::of(text), |sum, call| {

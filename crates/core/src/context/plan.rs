@@ -139,9 +139,12 @@ fn send(bound: Bound, limits: &Limits) -> Plan {
 
 /// Whether it is within the bounds that are none of tokens.
 fn can_be_sent(run: &Run, bulk: Bulk) -> bool {
+    bulk.bytes <= bytes_max(run) && bulk.images <= REQUEST_IMAGES_MAX
+}
+
+fn bytes_max(run: &Run) -> u64 {
     // Escapes make JSON longer than the texts in it.
-    let bytes_max = run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX).saturating_mul(4) / 5;
-    bulk.bytes <= bytes_max && bulk.images <= REQUEST_IMAGES_MAX
+    run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX).saturating_mul(4) / 5
 }
 
 /// Rebuilds that are no matter of taste.
@@ -595,6 +598,17 @@ fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
     } else {
         String::new()
     };
+    let bulk = meter.bulk();
+    if bulk.images > 0 && !can_be_sent(run, bulk) {
+        let reason = format!(
+            "what must be sent does not fit: {} images, and with them and the texts {} bytes; a request takes at most \
+             {REQUEST_IMAGES_MAX} images and {} bytes. Start a new run with fewer or smaller images.",
+            bulk.images,
+            bulk.bytes,
+            bytes_max(run)
+        );
+        return Plan::Forgo(ModelForgone { next: AfterFailure::ContextExhausted, reason });
+    }
     let reason = format!(
         "what must be sent does not fit: {} of a window of {} tokens{learned} may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit; a new run could do with fewer tools or shorter rule files.",
         limits.safe(),

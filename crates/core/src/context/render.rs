@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::context::block;
 use crate::context::window::TailBy;
 use crate::ids::Digest;
+use crate::image::Images;
 use crate::observe;
 use crate::program::Kind;
 use crate::prompt::{AnswerForm, Item, Prompt, Purpose, ToolDef};
@@ -16,7 +17,7 @@ const TAIL_EVERY: u64 = 6;
 /// Of what is sent, repeated tails are about one part in so many.
 const TAIL_PART: u64 = 300;
 
-/// The next request. `tools`: everything the task offers, in a fixed order.
+/// The next request. `tools`: everything the task offers, in a fixed order. Whoever sends it adds the bytes of its images.
 pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u64) -> Prompt {
     Prompt {
         system: run.system.clone(),
@@ -32,6 +33,7 @@ pub fn render(run: &Run, purpose: Purpose, tools: Arc<[ToolDef]>, max_output: u6
         },
         answer: AnswerForm::of_run(run, purpose),
         max_output,
+        images: if run.model.takes_images() { Images::default() } else { Images::NotTaken },
         position: run.spent.turns,
     }
 }
@@ -68,7 +70,10 @@ fn every(run: &Run, tail: &str) -> u64 {
 
 fn length(item: &Item) -> usize {
     match item {
-        Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len(),
+        Item::User(text)
+        | Item::Pictured { text, images: _ }
+        | Item::Harness(text)
+        | Item::Observation { text, .. } => text.len(),
         Item::Assistant { text, calls, wired } => {
             let kept = wired.as_ref().map_or(0, |wired| wired.bytes());
             text.len() + kept + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()

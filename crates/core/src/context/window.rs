@@ -11,7 +11,7 @@ use crate::context::block;
 use crate::context::memory::{Message, message_id};
 use crate::context::note::NoteKind;
 use crate::context::readmit::Readmitted;
-use crate::context::settings::share;
+use crate::context::settings::{REQUEST_BYTES_MAX, REQUEST_IMAGES_MAX, share};
 use crate::event::{GenerationStarted, RebuildStep};
 use crate::ids::{ActionId, Digest, Seq, ToolName, TurnId};
 use crate::observe;
@@ -309,7 +309,7 @@ fn refer(item: &mut Item, seen: &Seen, why: &str) {
                 *words = changed;
             }
         }
-        Item::User(_) | Item::Assistant { .. } => {}
+        Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => {}
     }
 }
 
@@ -330,7 +330,7 @@ fn shorten(item: &mut Item, seen: &Seen, limit: usize) {
                 *words = changed;
             }
         }
-        Item::User(_) | Item::Assistant { .. } => {}
+        Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => {}
     }
 }
 
@@ -352,7 +352,7 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
         .iter()
         .filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
         })
         .flatten()
         .map(|call| (call.id.clone(), (call.name.clone(), crate::payload::excerpt(&call.arguments, 100))))
@@ -380,7 +380,7 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
             window.archived.failures += u32::from(verdict == Told::Error);
             let args = match item.as_ref() {
                 Item::Observation { call, .. } => calls.get(call).map(|(_, args)| args.as_str()).unwrap_or_default(),
-                Item::Harness(_) | Item::User(_) | Item::Assistant { .. } => "(by the program)",
+                Item::Harness(_) | Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => "(by the program)",
             };
             window.archived.lines.push(format!("{} {} {args}{mark}", seen.action, seen.tool));
         }
@@ -450,6 +450,14 @@ fn verbatim(run: &Run, limit: u64) -> BTreeSet<Seq> {
             kept.insert(message.seq);
         }
     }
+    // Images are bounded by their number and their bytes as well, and the goal's and those that must stay come first.
+    let must_stay =
+        run.memory.messages.iter().filter(|message| kept.contains(&message.seq)).map(|message| &message.item);
+    let goal = run.window.parts.iter().zip(run.window.items.iter()).filter(|(part, _)| **part == Part::Goal);
+    let mut album = Album { images: REQUEST_IMAGES_MAX / ALBUM_PART, bytes: REQUEST_BYTES_MAX / ALBUM_PART };
+    for item in must_stay.chain(goal.map(|(_, item)| item)) {
+        album = album.without(item).unwrap_or_default();
+    }
     // What is open and cites one is about it: those come first.
     let open = [NoteKind::Step, NoteKind::OpenLoop].into_iter().flat_map(|kind| run.memory.notes_of(kind));
     let cited: BTreeSet<&str> = open.flat_map(|(_, note)| note.cites.iter().map(String::as_str)).collect();
@@ -457,25 +465,49 @@ fn verbatim(run: &Run, limit: u64) -> BTreeSet<Seq> {
     let newest = run.memory.messages.iter().rev().filter(|message| message.reviewed.is_some());
     for message in newest.clone().filter(|message| is_cited(message)) {
         let length = length(&message.item);
-        if length <= room {
-            room -= length;
+        if let Some(left) = album.without(&message.item).filter(|_| length <= room) {
+            (room, album) = (room - length, left);
             kept.insert(message.seq);
         }
     }
     for message in newest.filter(|message| !is_cited(message)) {
         let length = length(&message.item);
-        if length > room {
-            break;
-        }
-        room -= length;
+        let Some(left) = album.without(&message.item).filter(|_| length <= room) else { break };
+        (room, album) = (room - length, left);
         kept.insert(message.seq);
     }
     kept
 }
 
+/// Room for images that need not stay.
+#[derive(Debug, Clone, Copy, Default)]
+struct Album {
+    images: u64,
+    bytes: u64,
+}
+
+/// Of what a request takes of images, those of messages that are answered for get one part in so many.
+const ALBUM_PART: u64 = 4;
+
+impl Album {
+    /// What is left beside those of an item; None: they do not fit.
+    fn without(self, item: &Item) -> Option<Self> {
+        let sent = item.images().iter().map(|image| image.sent_bytes()).sum();
+        Some(Self {
+            images: self.images.checked_sub(item.images().len() as u64)?,
+            bytes: self.bytes.checked_sub(sent)?,
+        })
+    }
+}
+
 fn length(item: &Item) -> u64 {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() as u64,
+        // In bytes of a text that takes as much of the window.
+        Item::Pictured { text, images } => {
+            let tokens: u64 = images.iter().map(|image| image.features().images).sum();
+            (text.len() as u64).saturating_add(tokens.saturating_mul(3))
+        }
         Item::Assistant { text, calls, wired } => {
             let kept = wired.as_ref().map_or(0, |wired| wired.bytes());
             (text.len() + kept) as u64 + calls.iter().map(|call| call.arguments.len() as u64).sum::<u64>()

@@ -1,17 +1,26 @@
 //! Model calls: what one may cost, what of a reply is taken, and what follows a failure.
 
 use super::*;
+use crate::context::estimate::Features;
+use crate::image;
 
 /// Upper estimate of the tokens in `bytes` of a request. Anchored on what the provider reported for the last one; what was
 /// added since, and a first request, at two bytes a token: dense code and CJK text stay under it.
 fn input_estimate(run: &Run, bytes: u64) -> u64 {
     const BYTES_PER_TOKEN: u64 = 2;
-    match run.anchor {
+    // Images are no text: their tokens are known by their size.
+    let known = run.anchor.filter(|anchor| anchor.tokens > 0 && bytes >= anchor.bytes && anchor.bytes > 0);
+    let new = run.window.items.iter().skip(known.map_or(0, |anchor| anchor.items));
+    let takes = run.model.takes_images();
+    let images = image::of_items(new).filter(|_| takes).fold(Features::default(), |sum, image| sum + image.features());
+    let bytes = bytes.saturating_sub(images.picture_bytes);
+    let texts = match run.anchor {
         Some(anchor) if anchor.tokens > 0 && bytes >= anchor.bytes => {
             anchor.tokens + (bytes - anchor.bytes).div_ceil(BYTES_PER_TOKEN)
         }
         Some(_) | None => bytes.div_ceil(BYTES_PER_TOKEN),
-    }
+    };
+    texts.saturating_add(images.images)
 }
 
 /// A reply of fewer tokens is not worth asking for.

@@ -56,7 +56,11 @@ pub(super) fn report_arrived(run: &Run, input: InputId, report: Report) -> Resul
         }
         Some(ChildState::Ended { report: before, .. }) if report.unknown_count() < before.unknown_count() => {
             let Report { child, unknown, .. } = report;
-            Ok(vec![Event::InputReceived(InputReceived { input, body: Received::ChildSettled { child, unknown } })])
+            Ok(vec![Event::InputReceived(InputReceived {
+                input,
+                body: Received::ChildSettled { child, unknown },
+                images: Vec::new(),
+            })])
         }
         Some(ChildState::Ended { .. }) => Err(format!("it is known how child {} ended", report.child)),
         Some(ChildState::Inherited) | None => Err(format!("this run asked for no child {}", report.child)),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::action::Ended;
+use crate::image::ImageRef;
 use crate::program::yes_or_no;
 
 pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) -> Result<Vec<Event>, Refusal> {
@@ -25,7 +26,7 @@ pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) 
 }
 
 fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, String> {
-    let Input { id: input, body, .. } = input;
+    let Input { id: input, body, images, .. } = input;
     let cancelled = match &run.stage {
         Stage::Rest(ended) => ended.end == End::Cancelled,
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
@@ -52,14 +53,14 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 return Err(format!("{} wants yes or no", action.id));
             }
             Ok(match asking {
-                Some(action) => words_arrived(run, action, input, &text),
-                None => vec![Event::InputReceived(InputReceived { input, body: Received::Message(text) })],
+                Some(action) => words_arrived(run, action, input, &text, images),
+                None => vec![Event::InputReceived(InputReceived { input, body: Received::Message(text), images })],
             })
         }
         InputBody::Cancel => match &run.stage {
             Stage::Rest(ended) => Err(format!("the run has ended already: {}", ended.end.state())),
             Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => {
-                Ok(vec![Event::InputReceived(InputReceived { input, body: Received::Cancel })])
+                Ok(vec![Event::InputReceived(InputReceived { input, body: Received::Cancel, images: Vec::new() })])
             }
         },
         InputBody::Approve(approve) => {
@@ -158,8 +159,8 @@ fn longest_asking(run: &Run) -> Option<&Action> {
 }
 
 /// A message that answers what an action asks: it is the action's result, and not shown a second time.
-fn words_arrived(run: &Run, action: &Action, input: InputId, text: &str) -> Vec<Event> {
-    let mut events = vec![Event::InputReceived(InputReceived { input, body: Received::Answer(action.id) })];
+fn words_arrived(run: &Run, action: &Action, input: InputId, text: &str, images: Vec<ImageRef>) -> Vec<Event> {
+    let mut events = vec![Event::InputReceived(InputReceived { input, body: Received::Answer(action.id), images })];
     let words = Outcome::Done(Content::Inline(Payload::string(text)));
     events.extend(finish_events(run, action, words, How::Answered, 0));
     events
@@ -212,7 +213,7 @@ fn late_outcome(run: &Run, input: InputId, late: LateOutcome) -> Vec<Event> {
             events
         }
         (Some(_), None) | (None, _) => {
-            vec![Event::InputReceived(InputReceived { input, body: Received::LateOutcome(late) })]
+            vec![Event::InputReceived(InputReceived { input, body: Received::LateOutcome(late), images: Vec::new() })]
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What claims, messages, checks and ends make of a run.
 
 use super::*;
+use crate::image::ImageRef;
 
 impl Run {
     /// Goes on from another run's history. What that run left open is its own business; what it knew of the workspace may
@@ -91,8 +92,8 @@ impl Run {
         }
     }
 
-    pub(super) fn message(&mut self, seq: Seq, text: &str) {
-        let item = observe::message(&message_id(seq), text);
+    pub(super) fn message(&mut self, seq: Seq, text: &str, images: &[ImageRef]) {
+        let item = observe::message(&message_id(seq), text, images);
         self.memory.message(seq, Arc::new(item.clone()));
         self.begin_counting_anew();
         let part = Part::Message(seq);

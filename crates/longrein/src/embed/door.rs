@@ -29,6 +29,7 @@ use super::model::LanguageModel;
 use super::outcome::{Question, RunOutcome, questions};
 use super::task::{Resolved, Task};
 use super::tool::{Function, Tool};
+use crate::images::Image;
 use crate::pins::pin;
 use crate::runs::{Own, Runs, RunsError, Surroundings, Target};
 use crate::settings::SandboxSettings;
@@ -173,6 +174,11 @@ impl Longrein {
         self.post(id, InputBody::Message(text.into())).await
     }
 
+    /// The same with images.
+    pub async fn show(&self, id: &RunId, text: impl Into<String>, images: Vec<Image>) -> Result<(), Error> {
+        was_posted(id, self.inner.runs.show(id, text, images).await?.1)
+    }
+
     /// What a run asks a person now.
     pub async fn questions(&self, id: &RunId) -> Result<Vec<Question>, Error> {
         Ok(questions(&self.inner.runs.fold(id, |_| {}).await?))
@@ -243,11 +249,7 @@ impl Longrein {
     // ---- behind the door ----
 
     async fn post(&self, id: &RunId, body: InputBody) -> Result<(), Error> {
-        match self.inner.runs.post(id, body).await?.1 {
-            Posted::Accepted | Posted::Duplicate => Ok(()),
-            Posted::Closed => Err(Error::Closed(id.clone())),
-            Posted::Full => Err(Error::Full(id.clone())),
-        }
+        was_posted(id, self.inner.runs.post(id, body).await?.1)
     }
 
     /// The digest of the question an action waits on.
@@ -504,5 +506,13 @@ impl Observer for Watcher {
         if *run == self.run {
             self.spoken.add(attempt, spoken);
         }
+    }
+}
+
+fn was_posted(id: &RunId, posted: Posted) -> Result<(), Error> {
+    match posted {
+        Posted::Accepted | Posted::Duplicate => Ok(()),
+        Posted::Closed => Err(Error::Closed(id.clone())),
+        Posted::Full => Err(Error::Full(id.clone())),
     }
 }

@@ -68,6 +68,7 @@ impl From<RunsError> for Error {
         match error {
             RunsError::NoSuchRun(text) => Error::NoSuchRun(RunId::new(text)),
             RunsError::Task(problem) => Error::Task(problem),
+            RunsError::Images(problem) => Error::Task(problem.to_string()),
             RunsError::Model(problem) => Error::Task(problem.to_string()),
             RunsError::Claim(claim) | RunsError::Drive(DriveError::Claim(claim)) => claim.into(),
             RunsError::Journal(journal) | RunsError::Drive(DriveError::Journal(journal)) => Error::Store(journal),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::budget::{Limit, Limits};
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::ids::{CheckName, Digest, RunId};
@@ -24,7 +25,8 @@ use super::error::Error;
 use super::model::LanguageModel;
 use super::route::Route;
 use super::tool::Tool;
-use crate::taskfile::{Options, Place, TaskFileError, check_context, part, program};
+use crate::images::{Image, together};
+use crate::taskfile::{Options, Place, TaskFileError, check_context, part, program, stored};
 
 /// What is asked, with the tools and the model it is asked of.
 ///
@@ -53,6 +55,7 @@ pub struct Task {
     context: ContextSpec,
     program: Option<String>,
     pub(crate) routes: Vec<Route>,
+    images: Vec<Shown>,
 }
 
 /// An acceptance check as it is written.
@@ -72,11 +75,18 @@ enum By {
     Model(String),
 }
 
+/// Where an image is.
+#[derive(Clone)]
+enum Shown {
+    File(PathBuf),
+    Bytes(String, Bytes),
+}
+
 /// A task as a run starts with it.
 pub(crate) struct Resolved {
     pub(crate) id: Option<RunId>,
     pub(crate) task: longrein_core::task::Task,
-    pub(crate) blobs: Vec<(Digest, Payload)>,
+    pub(crate) blobs: Vec<(Digest, Bytes)>,
 }
 
 /// How long an acceptance check may take where nothing says otherwise.
@@ -110,6 +120,7 @@ impl Task {
             context: ContextSpec::default(),
             program: None,
             routes: Vec::new(),
+            images: Vec::new(),
         }
     }
 
@@ -119,6 +130,28 @@ impl Task {
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
+    }
+
+    /// An image that is shown with the goal, from a file; png, jpeg, gif or webp. It is read when the run starts.
+    #[must_use]
+    pub fn image(mut self, file: impl Into<PathBuf>) -> Self {
+        self.images.push(Shown::File(file.into()));
+        self
+    }
+
+    /// The same from its bytes; `name` is how the model and people know it.
+    #[must_use]
+    pub fn image_bytes(mut self, name: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
+        self.images.push(Shown::Bytes(name.into(), bytes.into()));
+        self
+    }
+
+    fn images(&self) -> Result<Vec<Image>, Error> {
+        let read = |shown: &Shown| match shown {
+            Shown::File(file) => Image::read(file),
+            Shown::Bytes(name, bytes) => Image::of(name, bytes.clone()),
+        };
+        self.images.iter().map(read).collect::<Result<_, _>>().map_err(|error| Error::Task(error.to_string()))
     }
 
     /// How to work, beside the goal.
@@ -451,9 +484,11 @@ impl Task {
         let mut inputs: BTreeMap<String, Content> = BTreeMap::new();
         for (name, value) in &self.inputs {
             let (content, blob) = place(json(value));
-            blobs.extend(blob);
+            blobs.extend(blob.map(stored));
             inputs.insert(name.clone(), content);
         }
+        let (images, of_images) = together(self.images()?).map_err(|error| wrong(error.to_string()))?;
+        blobs.extend(of_images);
         let mut tools: Vec<_> = self.builtins.iter().copied().map(longrein_tools::builtin).collect();
         for tool in &self.tools {
             let mut spec = tool.spec.tool.clone();
@@ -486,6 +521,7 @@ impl Task {
             snapshots: longrein_core::task::Snapshots::default(),
             piped_from: None,
             questions_expire_ms: None,
+            images,
             pins: BTreeMap::new(),
         };
         self.follow(&mut task)?;

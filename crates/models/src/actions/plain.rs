@@ -5,6 +5,7 @@
 //! A message is closed only when the other side speaks or the request ends, so a longer conversation still begins with
 //! the very bytes of a shorter one.
 
+use longrein_core::image::Images;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, WireCall};
 use serde::Serialize;
@@ -47,6 +48,8 @@ impl<E: Envelope> Spelling for Plain<'_, E> {
     fn item(&self, prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
         match item {
             Item::User(text) | Item::Harness(text) => say(place, Role::User, text, out),
+            // The protocol has text alone.
+            Item::Pictured { text, images } => say(place, Role::User, &Images::NotTaken.words(text, images), out),
             Item::Assistant { text, calls, wired: _ } => {
                 say(place, Role::Assistant, &said(text, calls, &prompt.answer), out)
             }

@@ -4,6 +4,7 @@
 //! the provider wants it. A message, and the last block in it, are closed only by what follows: the last block of the
 //! history gets the cache mark, and what stands before it keeps its bytes.
 
+use longrein_core::image::Media;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, Told, WireCall};
 use longrein_ports::Encoded;
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::blocks::{Said, beside, safe_id, said};
 use crate::grown::{self, Grown, Spelling};
+use crate::pictures::{Pictures, base64};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -98,6 +100,16 @@ impl Messages {
         Place::Open(role, Last::Markable)
     }
 
+    fn picture(place: Place, media: Media, bytes: &[u8], out: &mut Vec<u8>) -> Place {
+        Self::turn(place, Role::User, out);
+        out.extend_from_slice(br#"{"type":"image","source":{"type":"base64","media_type":"#);
+        grown::json(media.mime(), out);
+        out.extend_from_slice(br#","data":""#);
+        base64(bytes, out);
+        out.extend_from_slice(br#""}"#);
+        Place::Open(Role::User, Last::Markable)
+    }
+
     fn call(place: Place, call: &WireCall, with: Option<&Payload>, out: &mut Vec<u8>) -> Place {
         Self::turn(place, Role::Assistant, out);
         out.extend_from_slice(br#"{"type":"tool_use","id":"#);
@@ -159,9 +171,17 @@ impl Spelling for Messages {
         Place::Empty
     }
 
-    fn item(&self, _prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
+    fn item(&self, prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
         match item {
             Item::User(text) | Item::Harness(text) => Self::words(place, Role::User, text, out),
+            Item::Pictured { text, images } => {
+                let pictures = Pictures::of(text, images, &prompt.images);
+                let mut place = Self::words(place, Role::User, &pictures.words, out);
+                for (media, bytes) in &pictures.sent {
+                    place = Self::picture(place, *media, bytes, out);
+                }
+                place
+            }
             Item::Observation { call, action: _, tool: _, text, verdict } => {
                 Self::turn(place, Role::User, out);
                 out.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);

@@ -3,6 +3,7 @@
 //! Roles alternate, so what one side says in several items is one content of several parts. Results go back under the name
 //! of their tool, and under the id of their call, which the provider may not have given.
 
+use longrein_core::image::Media;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, Told};
 use longrein_ports::Encoded;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::blocks::{Said, beside, said};
 use crate::grown::{self, Grown, Spelling};
+use crate::pictures::{Pictures, base64};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -56,6 +58,14 @@ impl Contents {
 
     pub(super) fn full_name(&self) -> &str {
         &self.full
+    }
+}
+
+/// Why a kind of image is not sent: a request with one that the provider does not know is refused as a whole.
+fn not_carried(media: Media) -> Option<&'static str> {
+    match media {
+        Media::Png | Media::Jpeg | Media::Webp => None,
+        Media::Gif => Some("this model takes no gif"),
     }
 }
 
@@ -119,7 +129,7 @@ impl Spelling for Contents {
         Place::Empty
     }
 
-    fn item(&self, _prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
+    fn item(&self, prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
         #[derive(Serialize)]
         struct Answered<'a> {
             id: &'a str,
@@ -139,6 +149,19 @@ impl Spelling for Contents {
         }
         match item {
             Item::User(text) | Item::Harness(text) => words(place, Role::User, text, None, out),
+            Item::Pictured { text, images } => {
+                let pictures = Pictures::but(text, images, &prompt.images, not_carried);
+                let mut place = words(place, Role::User, &pictures.words, None, out);
+                for (media, bytes) in &pictures.sent {
+                    place = turn(place, Role::User, out);
+                    out.extend_from_slice(br#"{"inlineData":{"mimeType":"#);
+                    grown::json(media.mime(), out);
+                    out.extend_from_slice(br#","data":""#);
+                    base64(bytes, out);
+                    out.extend_from_slice(br#""}}"#);
+                }
+                place
+            }
             Item::Observation { call, action: _, tool, text, verdict } => {
                 let place = turn(place, Role::User, out);
                 let response = match verdict {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::actions::Envelope;
 use crate::grown::{self, Grown, List, Spelling};
+use crate::pictures::{Pictures, base64};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -97,9 +98,14 @@ impl Spelling for Native<'_> {
         List::Begun
     }
 
-    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+    fn item(&self, prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         let list = list.next(out);
-        grown::json(&Message::of(item), out);
+        match item {
+            Item::Pictured { text, images } => pictured(&Pictures::of(text, images, &prompt.images), out),
+            Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => {
+                grown::json(&Message::of(item), out);
+            }
+        }
         list
     }
 
@@ -116,6 +122,24 @@ impl Spelling for Native<'_> {
         };
         self.chat.close(prompt, form, out);
     }
+}
+
+/// A message, and its images in a list beside its words.
+fn pictured(pictures: &Pictures<'_>, out: &mut Vec<u8>) {
+    grown::json(&Message::plain("user", &pictures.words), out);
+    if pictures.sent.is_empty() {
+        return;
+    }
+    // The object is open again for the list.
+    out.pop();
+    let mut before = &br#","images":[""#[..];
+    for (_, bytes) in &pictures.sent {
+        out.extend_from_slice(before);
+        base64(bytes, out);
+        out.push(b'"');
+        before = br#",""#;
+    }
+    out.extend_from_slice(b"]}");
 }
 
 #[derive(Serialize)]
@@ -150,7 +174,7 @@ impl<'a> Message<'a> {
 
     fn of(item: &'a Item) -> Self {
         match item {
-            Item::User(text) | Item::Harness(text) => Self::plain("user", text),
+            Item::User(text) | Item::Pictured { text, images: _ } | Item::Harness(text) => Self::plain("user", text),
             Item::Assistant { text, calls, wired: _ } => {
                 Self { tool_calls: calls.iter().map(Call::of).collect(), ..Self::plain("assistant", text) }
             }

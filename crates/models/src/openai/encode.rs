@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::actions::Envelope;
 use crate::blocks::{Said, beside, said};
 use crate::grown::{self, Grown, List, Spelling};
+use crate::pictures::{Pictures, data_url};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -102,10 +103,11 @@ impl Spelling for Chat {
         List::Begun
     }
 
-    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+    fn item(&self, prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         let list = list.next(out);
         match item {
             Item::Assistant { text, calls, wired } => self.assistant(text, calls, wired.as_ref(), out),
+            Item::Pictured { text, images } => pictured(&Pictures::of(text, images, &prompt.images), out),
             Item::User(_) | Item::Harness(_) | Item::Observation { .. } => grown::json(&Message::of(item), out),
         }
         list
@@ -173,6 +175,22 @@ impl Envelope for Chat {
     }
 }
 
+/// A message in parts: its words, then its images.
+fn pictured(pictures: &Pictures<'_>, out: &mut Vec<u8>) {
+    if pictures.sent.is_empty() {
+        grown::json(&Message::User { content: &pictures.words }, out);
+        return;
+    }
+    out.extend_from_slice(br#"{"role":"user","content":[{"type":"text","text":"#);
+    grown::json(&*pictures.words, out);
+    for (media, bytes) in &pictures.sent {
+        out.extend_from_slice(br#"},{"type":"image_url","image_url":{"url":""#);
+        data_url(*media, bytes, out);
+        out.extend_from_slice(br#""}"#);
+    }
+    out.extend_from_slice(b"}]}");
+}
+
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 enum Message<'a> {
@@ -198,7 +216,8 @@ struct Called<'a> {
 impl<'a> Message<'a> {
     fn of(item: &'a Item) -> Self {
         match item {
-            Item::User(text) => Message::User { content: text },
+            // Spelled as parts, where there is anything to show.
+            Item::User(text) | Item::Pictured { text, images: _ } => Message::User { content: text },
             // Many servers refuse a system message in mid-conversation; the text carries its own envelope.
             Item::Harness(text) => Message::User { content: text },
             Item::Assistant { text, .. } => Message::Assistant { content: Some(text) },

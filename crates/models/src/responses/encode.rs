@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::blocks::{Said, safe_id, said};
 use crate::grown::{self, Grown, List, Spelling};
+use crate::pictures::{Pictures, data_url};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -59,6 +60,23 @@ fn push(list: List, entry: &Entry<'_>, out: &mut Vec<u8>) -> List {
     list
 }
 
+/// A message in parts: its words, then its images.
+fn pictured(list: List, pictures: &Pictures<'_>, out: &mut Vec<u8>) -> List {
+    if pictures.sent.is_empty() {
+        return push(list, &Entry::Message { role: "user", content: &pictures.words }, out);
+    }
+    let list = list.next(out);
+    out.extend_from_slice(br#"{"type":"message","role":"user","content":[{"type":"input_text","text":"#);
+    grown::json(&*pictures.words, out);
+    for (media, bytes) in &pictures.sent {
+        out.extend_from_slice(br#"},{"type":"input_image","detail":"auto","image_url":""#);
+        data_url(*media, bytes, out);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b"}]}");
+    list
+}
+
 impl Spelling for Input {
     type Place = List;
 
@@ -98,9 +116,10 @@ impl Spelling for Input {
         List::Empty
     }
 
-    fn item(&self, _prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
+    fn item(&self, prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         match item {
             Item::User(text) | Item::Harness(text) => push(list, &Entry::Message { role: "user", content: text }, out),
+            Item::Pictured { text, images } => pictured(list, &Pictures::of(text, images, &prompt.images), out),
             Item::Observation { call, action: _, tool: _, text, verdict: _ } => {
                 push(list, &Entry::FunctionCallOutput { call_id: &safe_id(call), output: text }, out)
             }

@@ -25,6 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longrein_core::ids::Digest;
+use longrein_core::image::Images;
 use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure, Reply};
 use longrein_core::prompt::{Item, Prompt, Told};
 use longrein_ports::{BoxFuture, Encoded, Model};
@@ -216,6 +217,7 @@ impl Spelling for Readable {
         let list = list.next(out);
         let value = match item {
             Item::User(text) => json!({ "user": text }),
+            Item::Pictured { text, images } => json!({ "user": Images::NotTaken.words(text, images) }),
             Item::Harness(text) => json!({ "harness": text }),
             Item::Assistant { text, calls, wired: _ } => {
                 let calls: Vec<_> = calls

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use longrein_core::ids::{ActionId, ModelName, ToolName};
+use longrein_core::image::Images;
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, Told, ToolDef, WireCall};
@@ -39,6 +40,7 @@ pub(crate) fn prompt(position: u64, items: Vec<Item>) -> Prompt {
         tail: None,
         answer: AnswerForm::Text,
         max_output: 1_000,
+        images: Images::default(),
         position,
     }
 }

@@ -344,11 +344,17 @@ impl Journal for SqliteJournal {
         })
     }
 
-    fn post_input<'a>(&'a self, run: &'a RunId, input: &'a Input) -> BoxFuture<'a, Result<Posted, ClaimError>> {
-        let kind = JobKind { durability: Durability::Synced, wakes: Some(run.clone()), large: Vec::new() };
-        let (run, input) = (run.clone(), input.clone());
+    fn post_with<'a>(
+        &'a self,
+        run: &'a RunId,
+        input: &'a Input,
+        blobs: &'a [(Digest, Bytes)],
+    ) -> BoxFuture<'a, Result<Posted, ClaimError>> {
+        let large = blobs.iter().filter(|(_, bytes)| blobs::is_large(bytes)).cloned().collect();
+        let kind = JobKind { durability: Durability::Synced, wakes: Some(run.clone()), large };
+        let (run, input, blobs) = (run.clone(), input.clone(), blobs.to_vec());
         Box::pin(async move {
-            let posted = self.write(kind, move |table, _| rules::post(table, &run, &input)).await;
+            let posted = self.write(kind, move |table, _| rules::post(table, &run, &input, &blobs)).await;
             self.shared.bell.ring();
             posted
         })

@@ -55,7 +55,9 @@ impl<'a> Past<'a> {
     async fn message(&mut self, text: &str) -> Handle {
         let body = Received::Message(text.to_owned());
         let input = InputId::new(self.head.to_string());
-        Handle::Message(Seq(self.add(vec![Event::InputReceived(InputReceived { input, body })], vec![]).await))
+        Handle::Message(Seq(self
+            .add(vec![Event::InputReceived(InputReceived { input, body, images: Vec::new() })], vec![])
+            .await))
     }
 
     fn proposed(&mut self, tool: &str, args: &str) -> (ActionId, Event) {
@@ -140,6 +142,7 @@ fn task(goal: &str) -> Task {
         snapshots: longrein_core::task::Snapshots::default(),
         piped_from: None,
         questions_expire_ms: None,
+        images: Vec::new(),
         pins: BTreeMap::new(),
     }
 }

@@ -172,7 +172,7 @@ pub(crate) fn take(claim: &Claim, expected: u64, batch_id: &str, id: &KeyId, act
 }
 
 pub(crate) fn input(id: &str, body: InputBody) -> Input {
-    Input { id: InputId::new(id), at: Timestamp(5), body }
+    Input { id: InputId::new(id), at: Timestamp(5), body, images: Vec::new() }
 }
 
 pub(crate) fn message(id: &str) -> Input {

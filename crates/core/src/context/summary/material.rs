@@ -14,6 +14,7 @@ use crate::context::settings::{Limits, REQUEST_BYTES_MAX};
 use crate::context::summary::{Owed, Spare, Summaries, judge, limits, spare};
 use crate::event::{Counted, Event};
 use crate::ids::{Seq, TurnId};
+use crate::image::Images;
 use crate::observe;
 use crate::payload::{Content, Payload, excerpt, head_and_tail};
 use crate::prompt::{AnswerForm, Item, Prompt};
@@ -169,6 +170,7 @@ impl Material {
                     // Nothing is asked of its form but by words: whatever comes is judged here.
                     answer: AnswerForm::Remark,
                     max_output: limits.reserved,
+                    images: Images::NotTaken,
                     position: terms.position,
                 };
                 return Ok(Request {
