@@ -416,7 +416,7 @@ impl Sent {
     /// What tells one run's conversation from another's: children of one parent differ in their goals only.
     pub fn head(&self) -> String {
         match self.items.first().map(Arc::as_ref) {
-            Some(Item::User(goal)) => format!("{}\n{goal}", self.system),
+            Some(Item::User(goal) | Item::Pictured { text: goal, images: _ }) => format!("{}\n{goal}", self.system),
             Some(Item::Harness(_) | Item::Observation { .. } | Item::Assistant { .. }) | None => self.system.clone(),
         }
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
 use longrein_core::ids::{AttemptId, Digest, Fence, RunId, Seq};
-use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::task::{Mode, Task};
 use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Spoken, Worker};

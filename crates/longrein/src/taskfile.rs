@@ -585,7 +585,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         pins: BTreeMap::new(),
     };
     if let Some(mut program) = program {
-        blobs.extend(program.resolve(options)?);
+        blobs.extend(program.resolve(options)?.into_iter().map(stored));
         program.fits(&task)?;
         let place = program.place();
         let mut phases = program.install(&mut task);

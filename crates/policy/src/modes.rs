@@ -91,8 +91,11 @@ pub(crate) fn under(
         },
         Mode::Auto => match is_edit(nature, &verdict, fence) || is_contained(nature, &verdict, effects, fence, read) {
             true => Verdict::allow(own::AUTO),
-            false if read == Integrity::Untrusted && is_contained(nature, &verdict, effects, fence, Integrity::User) => {
-                let reason = format!("{}, and the run has read text from outside: auto mode lifts it no more", verdict.reason);
+            false
+                if read == Integrity::Untrusted && is_contained(nature, &verdict, effects, fence, Integrity::User) =>
+            {
+                let reason =
+                    format!("{}, and the run has read text from outside: auto mode lifts it no more", verdict.reason);
                 Verdict { reason, ..verdict }
             }
             false => verdict,

@@ -31,7 +31,9 @@ fn is_marked(text: &str, target: &str) -> bool {
     let mut from = 0;
     while let Some(at) = find(text, target, from) {
         let end = at + target.len();
-        let (Some(before), Some(here), Some(after)) = (text.get(..at), text.get(at..end), text.get(end..)) else { break };
+        let (Some(before), Some(here), Some(after)) = (text.get(..at), text.get(at..end), text.get(end..)) else {
+            break;
+        };
         let quotes = |letter: Option<char>| letter.is_some_and(|letter| "\"'`“”‘’«»„".contains(letter));
         let is_quoted = quotes(before.chars().next_back()) && quotes(after.chars().next());
         let is_capital = here.chars().next().is_some_and(char::is_uppercase);
