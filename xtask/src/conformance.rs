@@ -37,6 +37,40 @@ pub(crate) fn server() -> anyhow::Result<()> {
     report("server", &Tally::of(&results)?)
 }
 
+/// The client that ships, which the suite starts once per scenario.
+pub(crate) fn client() -> anyhow::Result<()> {
+    let suite = Suite::fetched()?;
+    let program = client_program()?;
+    let results = suite.folder.join("results-client");
+    if results.exists() {
+        std::fs::remove_dir_all(&results).context("the records of the last time cannot be removed")?;
+    }
+    let mut command = suite.command();
+    command.arg("client").arg("--command").arg(program).args(["--suite", "all", "--spec-version", SPEC, "-o"]);
+    command.arg(&results).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().context("the suite could not be started")?;
+    report("client", &Tally::of(&results)?)
+}
+
+/// The example `conformance_client`, built.
+fn client_program() -> anyhow::Result<PathBuf> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let words = ["build", "--locked", "--quiet", "--package", "longrein-protocols", "--example", "conformance_client"];
+    let mut command = Command::new(program);
+    command.args(words).arg("--message-format=json").current_dir(crate::root()).stderr(Stdio::inherit());
+    let built = command.output().context("cargo could not be started")?;
+    if !built.status.success() {
+        bail!("the example could not be built ({})", built.status);
+    }
+    let messages = String::from_utf8_lossy(&built.stdout).into_owned();
+    let executables = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_ours = message.pointer("/target/name")?.as_str()? == "conformance_client";
+        message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
+    });
+    executables.last().context("cargo does not say where the example is")
+}
+
 /// What was recorded of all checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {

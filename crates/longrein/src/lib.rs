@@ -55,6 +55,7 @@ mod embed;
 mod gate;
 mod helpers;
 mod ledger;
+pub mod logins;
 mod pins;
 pub mod policycheck;
 pub mod projection;

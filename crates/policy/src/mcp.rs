@@ -1,6 +1,7 @@
 //! Calls of tools on servers of somebody else's (MCP). Nothing is known of what they do, so they are asked about; what
 //! their arguments name may be denied. What a server says of its own tools is a claim and lifts nothing.
 
+use longrein_core::ruling::Ruling;
 use longrein_core::task::EffectClass;
 use longrein_ports::{GateCall, Ruled};
 use serde_json::{Map, Value};
@@ -85,7 +86,8 @@ impl Policy {
             }
         }
         let stranger = call.tool.declared.untrusted.then_some(server);
-        self.settle(call, nature, verdict, effects, Carries::Data, stranger)
+        let ruled = self.settle(call, nature, verdict, effects, Carries::Data, stranger);
+        Ruled { ruling: with_ways_out(ruled.ruling, call, server), ..ruled }
     }
 
     fn argument(
@@ -351,3 +353,22 @@ const SQL_ESCAPES: [&str; 12] = [
     "PG_WRITE_FILE",
     "DBLINK",
 ];
+/// What an operator can declare of a server whose own words stand in the way of its next call.
+fn with_ways_out(ruling: Ruling, call: &GateCall<'_>, server: &str) -> Ruling {
+    let is_from_it = call.taint.sources.contains_key(server);
+    let ways = |reason: String| {
+        let server = shown(server);
+        format!(
+            "{reason}. What the server {server} says is a stranger's word: `longrein endorse {server}` or `trusted = true` \
+             in [mcp.{server}] says that you stand in for it; `effect = \"read\"` for a tool of it says that it changes \
+             nothing and may go on"
+        )
+    };
+    match ruling {
+        Ruling::Ask { rule, reason } if is_from_it && rule == own::TAINT => Ruling::Ask { rule, reason: ways(reason) },
+        Ruling::Deny { rule, reason } if is_from_it && rule == own::TAINT => {
+            Ruling::Deny { rule, reason: ways(reason) }
+        }
+        other @ (Ruling::Allow { .. } | Ruling::Ask { .. } | Ruling::Deny { .. }) => other,
+    }
+}

@@ -9,9 +9,16 @@
 mod answer;
 mod connect;
 mod definition;
+mod http;
+mod keys;
+mod login;
+mod reading;
 mod server;
 
 pub use answer::Answer;
-pub use connect::{Http, Reach};
+pub use connect::{Elicitation, Http, Manner, Reach};
 pub use definition::{Definition, Quarantined, SCHEMA_MAX_BYTES};
+pub use keys::{KeyState, Keys};
+pub use login::{Asked, Client, Login};
+pub use reading::{Beside, Reading};
 pub use server::{CallError, Down, Limits, RESTARTS_MAX, Server};
