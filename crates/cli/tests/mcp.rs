@@ -216,7 +216,7 @@ fn large_results_are_spilled_and_pictures_are_no_text() {
 
 /// What the calls brought, in their order.
 fn results(done: &Done) -> Vec<String> {
-    of_type(&done.json(), "action.finished").iter().map(|event| event["result"].to_string()).collect()
+    of_type(&done.json(), "action.finished").iter().map(|event| event["data"].to_string()).collect()
 }
 
 #[test]
@@ -238,6 +238,7 @@ fn what_a_server_has_beside_tools_is_read() {
         called("read_resource", "{ uri = \"shop://terms\" }"),
         called("read_resource", "{ uri = \"shop://logo\" }"),
         called("read_resource", "{ uri = \"shop://none\" }"),
+        called("read_resource", "{ uri = \"file:///etc/shadow\" }"),
         called("get_prompt", "{}"),
         called("get_prompt", "{ name = \"greet\", arguments = { who = \"Ada\" } }"),
         called("read_resource", "{}"),
@@ -250,6 +251,9 @@ fn what_a_server_has_beside_tools_is_read() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(!shown.contains(&"QUJD".repeat(100)), "bytes are no text");
+    let refused =
+        of_type(&done.json(), "action.refused").iter().map(|event| event["action"].to_string()).collect::<Vec<_>>();
+    assert_eq!(refused, ["\"a6\"", "\"a9\""], "an address that others know too is looked at: {shown}");
     let tools = world.run("tools --task task.toml").is(0);
     assert!(tools.stdout.contains("mcp__shop__read_resource  read"), "{}", tools.stdout);
     world.verify("w");

@@ -88,6 +88,9 @@ pub struct McpAuth {
     /// An `https` address of a document that describes the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_document: Option<String>,
+    /// No person logs in: the client with its secret is let in for itself (`client_credentials`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_itself: bool,
     /// Asked for beside what the server asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,

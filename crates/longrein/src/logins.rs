@@ -83,6 +83,7 @@ pub async fn begin_login(
         known: auth.client_id.clone().map(|id| (id, secret)),
         document: auth.client_document.clone(),
         scopes: auth.scopes.clone(),
+        for_itself: auth.for_itself,
     };
     Login::begin(&http, &keys, &client, back).await
 }

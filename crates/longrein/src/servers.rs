@@ -150,7 +150,7 @@ fn offer(
 ) -> Vec<Quarantined> {
     let mut bad = Vec::new();
     for definition in definitions.into_iter().filter(|definition| declared.offers(&definition.name)) {
-        let Definition { name: tool, description, parameters, digest, claims: _ } = definition;
+        let Definition { name: tool, description, parameters, declared: _, digest, claims: _ } = definition;
         if let Err(why) = longrein_tools::usable(&parameters) {
             bad.push(Quarantined { name: tool, why });
             continue;

@@ -59,6 +59,7 @@ async fn visit(url: &str, context: &Value, file: &Path) -> Result<(), String> {
         known: text("client_id").map(|id| (id, text("client_secret"))),
         document: Some(DOCUMENT.to_owned()),
         scopes: Vec::new(),
+        for_itself: std::env::var("MCP_CONFORMANCE_SCENARIO").is_ok_and(|name| name.contains("client-credentials")),
     };
     let tools = match server.tools().await {
         Ok((tools, _)) => tools,
@@ -88,7 +89,7 @@ async fn visit(url: &str, context: &Value, file: &Path) -> Result<(), String> {
 
 async fn log_in(http: &Http, keys: &Keys, client: &Client) -> Result<(), String> {
     let login = match Login::begin(http, keys, client, BACK).await? {
-        Asked::Nothing => return Ok(()),
+        Asked::Nothing | Asked::NoPerson => return Ok(()),
         Asked::Login(login) => login,
     };
     let came_back = browser(login.address()).await.map_err(|error| format!("the browser: {error}"))?;
@@ -119,7 +120,7 @@ fn arguments(tool: &Definition, tools: &[Definition]) -> Result<Payload, String>
     for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         let kind = properties.get(name).and_then(|property| property.get("type")).and_then(Value::as_str);
         let value = match (name, kind) {
-            ("schema", _) => tools[0].parameters.read().map_err(|error| error.to_string())?,
+            ("schema", _) => tools[0].declared.read().map_err(|error| error.to_string())?,
             (_, Some("number" | "integer")) => json!(1),
             (_, Some("boolean")) => json!(true),
             (_, Some("array")) => json!([]),

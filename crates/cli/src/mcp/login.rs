@@ -66,6 +66,10 @@ pub(crate) async fn login(globals: Globals, args: McpLoginArgs) -> Result<Status
             say!("the MCP server {} asks for no login", args.name);
             return Ok(Status::Done);
         }
+        Asked::NoPerson => {
+            say!("logged in to the MCP server {}", args.name);
+            return Ok(Status::Done);
+        }
         Asked::Login(login) => login,
     };
     say!("{}", words::safe(login.address()));

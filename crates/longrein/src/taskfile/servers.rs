@@ -131,9 +131,13 @@ fn auth(table: &mut Section) -> Result<McpAuth, TaskFileError> {
         client_id: table.text("client_id")?,
         client_secret: secret,
         client_document: table.text("client_document")?,
+        for_itself: tool::one_of(&mut table, "grant", &GRANTS)?.unwrap_or(false),
         scopes: table.texts("scopes")?.unwrap_or_default(),
         port,
     };
+    if auth.for_itself && (auth.client_id.is_none() || auth.client_secret.is_none()) {
+        return Err(table.wrong("grant", "for client_credentials give client_id and client_secret"));
+    }
     if auth.client_id.is_none() && auth.client_secret.is_some() {
         return Err(table.wrong("client_secret", "a secret needs the client_id that it belongs to"));
     }
@@ -290,6 +294,8 @@ fn referred(value: &str) -> String {
 
 const EFFECTS: [(&str, EffectClass); 3] =
     [("read", EffectClass::Read), ("workspace", EffectClass::Workspace), ("external", EffectClass::External)];
+/// Whether the client is let in for itself.
+const GRANTS: [(&str, bool); 2] = [("authorization_code", false), ("client_credentials", true)];
 const WALLS: [(&str, McpWalls); 2] = [("run", McpWalls::OfTheRun), ("none", McpWalls::None)];
 const ON_ERROR: [(&str, OnError); 2] = [("told", OnError::Told), ("unknown", OnError::Unknown)];
 
@@ -321,6 +327,10 @@ mod tests {
                 "${secret:NAME}",
             ),
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nport = 70000\n", "1 to 65535"),
+            (
+                "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\ngrant = \"client_credentials\"\n",
+                "client_id and client_secret",
+            ),
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_secret = \"${secret:S}\"\n", "client_id"),
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_document = \"http://x\"\n", "https://"),
             ("[mcp.a]\nargs = [\"x\"]\n", "how is it reached"),

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
@@ -55,6 +55,9 @@ pub(super) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
     pub(super) credentials: Option<StoredCredentials>,
+    /// The client is let in for itself: a new token needs nobody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) for_itself: bool,
     /// Scopes that the server has asked for since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wanted: Vec<String>,
@@ -164,6 +167,7 @@ impl Keys {
     /// What sends the token and renews it. None: there is none.
     pub(super) async fn manager(&self) -> Result<Option<AuthorizationManager>, String> {
         let Some(record) = self.read()?.filter(|record| record.credentials.is_some()) else { return Ok(None) };
+        let (whole, again, credentials) = (record.clone(), record.for_itself, record.credentials.clone());
         let fetcher = Arc::new(Fetcher::of(&self.url)?);
         let wrong = |error: AuthError| explain(&error);
         // the tokens are renewed for what they were got for
@@ -173,8 +177,22 @@ impl Keys {
         let mut client = OAuthClientConfig::new(record.client_id, &self.url);
         client.client_secret = record.client_secret;
         manager.configure_client(client).map_err(wrong)?;
+        if again && self.is_over()? {
+            let scopes = credentials.map(|held| held.granted_scopes).unwrap_or_default();
+            let fresh = super::login::for_itself(&mut manager, &whole, scopes).await?;
+            self.write(&Record { credentials: Some(fresh), ..whole })?;
+        }
         manager.set_credential_store(self.clone());
         Ok(Some(manager))
+    }
+
+    /// Whether the token has ended, or is about to.
+    fn is_over(&self) -> Result<bool, String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok(match self.state()? {
+            KeyState::There { until: Some(until), .. } => until <= now + 5,
+            KeyState::There { until: None, .. } | KeyState::None => false,
+        })
     }
 
     fn lock(&self) -> Result<File, String> {
@@ -304,6 +322,7 @@ mod tests {
             client_id: "me".to_owned(),
             client_secret: Some("hush".to_owned()),
             credentials: Some(credentials),
+            for_itself: false,
             wanted: Vec::new(),
         }
     }

@@ -4,9 +4,11 @@
 //! The server is asked first, without a key: it says whether one is needed, and where its authorization server is described.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rmcp::transport::auth::{
-    AuthorizationCallback, AuthorizationManager, CredentialStore, InMemoryCredentialStore, OAuthClientConfig,
+    AuthorizationCallback, AuthorizationManager, ClientCredentialsConfig, CredentialStore, InMemoryCredentialStore,
+    OAuthClientConfig, StoredCredentials,
 };
 
 use super::connect::{Http, challenge};
@@ -23,6 +25,8 @@ pub struct Client {
     pub document: Option<String>,
     /// Scopes to ask for, beside what the server says.
     pub scopes: Vec<String>,
+    /// No person is asked: the client that is known, with its secret, is let in for itself (the grant `client_credentials`).
+    pub for_itself: bool,
 }
 
 /// Without the secret.
@@ -39,6 +43,8 @@ pub enum Asked {
     Nothing,
     /// A person must go to [`Login::address`].
     Login(Box<Login>),
+    /// Nobody: the client was let in for itself.
+    NoPerson,
 }
 
 /// A login that has begun.
@@ -94,15 +100,23 @@ impl Login {
         let store = InMemoryCredentialStore::new();
         manager.set_credential_store(store.clone());
         let address = manager.get_authorization_url(&scopes).await.map_err(|error| explain(&error))?;
-        let record = Record {
+        let mut record = Record {
             url: http.url.clone(),
             resource: resource(&address).unwrap_or_else(|| http.url.clone()),
             metadata,
             client_id: config.client_id,
             client_secret: config.client_secret,
             credentials: None,
+            for_itself: client.for_itself,
             wanted: Vec::new(),
         };
+        if client.for_itself {
+            let scopes = scopes.into_iter().map(str::to_owned).collect();
+            let credentials = for_itself(&mut manager, &record, scopes).await?;
+            record.credentials = Some(credentials);
+            keys.write(&record)?;
+            return Ok(Asked::NoPerson);
+        }
         Ok(Asked::Login(Box::new(Self { manager, store, address, keys: keys.clone(), record })))
     }
 
@@ -136,6 +150,30 @@ impl Login {
 
 const UNKNOWN_CLIENT: &str = "its authorization server registers nobody by itself: register Longrein there, with the redirect \
     address http://127.0.0.1:PORT/callback, and give client_id and port in [mcp.NAME.auth]";
+
+/// A token for the client itself.
+pub(super) async fn for_itself(
+    manager: &mut AuthorizationManager,
+    record: &Record,
+    scopes: Vec<String>,
+) -> Result<StoredCredentials, String> {
+    let secret =
+        record.client_secret.clone().ok_or("a client that is let in for itself needs client_id and client_secret")?;
+    let config = ClientCredentialsConfig::ClientSecret {
+        client_id: record.client_id.clone(),
+        client_secret: secret,
+        scopes: scopes.clone(),
+        resource: Some(record.resource.clone()),
+    };
+    let store = InMemoryCredentialStore::new();
+    manager.set_credential_store(store);
+    manager.validate_client_credentials_metadata(&config).map_err(|error| explain(&error))?;
+    manager.configure_client_credentials(&config).map_err(|error| explain(&error))?;
+    let token = manager.exchange_client_credentials(&config).await.map_err(|error| explain(&error))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let credentials = StoredCredentials::new(record.client_id.clone(), Some(token), scopes, Some(now));
+    Ok(credentials.with_issuer(record.metadata.issuer.clone()))
+}
 
 /// What the server asks for, else what it offers; and what was held or asked for before.
 async fn scopes(

@@ -85,6 +85,7 @@ impl Reading {
             name: self.name().to_owned(),
             digest: Digest::of(self.name().as_bytes()),
             description,
+            declared: parameters.clone(),
             parameters,
             claims: Vec::new(),
         }
