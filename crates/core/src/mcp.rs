@@ -91,6 +91,9 @@ pub struct McpAuth {
     /// No person logs in: the client with its secret is let in for itself (`client_credentials`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_itself: bool,
+    /// No person logs in: a token of somebody who vouches for the client (`${secret:X}`), as the place it runs in gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assertion: Option<String>,
     /// Asked for beside what the server asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,

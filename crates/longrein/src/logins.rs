@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use longrein_core::mcp::{McpReach, McpServer};
 use longrein_core::payload::Payload;
-use longrein_protocols::client::{Answer, CallError, Client, Http, Keys};
+use longrein_protocols::client::{Answer, Assertion, CallError, Client, Http, Keys};
 use longrein_tools::{Secrets, with_secrets};
 
 pub use longrein_protocols::client::{Asked, KeyState, Login};
@@ -79,11 +79,14 @@ pub async fn begin_login(
     };
     let secret = auth.client_secret.as_ref().map(|secret| with_secrets(secret, environment, &mut secrets));
     let secret = secret.transpose()?;
+    let assertion = auth.assertion.as_ref().map(|token| with_secrets(token, environment, &mut secrets)).transpose()?;
+    let assertion = assertion.map(Assertion::Token);
     let client = Client {
         known: auth.client_id.clone().map(|id| (id, secret)),
         document: auth.client_document.clone(),
         scopes: auth.scopes.clone(),
         for_itself: auth.for_itself,
+        assertion,
     };
     Login::begin(&http, &keys, &client, back).await
 }

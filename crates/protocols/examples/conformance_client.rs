@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longrein_core::payload::Payload;
 use longrein_protocols::client::{
-    Asked, CallError, Client, Definition, Elicitation, Http, Keys, Limits, Login, Manner, Reach, Server,
+    Asked, Assertion, CallError, Client, Definition, Elicitation, Http, Keys, Limits, Login, Manner, Reach, Server,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -55,7 +55,14 @@ async fn visit(url: &str, context: &Value, file: &Path) -> Result<(), String> {
     let server = Server::new("suite", Reach::Http(http.clone()), LIMITS)
         .with_manner(Manner { elicitation: Elicitation::Defaults });
     let text = |key: &str| context.get(key).and_then(Value::as_str).map(str::to_owned);
+    let provider = text("idp_token_endpoint").zip(text("idp_id_token"));
+    let vouched = provider.map(|(token_endpoint, id_token)| Assertion::IdentityProvider {
+        token_endpoint,
+        client_id: text("idp_client_id"),
+        id_token,
+    });
     let client = Client {
+        assertion: vouched.or_else(|| text("valid_jwt").map(Assertion::Token)),
         known: text("client_id").map(|id| (id, text("client_secret"))),
         document: Some(DOCUMENT.to_owned()),
         scopes: Vec::new(),

@@ -123,7 +123,10 @@ fn auth(table: &mut Section) -> Result<McpAuth, TaskFileError> {
             return Err(TaskFileError::Task { place: port_place, problem: "a port is 1 to 65535".to_owned() });
         }
     };
-    let secret = table.text("client_secret")?;
+    let (secret, assertion) = (table.text("client_secret")?, table.text("assertion")?);
+    if assertion.as_ref().is_some_and(|token| !token.contains("${secret:")) {
+        return Err(table.wrong("assertion", "name a variable that holds it: \"${secret:NAME}\""));
+    }
     if secret.as_ref().is_some_and(|secret| !secret.contains("${secret:")) {
         return Err(table.wrong("client_secret", "name a variable that holds it: \"${secret:NAME}\""));
     }
@@ -132,6 +135,7 @@ fn auth(table: &mut Section) -> Result<McpAuth, TaskFileError> {
         client_secret: secret,
         client_document: table.text("client_document")?,
         for_itself: tool::one_of(&mut table, "grant", &GRANTS)?.unwrap_or(false),
+        assertion,
         scopes: table.texts("scopes")?.unwrap_or_default(),
         port,
     };

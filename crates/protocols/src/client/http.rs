@@ -11,6 +11,7 @@ use reqwest::redirect::Policy;
 use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
 };
+use serde_json::Value;
 
 /// A client for messages to a server.
 pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
@@ -96,6 +97,50 @@ impl Fetcher {
         });
         Ok(Self { follows: make(follow)?, stays: make(Policy::none())?, is_inside })
     }
+}
+
+impl Fetcher {
+    /// Posts a form and reads the JSON that answers it. `basic`: a client's name and secret.
+    pub(super) async fn form(
+        &self,
+        url: &str,
+        form: &[(&str, &str)],
+        basic: Option<(&str, &str)>,
+    ) -> Result<Value, String> {
+        let url = parsed(url)?;
+        if !is_allowed(&url, self.is_inside) {
+            return Err(format!("{url} is an address of this machine or its network"));
+        }
+        let mut request = self.stays.post(url).body(encoded(form));
+        request = request.header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        if let Some((id, secret)) = basic {
+            let word = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
+            request = request.basic_auth(word(id), Some(word(secret)));
+        }
+        let reply = request.send().await.map_err(|error| error.without_url().to_string())?;
+        let (status, mut body, mut stream) = (reply.status(), Vec::new(), reply.bytes_stream());
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| error.without_url().to_string())?;
+            if chunk.len() > BODY_MAX_BYTES - body.len() {
+                return Err(format!("the reply is larger than {BODY_MAX_BYTES} bytes"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let said: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        if status.is_success() {
+            return Ok(said);
+        }
+        let error = said.get("error").and_then(Value::as_str).unwrap_or("no reason");
+        let error: String = error.chars().filter(|char| !char.is_control()).take(100).collect();
+        Err(format!("the authorization server refused ({status}): {error}"))
+    }
+}
+
+/// As forms are written.
+fn encoded(form: &[(&str, &str)]) -> String {
+    let mut url = reqwest::Url::parse("http://form").expect("it is one");
+    url.query_pairs_mut().extend_pairs(form);
+    url.query().unwrap_or_default().to_owned()
 }
 
 fn is_allowed(url: &reqwest::Url, is_inside: bool) -> bool {
@@ -204,6 +249,11 @@ mod tests {
         assert!(allowed("https://auth.example/token", false));
         assert!(allowed("https://8.8.8.8/", false));
         assert!(!allowed("file:///etc/passwd", true));
+    }
+
+    #[test]
+    fn forms_are_written_as_forms() {
+        assert_eq!(encoded(&[("a b", "x&y=z"), ("c", "é+")]), "a+b=x%26y%3Dz&c=%C3%A9%2B");
     }
 
     #[test]

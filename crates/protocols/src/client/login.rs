@@ -11,6 +11,7 @@ use rmcp::transport::auth::{
     OAuthClientConfig, StoredCredentials,
 };
 
+use super::assertion::{Assertion, Bearer};
 use super::connect::{Http, challenge};
 use super::http::{Fetcher, is_private};
 use super::keys::{Keys, Record, explain, scopes_of};
@@ -27,6 +28,8 @@ pub struct Client {
     pub scopes: Vec<String>,
     /// No person is asked: the client that is known, with its secret, is let in for itself (the grant `client_credentials`).
     pub for_itself: bool,
+    /// No person is asked: somebody else vouches for the client.
+    pub assertion: Option<Assertion>,
 }
 
 /// Without the secret.
@@ -93,6 +96,8 @@ impl Login {
                 config
             }
             (None, Some(document)) if documents => OAuthClientConfig::new(document, back),
+            // who is vouched for needs no name
+            (None, _) if client.assertion.is_some() => OAuthClientConfig::new("", back),
             (None, _) if metadata.registration_endpoint.is_none() => return Err(UNKNOWN_CLIENT.to_owned()),
             (None, _) => manager.register_client("Longrein", back, &scopes).await.map_err(|error| explain(&error))?,
         };
@@ -110,6 +115,20 @@ impl Login {
             for_itself: client.for_itself,
             wanted: Vec::new(),
         };
+        if let Some(assertion) = &client.assertion {
+            let scopes: Vec<String> = scopes.into_iter().map(str::to_owned).collect();
+            let bearer = Bearer {
+                metadata: &record.metadata,
+                resource: &record.resource,
+                client_id: Some(record.client_id.as_str()).filter(|id| !id.is_empty()),
+                client_secret: record.client_secret.as_deref(),
+                scopes: &scopes,
+            };
+            let credentials = bearer.exchange(&Fetcher::of(&http.url)?, assertion, now()).await?;
+            record.credentials = Some(credentials);
+            keys.write(&record)?;
+            return Ok(Asked::NoPerson);
+        }
         if client.for_itself {
             let scopes = scopes.into_iter().map(str::to_owned).collect();
             let credentials = for_itself(&mut manager, &record, scopes).await?;
@@ -170,9 +189,12 @@ pub(super) async fn for_itself(
     manager.validate_client_credentials_metadata(&config).map_err(|error| explain(&error))?;
     manager.configure_client_credentials(&config).map_err(|error| explain(&error))?;
     let token = manager.exchange_client_credentials(&config).await.map_err(|error| explain(&error))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let credentials = StoredCredentials::new(record.client_id.clone(), Some(token), scopes, Some(now));
+    let credentials = StoredCredentials::new(record.client_id.clone(), Some(token), scopes, Some(now()));
     Ok(credentials.with_issuer(record.metadata.issuer.clone()))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What the server asks for, else what it offers; and what was held or asked for before.

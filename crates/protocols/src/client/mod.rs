@@ -7,6 +7,7 @@
 //! Nothing here decides whether a tool may be called: what a server says of its own tools is passed on as a claim.
 
 mod answer;
+mod assertion;
 mod connect;
 mod definition;
 mod http;
@@ -16,6 +17,7 @@ mod reading;
 mod server;
 
 pub use answer::Answer;
+pub use assertion::Assertion;
 pub use connect::{Elicitation, Http, Manner, Reach};
 pub use definition::{Definition, Quarantined, SCHEMA_MAX_BYTES};
 pub use keys::{KeyState, Keys};
