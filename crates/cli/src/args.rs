@@ -338,7 +338,10 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
     /// Serve over HTTP on this loopback address, under /mcp, instead of stdin and stdout
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<std::net::SocketAddr>,
@@ -577,4 +580,40 @@ pub(crate) fn not_yet(words: &[String]) -> Failure {
         Failure::new(Status::Usage, format!("there is no command \"{}\"", crate::words::safe(word)))
             .way_out("longrein --help")
     }
+}
+
+/// The other way round: servers of somebody else's whose tools are used.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// The servers whose tools are used, and whether they let us in
+    List(McpListArgs),
+    /// Log in to a server at an address, with a browser
+    Login(McpLoginArgs),
+    /// Remove the tokens of a server
+    Logout(McpLogoutArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpListArgs {
+    /// Those of a task file as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLoginArgs {
+    /// Of the server, as its table is called
+    pub(crate) name: String,
+    /// The task file that declares it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLogoutArgs {
+    /// Of the server, as its table is called
+    pub(crate) name: String,
+    /// The task file that declares it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) task: Option<PathBuf>,
 }

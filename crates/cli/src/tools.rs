@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use longrein::core::mcp::McpServer;
 use longrein::core::task::{Builtin, EffectClass, Task, ToolBody, ToolSpec};
 use longrein::taskfile::{self, DefaultModel};
 use serde_json::{Value, json};
@@ -20,6 +21,17 @@ use crate::{trust, words};
 const WORDS_MIN: usize = 6;
 /// Longer ones cost more than they tell: they are sent with every request.
 const DESCRIPTION_MAX: usize = 2_000;
+
+/// The MCP servers of a task file, or those of every run.
+pub(crate) fn servers(file: Option<&Path>, globals: &Globals) -> Result<BTreeMap<String, McpServer>, Failure> {
+    let task = match file {
+        Some(file) => Some(load(file, &[])?),
+        None => plain()?,
+    };
+    let Some(mut task) = task else { return Ok(Config::load()?.servers) };
+    trust::add_servers(&mut task, globals)?;
+    Ok(task.servers)
+}
 
 pub(crate) async fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, Failure> {
     let environment = context::environment();

@@ -81,7 +81,7 @@ pub(crate) fn of_workspace(workspace: &Path, globals: &Globals) -> Result<Option
 }
 
 /// Adds the servers of a workspace's `.mcp.json` to a task, where a person has trusted this very content. What the operator or
-/// the task declares under the same name counts instead.
+/// the task declares under the same name counts instead, or beside it where they do not say how it is reached.
 pub(crate) fn add_servers(task: &mut Task, globals: &Globals) -> Result<(), Failure> {
     let workspace = PathBuf::from(&task.workspace);
     let file = workspace.join(MCP_FILE);
@@ -116,7 +116,11 @@ pub(crate) fn add_servers(task: &mut Task, globals: &Globals) -> Result<(), Fail
     let (servers, told) = taskfile::servers_of_workspace(&workspace, &text).map_err(wrong)?;
     told.iter().for_each(|line| tell(&format!("is read in part: {}", words::safe(line))));
     for (name, server) in servers {
-        task.servers.entry(name).or_insert(server);
+        let ours = task.servers.entry(name).or_insert_with(|| server.clone());
+        // ours say how far it is trusted, and the file how it is reached
+        if ours.reach == McpReach::OfWorkspace {
+            ours.reach = server.reach;
+        }
     }
     Ok(())
 }

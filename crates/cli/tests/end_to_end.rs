@@ -24,6 +24,7 @@ mod keep;
 mod liars;
 mod local;
 mod mcp;
+mod mcp_login;
 mod mcp_server;
 mod mcp_start;
 mod modes;

@@ -214,6 +214,70 @@ fn large_results_are_spilled_and_pictures_are_no_text() {
     assert!(!done.stdout.contains(&"QUJD".repeat(1000)));
 }
 
+/// What the calls brought, in their order.
+fn results(done: &Done) -> Vec<String> {
+    of_type(&done.json(), "action.finished").iter().map(|event| event["data"].to_string()).collect()
+}
+
+#[test]
+fn a_server_that_asks_is_declined_and_refused() {
+    let Some(world) = world() else { return };
+    let done = run(&world, "", &server("plain", "effect = \"read\""), &[called("asks", "{}"), says("fine")]).is(0);
+    assert_eq!(outcomes(&done), ["done"], "{}", done.stderr);
+    let said = &results(&done)[0];
+    assert!(said.contains("decline") && !said.contains("1234"), "{said}");
+    assert!(said.contains("-32601"), "no model of ours answers for it: {said}");
+}
+
+#[test]
+fn what_a_server_has_beside_tools_is_read() {
+    let Some(world) = world() else { return };
+    let replies = [
+        called("list_resources", "{}"),
+        called("list_resources", "{ templates = true }"),
+        called("read_resource", "{ uri = \"shop://terms\" }"),
+        called("read_resource", "{ uri = \"shop://logo\" }"),
+        called("read_resource", "{ uri = \"shop://none\" }"),
+        called("read_resource", "{ uri = \"file:///etc/shadow\" }"),
+        called("get_prompt", "{}"),
+        called("get_prompt", "{ name = \"greet\", arguments = { who = \"Ada\" } }"),
+        called("read_resource", "{}"),
+        says("fine"),
+    ];
+    // reading needs no rule, though the server's own tools do
+    let done = run(&world, "", &server("reading", ""), &replies).is(0);
+    let shown = done.stdout.clone();
+    for part in ["shop://terms", "shop://orders/{id}", "no refunds", "no such resource", "greet", "Greet Ada."] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains(&"QUJD".repeat(100)), "bytes are no text");
+    let refused =
+        of_type(&done.json(), "action.refused").iter().map(|event| event["action"].to_string()).collect::<Vec<_>>();
+    assert_eq!(refused, ["\"a6\"", "\"a9\""], "an address that others know too is looked at: {shown}");
+    let tools = world.run("tools --task task.toml").is(0);
+    assert!(tools.stdout.contains("mcp__shop__read_resource  read"), "{}", tools.stdout);
+    world.verify("w");
+    // a server without them offers none; a list of what is offered counts for them too
+    let offers = |mode: &str, more: &str| {
+        let world = self::world().unwrap();
+        task(&world, &format!("builtins = []\n{}", server(mode, more)), &says("fine"));
+        world.run("tools --task task.toml").is(0).stdout.contains("read_resource")
+    };
+    assert!(!offers("plain", "") && !offers("reading", "allow = [\"echo\"]"));
+    assert!(offers("reading", "allow = [\"echo\", \"read_*\"]"));
+}
+
+#[test]
+fn a_call_that_a_servers_own_words_hold_back_names_the_ways_out() {
+    let Some(world) = world() else { return };
+    let rules = "[policy]\nallow = [\"mcp__shop__*\"]\n";
+    let replies = [called("echo", "{ a = 1 }"), called("count", "{}"), says("fine")];
+    let done = run(&world, "", &format!("{}{rules}", server("plain", "")), &replies).is(0);
+    for way in ["longrein endorse shop", "trusted = true", "effect = \\\"read\\\""] {
+        assert!(done.stdout.contains(way), "{way}: {}", done.stdout);
+    }
+}
+
 #[test]
 fn a_definition_that_changed_is_said_and_held() {
     let Some(world) = world() else { return };
@@ -244,9 +308,18 @@ fn a_workspaces_own_servers_count_once_it_is_trusted() {
     assert!(told.stdout.contains("starts python3 server.py plain"), "{}", told.stdout);
     let done = world.run(line).is(0);
     assert_eq!(booked(&world, "echo"), 1, "{}", done.stderr);
+    // how far it is trusted is the operator's to say, under the same name
+    configure(&world, "[mcp.shop]\neffect = \"read\"\ntrusted = true\nallow = [\"e*\"]\n");
+    let unasked = "run 'do it' --model script/replies.toml --cd . --json";
+    world.run(unasked).is(0);
+    assert_eq!(booked(&world, "echo"), 2);
+    assert!(!world.run("tools").stdout.contains("mcp__shop__count"));
     world.write(".mcp.json", r#"{"mcpServers": {"shop": {"command": "python3", "args": ["server.py", "http"]}}}"#);
     let done = world.run(line).is(0);
-    assert!(done.stderr.contains("changed since you trusted it") && booked(&world, "echo") == 1, "{}", done.stderr);
+    assert!(done.stderr.contains("nothing says how it is reached"), "{}", done.stderr);
+    configure(&world, "");
+    let done = world.run(line).is(0);
+    assert!(done.stderr.contains("changed since you trusted it") && booked(&world, "echo") == 2, "{}", done.stderr);
 }
 
 /// A server of its own, ended with the test.

@@ -73,7 +73,42 @@ pub enum McpReach {
         /// Sent with every request; `${secret:X}` stands for a variable of the operator's.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<String, String>,
+        #[serde(default, skip_serializing_if = "McpAuth::is_default")]
+        auth: McpAuth,
     },
+    /// As the workspace's own file says, if it has one that is trusted: this one says how far it is to be trusted.
+    OfWorkspace,
+}
+
+/// What a server's authorization server knows of us, where it does not register anybody who comes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpAuth {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// `${secret:X}`, never the secret itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// An `https` address of a document that describes the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_document: Option<String>,
+    /// No person logs in: the client with its secret is let in for itself (`client_credentials`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_itself: bool,
+    /// No person logs in: a token of somebody who vouches for the client (`${secret:X}`), as the place it runs in gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assertion: Option<String>,
+    /// Asked for beside what the server asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Of the loopback address that the browser comes back to. None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+impl McpAuth {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What is around a server that is a program.
@@ -155,6 +190,9 @@ pub struct McpTool {
     pub definition: Digest,
     #[serde(default, skip_serializing_if = "OnError::is_told")]
     pub on_error: OnError,
+    /// It is no tool of the server's, but one of ours that reads what the server has beside tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads: bool,
 }
 
 /// What the model calls it by: `mcp__SERVER__TOOL`, of the letters that every provider takes. A name that is too long, or that

@@ -57,6 +57,7 @@ mod gate;
 mod helpers;
 mod images;
 mod ledger;
+pub mod logins;
 mod pins;
 pub mod policycheck;
 pub mod projection;

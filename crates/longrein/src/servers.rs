@@ -15,14 +15,14 @@ use longrein_core::outcome::{ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
 use longrein_ports::{BoxFuture, Changed};
-use longrein_protocols::client::{CallError, Definition, Http, Limits, Quarantined, Reach, Server};
+use longrein_protocols::client::{CallError, Definition, Keys, Limits, Quarantined, Reach, Reading, Server};
 use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
 use longrein_tools::{
     HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment,
-    with_secrets,
 };
 use serde_json::json;
 
+use crate::logins;
 use crate::settings::{SandboxMode, SandboxSettings};
 
 /// What became of a task's servers.
@@ -59,6 +59,8 @@ pub(crate) enum Tools {
 /// Everything that lives as long as a server does.
 struct Kept {
     server: Server,
+    /// What it is let in by, if by tokens: they change while it lives.
+    keys: Option<Keys>,
     sandbox: Arc<Sandbox>,
     way_out: Option<WayOut>,
 }
@@ -94,12 +96,12 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     };
     let listed = join_all(ready.iter().map(listing)).await;
     for ((name, declared, kept), listed) in ready.into_iter().zip(listed) {
-        let (definitions, quarantined) = match listed {
+        let (definitions, quarantined, is_there) = match listed {
             Ok((definitions, quarantined)) => {
                 if tools == Tools::ToBeFound {
                     look_for_wrong_names(&mut attached, &name, &declared, &definitions, &quarantined);
                 }
-                (definitions, quarantined)
+                (definitions, quarantined, true)
             }
             Err(down) if tools == Tools::ToBeFound && declared.required => {
                 attached.missing.push(format!("the MCP server {name} is required and is not there: {down}"));
@@ -111,13 +113,18 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
                     Tools::Pinned => "calls of its tools start it again",
                 };
                 attached.notices.push(format!("the MCP server {name} is not there, and {without}: {down}"));
-                (Vec::new(), Vec::new())
+                (Vec::new(), Vec::new(), false)
             }
         };
         let mut changed = BTreeMap::new();
         match tools {
             Tools::ToBeFound => {
-                let bad = offer(task, &name, &declared, definitions);
+                let bad = offer(task, &name, &declared, definitions, Whose::Servers);
+                if is_there {
+                    let beside = kept.server.beside().await.unwrap_or_default();
+                    let ours = beside.readings().into_iter().map(|reading| reading.definition(&name)).collect();
+                    offer(task, &name, &declared, ours, Whose::Ours);
+                }
                 for Quarantined { name: tool, why } in quarantined.iter().chain(&bad) {
                     let tool = tool.escape_debug();
                     attached
@@ -202,18 +209,32 @@ fn look_for_wrong_names(
 /// Names of a server's tools that are listed where none is near.
 const NAMES_SHOWN: usize = 8;
 
+/// Whose tool it is: the server's, or one of ours that reads what the server has beside tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Servers,
+    Ours,
+}
+
 /// Puts a server's tools into the task, after its own. Those that cannot be used.
-fn offer(task: &mut Task, server: &str, declared: &McpServer, definitions: Vec<Definition>) -> Vec<Quarantined> {
+fn offer(
+    task: &mut Task,
+    server: &str,
+    declared: &McpServer,
+    definitions: Vec<Definition>,
+    whose: Whose,
+) -> Vec<Quarantined> {
     let mut bad = Vec::new();
     for definition in definitions.into_iter().filter(|definition| declared.offers(&definition.name)) {
-        let Definition { name: tool, description, parameters, digest, claims: _ } = definition;
+        let Definition { name: tool, description, parameters, declared: _, digest, claims: _ } = definition;
         if let Err(why) = longrein_tools::usable(&parameters) {
             bad.push(Quarantined { name: tool, why });
             continue;
         }
         let name = tool_name(server, &tool, |name| task.tool(name).is_some());
-        let effect = declared.effect_of(&tool);
-        let of = McpTool { server: server.to_owned(), tool, definition: digest, on_error: declared.on_error };
+        let reads = whose == Whose::Ours;
+        let effect = if reads { EffectClass::Read } else { declared.effect_of(&tool) };
+        let of = McpTool { server: server.to_owned(), tool, definition: digest, on_error: declared.on_error, reads };
         task.tools.push(ToolSpec {
             description,
             parameters,
@@ -231,7 +252,7 @@ fn differing(task: &Task, server: &str, definitions: &[Definition]) -> BTreeMap<
     for spec in &task.tools {
         let ToolBody::Mcp(of) = &spec.body else { continue };
         let now = definitions.iter().find(|definition| definition.name == of.tool).map(|found| &found.digest);
-        if of.server == server && now != Some(&of.definition) {
+        if of.server == server && !of.reads && now != Some(&of.definition) {
             differing.insert(spec.name.clone(), now.cloned());
         }
     }
@@ -249,12 +270,14 @@ fn made(
 ) -> Result<Kept, String> {
     let limits = Limits { start: server.start_timeout, idle: server.idle_timeout };
     let (reach, way_out) = match &server.reach {
-        McpReach::Http { url, headers } => {
-            let mut whole = BTreeMap::new();
-            for (header, value) in headers {
-                whole.insert(header.clone(), with_secrets(value, environment, secrets)?);
-            }
-            (Reach::Http(Http { url: url.clone(), headers: whole }), None)
+        McpReach::OfWorkspace => {
+            return Err(
+                "nothing says how it is reached: give it a command or a url, or trust a .mcp.json that does".to_owned()
+            );
+        }
+        McpReach::Http { url, headers, .. } => {
+            let http = logins::http(name, url, headers, environment, secrets)?;
+            (Reach::Http(http), None)
         }
         McpReach::Stdio { command, folder, env, network, reads, writes, walls } => {
             let env = server_environment(env, environment, secrets)?;
@@ -287,7 +310,11 @@ fn made(
             (Reach::Stdio(Box::new(spec)), way_out)
         }
     };
-    Ok(Kept { server: Server::new(name, reach, limits), sandbox: Arc::clone(sandbox), way_out })
+    let keys = match &reach {
+        Reach::Http(http) => http.keys.clone(),
+        Reach::Stdio(_) => None,
+    };
+    Ok(Kept { server: Server::new(name, reach, limits), keys, sandbox: Arc::clone(sandbox), way_out })
 }
 
 /// What a command names of the file system: who names a program lets it be read, with what it is made of.
@@ -360,7 +387,15 @@ impl HostTool for ServerTool {
         let (kept, of, effect) = (Arc::clone(&self.kept), self.of.clone(), self.effect);
         Box::pin(async move {
             let given_up = call.notice.cancelled();
-            let called = kept.server.call(&of.tool, &call.attempt.args, given_up).await;
+            let reading = Reading::ALL.into_iter().find(|reading| of.reads && reading.name() == of.tool);
+            let called = match reading {
+                Some(reading) => kept.server.read(reading, &call.attempt.args, given_up).await,
+                None => kept.server.call(&of.tool, &call.attempt.args, given_up).await,
+            };
+            let called = match &kept.keys {
+                Some(keys) => logins::hidden(keys, called),
+                None => called,
+            };
             // with it would go what is around its program
             let _ = (&kept.sandbox, &kept.way_out);
             match called {

@@ -1,7 +1,8 @@
 //! Calls of tools on servers of somebody else's (MCP). Nothing is known of what they do, so they are asked about; what
 //! their arguments name may be denied. What a server says of its own tools is a claim and lifts nothing.
 
-use longrein_core::task::EffectClass;
+use longrein_core::ruling::Ruling;
+use longrein_core::task::{EffectClass, ToolBody};
 use longrein_ports::{GateCall, Ruled};
 use serde_json::{Map, Value};
 
@@ -72,8 +73,11 @@ impl Policy {
             verdict = verdict.and(named);
         }
         match call.args.read::<Value>() {
-            Ok(args) => {
+            Ok(mut args) => {
                 let mut budget = TEXTS_MAX;
+                if matches!(&call.tool.body, ToolBody::Mcp(of) if of.reads) {
+                    without_own_address(&mut args);
+                }
                 verdict = verdict.and(self.argument(call, "", &args, About::of(server, tool), &mut budget, 0));
                 if budget == 0 {
                     let reason = "it has too many arguments to look at";
@@ -85,7 +89,8 @@ impl Policy {
             }
         }
         let stranger = call.tool.declared.untrusted.then_some(server);
-        self.settle(call, nature, verdict, effects, Carries::Data, stranger)
+        let ruled = self.settle(call, nature, verdict, effects, Carries::Data, stranger);
+        Ruled { ruling: with_ways_out(ruled.ruling, call, server), ..ruled }
     }
 
     fn argument(
@@ -351,3 +356,37 @@ const SQL_ESCAPES: [&str; 12] = [
     "PG_WRITE_FILE",
     "DBLINK",
 ];
+/// A resource is named by an address of the server's own making, such as `shop://terms`, which leads nowhere but to it. One that
+/// means something to others (`https`, `file`) is looked at like any.
+fn without_own_address(args: &mut Value) {
+    let Some(args) = args.as_object_mut() else { return };
+    let own =
+        args.get("uri").and_then(Value::as_str).and_then(|uri| uri.split_once("://")).is_some_and(|(scheme, _)| {
+            let known = ["http", "https", "ws", "wss", "ftp", "file", "data", "git", "ssh"];
+            !scheme.is_empty()
+                && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+                && !known.iter().any(|known| scheme.to_ascii_lowercase().split('+').any(|part| part == *known))
+        });
+    if own {
+        args.remove("uri");
+    }
+}
+
+/// What an operator can declare of a server whose own words stand in the way of its next call.
+fn with_ways_out(ruling: Ruling, call: &GateCall<'_>, server: &str) -> Ruling {
+    let is_from_it = call.taint.sources.contains_key(server);
+    let ways = |reason: String| {
+        format!(
+            "{reason}. What the server {server} says is a stranger's word: `longrein endorse {server}` or `trusted = true` \
+             in [mcp.{server}] says that you stand in for it; `effect = \"read\"` for a tool of it says that it changes \
+             nothing and may go on"
+        )
+    };
+    match ruling {
+        Ruling::Ask { rule, reason } if is_from_it && rule == own::TAINT => Ruling::Ask { rule, reason: ways(reason) },
+        Ruling::Deny { rule, reason } if is_from_it && rule == own::TAINT => {
+            Ruling::Deny { rule, reason: ways(reason) }
+        }
+        other @ (Ruling::Allow { .. } | Ruling::Ask { .. } | Ruling::Deny { .. }) => other,
+    }
+}

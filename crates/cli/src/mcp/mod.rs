@@ -1,8 +1,9 @@
 //! `mcp`: runs for programs that speak the Model Context Protocol. Reads flags and ends in order; [`desk`] drives the runs,
-//! [`door`] says what is known of them.
+//! [`door`] says what is known of them. The other way round is [`login`]: servers whose tools are used.
 
 mod desk;
 mod door;
+mod login;
 mod report;
 
 use std::io::IsTerminal;
@@ -13,7 +14,7 @@ use longrein::taskfile;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Globals, McpArgs};
+use crate::args::{Globals, McpArgs, McpCommand};
 use crate::context::BINARY;
 use crate::failure::{Failure, Status};
 use crate::out::tell;
@@ -25,6 +26,12 @@ use door::Front;
 const TOKEN_MIN_BYTES: usize = 16;
 
 pub(crate) async fn mcp(globals: Globals, args: McpArgs) -> Result<Status, Failure> {
+    match args.command {
+        None => {}
+        Some(McpCommand::List(args)) => return login::list(globals, args),
+        Some(McpCommand::Login(args)) => return login::login(globals, args).await,
+        Some(McpCommand::Logout(args)) => return login::logout(globals, args),
+    }
     let mode = args.permission_mode.as_deref().map(taskfile::mode).transpose();
     let mode = mode.map_err(|problem| Failure::new(Status::Usage, format!("--permission-mode: {problem}")))?;
     let folders = args.tasks.iter().map(|folder| {

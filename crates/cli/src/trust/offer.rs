@@ -34,7 +34,8 @@ pub(super) fn of_servers(workspace: &Path) -> Result<Option<Offer>, Failure> {
             let with = if env.is_empty() { String::new() } else { format!(", with {}", env.join(" ")) };
             format!("starts {} for the server {name}{with}", words.join(" "))
         }
-        McpReach::Http { url, headers } => {
+        McpReach::OfWorkspace => format!("says nothing of the server {name}"),
+        McpReach::Http { url, headers, auth: _ } => {
             let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
             let with = if headers.is_empty() { String::new() } else { format!(", with {}", headers.join(", ")) };
             format!("reaches {url} for the server {name}{with}")

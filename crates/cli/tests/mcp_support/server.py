@@ -24,6 +24,7 @@ def tools():
         tool("image", {}),
         tool("die", {}),
         tool("hang", {"text": text}),
+        tool("asks", {}),
     ]
     if MODE == "badschema":
         found.insert(0, tool("dollar", {"$.x": {}}))
@@ -37,6 +38,16 @@ def tools():
 
 def text(value):
     return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
+
+
+def ask(method, params):
+    """Asks the client, and returns what it answers."""
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n")
+    sys.stdout.flush()
+    while True:
+        message = json.loads(sys.stdin.readline())
+        if message.get("id") == method:
+            return message.get("result", message.get("error"))
 
 
 def call(name, args):
@@ -59,6 +70,15 @@ def call(name, args):
         sys.stderr.write("out of cheese\n")
         sys.stderr.flush()
         os._exit(3)
+    if name == "asks":
+        form = {"type": "object", "properties": {"pin": {"type": "string", "default": "1234"}}}
+        return text({
+            "elicited": ask("elicitation/create", {"message": "Your PIN?", "requestedSchema": form}),
+            "sampled": ask("sampling/createMessage", {
+                "messages": [{"role": "user", "content": {"type": "text", "text": "say hi"}}], "maxTokens": 10,
+            }),
+            "roots": ask("roots/list", {}),
+        })
     if name == "hang":
         time.sleep(600)
     raise KeyError(name)
@@ -76,13 +96,30 @@ def answer(message):
             time.sleep(600)
         result = {
             "protocolVersion": message["params"]["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, **({"resources": {}, "prompts": {}} if MODE == "reading" else {})},
             "serverInfo": {"name": "test", "version": "1"},
         }
     elif method == "tools/list":
         found = tools()
         # in two pages
         result = {"tools": found[3:]} if message.get("params", {}).get("cursor") else {"tools": found[:3], "nextCursor": "2"}
+    elif method == "resources/list" and MODE == "reading":
+        result = {"resources": [{"uri": "shop://terms", "name": "terms"}, {"uri": "shop://logo", "name": "logo"}]}
+    elif method == "resources/templates/list" and MODE == "reading":
+        result = {"resourceTemplates": [{"uriTemplate": "shop://orders/{id}", "name": "order"}]}
+    elif method == "resources/read" and MODE == "reading":
+        uri = message["params"]["uri"]
+        if uri == "shop://terms":
+            result = {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "no refunds"}]}
+        elif uri == "shop://logo":
+            result = {"contents": [{"uri": uri, "mimeType": "image/png", "blob": "QUJD" * 30_000}]}
+        else:
+            return {"jsonrpc": "2.0", "id": wanted, "error": {"code": -32002, "message": "no such resource"}}
+    elif method == "prompts/list" and MODE == "reading":
+        result = {"prompts": [{"name": "greet", "arguments": [{"name": "who"}]}]}
+    elif method == "prompts/get" and MODE == "reading":
+        who = message["params"].get("arguments", {}).get("who")
+        result = {"messages": [{"role": "user", "content": {"type": "text", "text": "Greet %s." % who}}]}
     elif method == "tools/call":
         try:
             result = call(message["params"]["name"], message["params"].get("arguments", {}))

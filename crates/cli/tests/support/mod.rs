@@ -192,6 +192,11 @@ impl Call {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
+    /// For a test that starts it in its own way.
+    pub(crate) fn command(self) -> Command {
+        self.command
+    }
+
     /// Runs it to its end.
     #[track_caller]
     pub(crate) fn done(self) -> Done {

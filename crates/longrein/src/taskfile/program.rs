@@ -228,11 +228,11 @@ impl Program {
             match &phase.kind {
                 Kind::Agent(agent) => {
                     let named = agent.tools.iter().flatten().map(ToolName::as_str);
-                    if let Some(name) = { named }.find(|name| !tools.contains(name)) {
+                    if let Some(name) = { named }.find(|name| !tools.contains(name) && !is_of_a_server(name)) {
                         return unknown("tools", "tool", name, &tools);
                     }
                 }
-                Kind::Call(call) if !tools.contains(&call.tool.as_str()) => {
+                Kind::Call(call) if !tools.contains(&call.tool.as_str()) && !is_of_a_server(call.tool.as_str()) => {
                     return unknown("tool", "tool", call.tool.as_str(), &tools);
                 }
                 Kind::Checks(wanted) => {
@@ -308,6 +308,11 @@ pub fn find_models(phases: &mut Phases, find: &impl Fn(&str) -> Result<ModelSpec
         }
     }
     Ok(())
+}
+
+/// What a server offers is known only once it has been started; a name that nobody offers then is refused where it is called.
+fn is_of_a_server(name: &str) -> bool {
+    name.starts_with(longrein_core::mcp::PREFIX)
 }
 
 /// The key a fault of the graph is in.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use longrein_core::mcp::{McpReach, McpServer, McpWalls, OnError};
+use longrein_core::mcp::{McpAuth, McpReach, McpServer, McpWalls, OnError};
 use longrein_core::task::EffectClass;
 use serde_json::Value as Json;
 
@@ -78,9 +78,10 @@ fn one(mut table: Section, folder: &Path, source: &str) -> Result<Option<McpServ
                 Some(headers) => headers.named_texts()?.into_iter().map(|(name, (_, text))| (name, text)).collect(),
                 None => BTreeMap::new(),
             };
-            McpReach::Http { url, headers }
+            McpReach::Http { url, headers, auth: auth(&mut table)? }
         }
         (Some(_), Some(_)) => return Err(table.wrong("url", "a server has a command or a url; make two of it")),
+        (None, None) if MANNERS.iter().any(|key| table.has(key)) => McpReach::OfWorkspace,
         (None, None) => return Err(table.wrong("command", "how is it reached? Give it a command, or a url")),
     };
     if let Some(kind) = kind.filter(|kind| !["stdio", "http", "streamable-http"].contains(&kind.as_str())) {
@@ -106,6 +107,50 @@ fn one(mut table: Section, folder: &Path, source: &str) -> Result<Option<McpServ
     server.required = table.truth("required")?.unwrap_or(false);
     table.finish()?;
     Ok(is_on.then_some(server))
+}
+
+/// What can be said of a server that a workspace's own file declares.
+const MANNERS: [&str; 8] =
+    ["effect", "tools", "allow", "timeout", "start_timeout", "idle_timeout", "on_error", "trusted"];
+
+/// What is known of us where the server's tokens come from.
+fn auth(table: &mut Section) -> Result<McpAuth, TaskFileError> {
+    let Some(mut table) = table.section("auth")? else { return Ok(McpAuth::default()) };
+    let port_place = table.place("port");
+    let port = match table.whole("port")?.map(u16::try_from) {
+        None => None,
+        Some(Ok(port)) if port > 0 => Some(port),
+        Some(_) => {
+            return Err(TaskFileError::Task { place: port_place, problem: "a port is 1 to 65535".to_owned() });
+        }
+    };
+    let (secret, assertion) = (table.text("client_secret")?, table.text("assertion")?);
+    if assertion.as_ref().is_some_and(|token| !token.contains("${secret:")) {
+        return Err(table.wrong("assertion", "name a variable that holds it: \"${secret:NAME}\""));
+    }
+    if secret.as_ref().is_some_and(|secret| !secret.contains("${secret:")) {
+        return Err(table.wrong("client_secret", "name a variable that holds it: \"${secret:NAME}\""));
+    }
+    let auth = McpAuth {
+        client_id: table.text("client_id")?,
+        client_secret: secret,
+        client_document: table.text("client_document")?,
+        for_itself: tool::one_of(&mut table, "grant", &GRANTS)?.unwrap_or(false),
+        assertion,
+        scopes: table.texts("scopes")?.unwrap_or_default(),
+        port,
+    };
+    if auth.for_itself && (auth.client_id.is_none() || auth.client_secret.is_none()) {
+        return Err(table.wrong("grant", "for client_credentials give client_id and client_secret"));
+    }
+    if auth.client_id.is_none() && auth.client_secret.is_some() {
+        return Err(table.wrong("client_secret", "a secret needs the client_id that it belongs to"));
+    }
+    if auth.client_document.as_ref().is_some_and(|document| !document.starts_with("https://")) {
+        return Err(table.wrong("client_document", "this must begin with https://"));
+    }
+    table.finish()?;
+    Ok(auth)
 }
 
 /// `command` as one word or as all of them, and `args` after it. None: there is no command.
@@ -223,7 +268,10 @@ fn foreign(entry: &Json, workspace: &Path, source: &str) -> Result<McpServer, St
             if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
                 return Err("its url must begin with http:// or https://".to_owned());
             }
-            Ok(McpServer::new(McpReach::Http { url: plain(url)?, headers: table("headers")? }, source))
+            Ok(McpServer::new(
+                McpReach::Http { url: plain(url)?, headers: table("headers")?, auth: McpAuth::default() },
+                source,
+            ))
         }
         (Some(kind), ..) => Err(format!("\"{kind}\" is not spoken here; it must be stdio or http")),
         (None, ..) => Err("it has no command and no url".to_owned()),
@@ -251,6 +299,8 @@ fn referred(value: &str) -> String {
 
 const EFFECTS: [(&str, EffectClass); 3] =
     [("read", EffectClass::Read), ("workspace", EffectClass::Workspace), ("external", EffectClass::External)];
+/// Whether the client is let in for itself.
+const GRANTS: [(&str, bool); 2] = [("authorization_code", false), ("client_credentials", true)];
 const WALLS: [(&str, McpWalls); 2] = [("run", McpWalls::OfTheRun), ("none", McpWalls::None)];
 const ON_ERROR: [(&str, OnError); 2] = [("told", OnError::Told), ("unknown", OnError::Unknown)];
 
@@ -271,7 +321,24 @@ mod tests {
         assert_eq!((shop.effect_of("pay"), shop.effect_of("get_user")), (EffectClass::External, EffectClass::Read));
         assert!(shop.offers("get_user") && !shop.offers("pay"));
         assert_eq!(servers["web"].effect, EffectClass::External);
+        let manners = configured(Path::new("/etc/x/config.toml"), "[mcp.shop]\ntrusted = true\n").unwrap();
+        assert_eq!((&manners["shop"].reach, manners["shop"].trusted), (&McpReach::OfWorkspace, true));
+        let login = "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_id = \"me\"\nclient_secret = \"${secret:S}\"\nport = 80\n";
+        let McpReach::Http { auth, .. } = &configured(Path::new("c.toml"), login).unwrap()["a"].reach else { panic!() };
+        assert_eq!((auth.client_id.as_deref(), auth.port), (Some("me"), Some(80)));
         for (text, named) in [
+            (
+                "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n",
+                "${secret:NAME}",
+            ),
+            ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nport = 70000\n", "1 to 65535"),
+            (
+                "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\ngrant = \"client_credentials\"\n",
+                "client_id and client_secret",
+            ),
+            ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_secret = \"${secret:S}\"\n", "client_id"),
+            ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_document = \"http://x\"\n", "https://"),
+            ("[mcp.a]\nargs = [\"x\"]\n", "how is it reached"),
             ("[mcp.a]\n", "how is it reached"),
             ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"\n", "make two"),
             ("[mcp.a]\nurl = \"ftp://x\"\n", "http://"),

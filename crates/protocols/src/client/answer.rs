@@ -49,6 +49,17 @@ pub(super) fn read(raw: &Value) -> Answer {
     Answer { result, is_error }
 }
 
+/// What was read of a server beside its tools. One text is that text; everything else is as the server sent it.
+pub(super) fn of_reading(raw: Value) -> Answer {
+    let contents = raw.get("contents").and_then(Value::as_array).map(Vec::as_slice);
+    let one = match contents {
+        Some([content]) => content.get("text").and_then(Value::as_str).map(parsed),
+        Some(_) | None => None,
+    };
+    let result = Payload::of(&one.unwrap_or(raw)).unwrap_or_else(|_| Payload::string(""));
+    Answer { result, is_error: false }
+}
+
 fn text(block: &Value) -> Option<&str> {
     if block.get("type").and_then(Value::as_str) == Some("text") {
         block.get("text").and_then(Value::as_str)
@@ -74,6 +85,16 @@ mod tests {
 
     fn check(raw: Value, wanted: &Value) {
         assert_eq!(read(&raw).result.read::<Value>().unwrap(), *wanted, "{raw}");
+    }
+
+    #[test]
+    fn readings() {
+        let check = |raw: Value, wanted: Value| assert_eq!(of_reading(raw).result.read::<Value>().unwrap(), wanted);
+        check(json!({"contents": [{"uri": "a:b", "text": "hi"}]}), json!("hi"));
+        let blob = json!({"contents": [{"uri": "a:b", "mimeType": "image/png", "blob": "AAAA"}]});
+        check(blob.clone(), blob);
+        let list = json!({"resources": [{"uri": "a:b", "name": "b"}]});
+        check(list.clone(), list);
     }
 
     #[test]

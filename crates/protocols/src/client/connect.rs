@@ -4,15 +4,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longrein_sandbox::{Companion, Spec};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
-use rmcp::service::{Peer, RoleClient, RunningService, serve_client};
+use rmcp::ErrorData;
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    FormElicitationCapability, Implementation,
+};
+use rmcp::service::{ClientInitializeError, Peer, RequestContext, RoleClient, RunningService, serve_client};
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use serde_json::{Map, Value};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::http;
+use super::keys::{Keys, scopes_of};
 use super::trouble;
 
 /// How a server is reached.
@@ -29,6 +38,10 @@ pub struct Http {
     pub url: String,
     /// Sent with every request.
     pub headers: BTreeMap<String, String>,
+    /// Where its tokens are, if it may be let in by them.
+    pub keys: Option<Keys>,
+    /// What to do where it asks for a token and has none, or not enough.
+    pub way_in: String,
 }
 
 /// The longest message that is taken: a result of 20 MB, escaped, fits.
@@ -70,21 +83,21 @@ impl Connection {
 }
 
 /// Starts or reaches a server and greets it.
-pub(super) async fn connect(reach: &Reach) -> Result<Connection, String> {
+pub(super) async fn connect(reach: &Reach, manner: Manner) -> Result<Connection, String> {
     match reach {
-        Reach::Stdio(spec) => stdio(spec).await,
-        Reach::Http(http) => over_http(http).await,
+        Reach::Stdio(spec) => stdio(spec, manner).await,
+        Reach::Http(http) => over_http(http, manner).await,
     }
 }
 
-async fn stdio(spec: &Spec) -> Result<Connection, String> {
+async fn stdio(spec: &Spec, manner: Manner) -> Result<Connection, String> {
     let (companion, pipes) =
         longrein_sandbox::start(spec).await.map_err(|error| format!("it could not be started: {error}"))?;
     let stderr = Tail::default();
     let listener = tokio::spawn(listen(pipes.stderr, stderr.clone()));
     let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin).with_max_line_length(MESSAGE_MAX_BYTES);
     let greeted = tokio::select! {
-        greeted = serve_client(us(), transport) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
+        greeted = serve_client(Us(manner), transport) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
         () = companion.ended() => Err("it ended before it answered".to_owned()),
     };
     let service = match greeted {
@@ -101,8 +114,25 @@ async fn stdio(spec: &Spec) -> Result<Connection, String> {
 
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(200);
 
-async fn over_http(http: &Http) -> Result<Connection, String> {
-    let client = client(&http.url)?;
+async fn over_http(http: &Http, manner: Manner) -> Result<Connection, String> {
+    match greeted(http, manner, Sent::Keys).await? {
+        Ok(service) => Ok(watched(service, None, Tail::default())),
+        Err(error) => Err(explain(http, &error)),
+    }
+}
+
+/// Whether a token is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Keys,
+    NoKeys,
+}
+
+type Greeted = Result<RunningService<RoleClient, Us>, ClientInitializeError>;
+
+/// The outer error: nothing was sent.
+async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, String> {
+    let client = http::client(&http.url)?;
     let mut headers = HashMap::new();
     for (name, value) in &http.headers {
         let name = name.parse().map_err(|_| format!("\"{name}\" is no name of a header"))?;
@@ -113,56 +143,98 @@ async fn over_http(http: &Http) -> Result<Connection, String> {
         .custom_headers(headers)
         .max_sse_event_size(MESSAGE_MAX_BYTES)
         .max_json_response_size(MESSAGE_MAX_BYTES);
-    let transport = StreamableHttpClientTransport::with_client(client, config);
-    let place = reqwest::Url::parse(&http.url)
-        .ok()
-        .and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
-    let greeted = serve_client(us(), transport).await;
-    let service = greeted.map_err(|error| trouble::of_greeting(&error, place.as_deref()))?;
-    Ok(watched(service, None, Tail::default()))
-}
-
-/// A TLS configuration of our own: nothing process-wide is needed or installed.
-fn client(url: &str) -> Result<reqwest::Client, String> {
-    use rustls_platform_verifier::BuilderVerifierExt;
-
-    let parsed = reqwest::Url::parse(url).map_err(|error| format!("{url}: {error}"))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let tls = if parsed.scheme() == "https" {
-        tls.with_platform_verifier().map_err(|error| error.to_string())?
-    } else {
-        tls.with_root_certificates(rustls::RootCertStore::empty())
+    let manager = match &http.keys {
+        Some(keys) if sent == Sent::Keys => keys.manager().await?,
+        Some(_) | None => None,
     };
-    let host = parsed.host_str().unwrap_or_default();
-    let is_here = host == "localhost"
-        || host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback());
-    let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls.with_no_client_auth())
-        .pool_max_idle_per_host(0)
-        // a message is not sent to anybody but the one it is for
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("longrein/", env!("CARGO_PKG_VERSION")));
-    if is_here {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|error| error.to_string())
+    Ok(match manager {
+        Some(manager) => {
+            let client = AuthClient::new(client, manager);
+            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+        }
+        None => serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await,
+    })
 }
 
-/// What we say of ourselves. We offer nothing: what a server asks of us is declined.
-fn us() -> ClientConfig {
-    ClientConfig::new(ClientCapabilities::default(), Implementation::new("longrein", env!("CARGO_PKG_VERSION")))
-        .with_protocol_version(rmcp::model::ProtocolVersion::LATEST_WITH_INITIALIZE)
+/// What a server answers to one without a key: None, it lets everybody in; else its challenge, which may be empty.
+pub(super) async fn challenge(http: &Http) -> Result<Option<String>, String> {
+    match greeted(http, Manner::default(), Sent::NoKeys).await? {
+        Err(error) => match error.auth_challenge() {
+            Some(said) => Ok(Some(said.to_owned())),
+            None if refused_for_want_of_a_token(&error) => Ok(Some(String::new())),
+            None => Err(explain(http, &error)),
+        },
+        // some greet everybody, and ask afterwards
+        Ok(service) => match service.peer().list_tools(None).await {
+            Err(error) => Ok(error.auth_challenge().map(str::to_owned)),
+            Ok(_) => Ok(None),
+        },
+    }
+}
+
+/// What we do where a server asks for something.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manner {
+    pub elicitation: Elicitation,
+}
+
+/// What becomes of a server's questions to a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Elicitation {
+    /// We say that nobody can be asked, and decline.
+    #[default]
+    Declined,
+    /// A form is answered with the defaults it names itself, if they are all it needs.
+    Defaults,
+}
+
+/// We offer nothing else: what a server asks of us is declined.
+struct Us(Manner);
+
+impl ClientHandler for Us {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = match self.0.elicitation {
+            Elicitation::Declined => None,
+            Elicitation::Defaults => Some(ElicitationCapability::new().with_form(FormElicitationCapability::new())),
+        };
+        ClientConfig::new(capabilities, Implementation::new("longrein", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(rmcp::model::ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> impl Future<Output = Result<ElicitResult, ErrorData>> + Send + '_ {
+        let content = match (self.0.elicitation, &request) {
+            (Elicitation::Defaults, ElicitRequestParams::FormElicitationParams { requested_schema, .. }) => {
+                serde_json::to_value(requested_schema).ok().and_then(|schema| defaults(&schema))
+            }
+            _ => None,
+        };
+        std::future::ready(Ok(match content {
+            Some(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content),
+            None => ElicitResult::new(ElicitationAction::Decline),
+        }))
+    }
+}
+
+/// The defaults of a form. None: it needs more than they say.
+fn defaults(schema: &Value) -> Option<Value> {
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    let defaults: Map<String, Value> = properties
+        .iter()
+        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
+        .collect();
+    let mut required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    required
+        .all(|name| name.as_str().is_some_and(|name| defaults.contains_key(name)))
+        .then_some(Value::Object(defaults))
 }
 
 fn watched(
-    service: RunningService<RoleClient, ClientConfig>,
+    service: RunningService<RoleClient, Us>,
     program: Option<(Companion, JoinHandle<()>)>,
     stderr: Tail,
 ) -> Connection {
@@ -222,5 +294,61 @@ fn with_complaint(what: &str, stderr: &Tail) -> String {
     match stderr.text() {
         said if said.is_empty() => what.to_owned(),
         said => format!("{what}. It said: {said}"),
+    }
+}
+
+/// Some say how to get one, some do not say anything.
+fn refused_for_want_of_a_token(error: &ClientInitializeError) -> bool {
+    error.is_authorization_required() || error.to_string().contains("HTTP 401")
+}
+
+fn explain(http: &Http, error: &ClientInitializeError) -> String {
+    match error.auth_challenge() {
+        Some(said) => http.lacks(said),
+        None if refused_for_want_of_a_token(error) => http.lacks(""),
+        None => trouble::of_greeting(error, place_of(&http.url).as_deref()),
+    }
+}
+
+impl Http {
+    /// Words for a server that asks for a token that is not there, or not enough; what it asks for is noted.
+    pub(super) fn lacks(&self, challenge: &str) -> String {
+        let (way_in, scopes) = (&self.way_in, scopes_of(challenge));
+        if !challenge.contains("insufficient_scope") {
+            return format!("it is not authorised: {way_in}");
+        }
+        if let Some(keys) = &self.keys {
+            keys.want(challenge);
+        }
+        match scopes.is_empty() {
+            true => format!("its token does not allow this: {way_in}"),
+            false => {
+                format!("its token does not allow this, it asks for {}: {way_in}", scopes.join(" ").escape_debug())
+            }
+        }
+    }
+}
+
+/// Host and port of a server.
+fn place_of(url: &str) -> Option<String> {
+    let url = reqwest::Url::parse(url).ok()?;
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_is_answered_with_its_own_words_or_not_at_all() {
+        let form = |required: Value| {
+            json!({"type": "object", "required": required, "properties": {
+                "a": {"type": "string", "default": "x"}, "b": {"type": "number"}, "c": {"type": "boolean", "default": false}}})
+        };
+        assert_eq!(defaults(&form(json!(["a"]))), Some(json!({"a": "x", "c": false})));
+        assert_eq!(defaults(&form(json!(["a", "b"]))), None);
+        assert_eq!(defaults(&json!({"type": "object"})), None);
     }
 }

@@ -12,6 +12,8 @@ pub struct Definition {
     pub description: String,
     /// A JSON Schema of an object that every provider takes.
     pub parameters: Payload,
+    /// The schema as the server wrote it.
+    pub declared: Payload,
     /// Of all the server said of it, as it said it.
     pub digest: Digest,
     /// What the server claims of it (`readOnlyHint` and the like). To be shown; it lifts nothing.
@@ -62,7 +64,15 @@ pub(super) fn read(entry: &Value) -> Result<Definition, Quarantined> {
     let description = longrein_core::payload::head_and_tail(description.trim(), DESCRIPTION_MAX_BYTES);
     let parameters = Payload::of(&schema).map_err(|_| bad("its inputSchema cannot be written"))?;
     let said = serde_json::to_vec(entry).unwrap_or_default();
-    Ok(Definition { name: name.to_owned(), description, parameters, digest: Digest::of(&said), claims: claims(entry) })
+    let declared = Payload::of(&entry.get("inputSchema")).unwrap_or_else(|_| Payload::null());
+    Ok(Definition {
+        name: name.to_owned(),
+        description,
+        parameters,
+        declared,
+        digest: Digest::of(&said),
+        claims: claims(entry),
+    })
 }
 
 fn claims(entry: &Value) -> Vec<String> {

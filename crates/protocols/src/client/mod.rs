@@ -7,12 +7,21 @@
 //! Nothing here decides whether a tool may be called: what a server says of its own tools is passed on as a claim.
 
 mod answer;
+mod assertion;
 mod connect;
 mod definition;
+mod http;
+mod keys;
+mod login;
+mod reading;
 mod server;
 mod trouble;
 
 pub use answer::Answer;
-pub use connect::{Http, Reach};
+pub use assertion::Assertion;
+pub use connect::{Elicitation, Http, Manner, Reach};
 pub use definition::{Definition, Quarantined, SCHEMA_MAX_BYTES};
+pub use keys::{KeyState, Keys};
+pub use login::{Asked, Client, Login};
+pub use reading::{Beside, Reading};
 pub use server::{CallError, Down, Limits, RESTARTS_MAX, Server};

@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
-use super::connect::{Connection, Reach, connect};
+use super::connect::{Connection, Manner, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
+use super::reading::{Beside, Reading};
 use super::trouble;
 
 /// How often a server is started again without having answered anything since.
@@ -41,6 +42,7 @@ pub struct Server {
     name: String,
     reach: Reach,
     limits: Limits,
+    manner: Manner,
     state: Mutex<State>,
 }
 
@@ -81,7 +83,13 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
-        Self { name: name.into(), reach, limits, state: Mutex::default() }
+        Self { name: name.into(), reach, limits, manner: Manner::default(), state: Mutex::default() }
+    }
+
+    /// With another manner than to decline everything.
+    #[must_use]
+    pub fn with_manner(self, manner: Manner) -> Self {
+        Self { manner, ..self }
     }
 
     pub fn name(&self) -> &str {
@@ -101,7 +109,8 @@ impl Server {
                 let what = format!("it did not list its tools in {:?}", self.limits.start);
                 return Err(Down(connection.with_complaint(&what)));
             }
-            Ok(Err(error)) => {
+            Ok(Err(Unlisted::Refused(challenge))) => return Err(Down(self.lacks(&connection, &challenge).await)),
+            Ok(Err(Unlisted::Failed(error))) => {
                 return Err(Down(connection.with_complaint(&format!("it did not list its tools: {error}"))));
             }
             Ok(Ok(entries)) => entries,
@@ -120,6 +129,15 @@ impl Server {
         Ok((tools, bad))
     }
 
+    /// What it has beside tools, as it said when it was greeted.
+    pub async fn beside(&self) -> Result<Beside, Down> {
+        let connection = self.connection().await?;
+        let info = connection.peer.peer_info();
+        let has =
+            |of: fn(&rmcp::model::ServerCapabilities) -> bool| info.as_ref().is_some_and(|info| of(&info.capabilities));
+        Ok(Beside { resources: has(|has| has.resources.is_some()), prompts: has(|has| has.prompts.is_some()) })
+    }
+
     /// Calls a tool. `given_up` returns when nobody waits any more: the server is told, and the call is lost.
     pub async fn call(
         &self,
@@ -127,15 +145,29 @@ impl Server {
         args: &Payload,
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Answer, CallError> {
-        let args: Map<String, Value> =
-            args.read().map_err(|_| CallError::NotSent("the arguments are no object".to_owned()))?;
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object(args)?);
+        let answered = self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params)), given_up).await?;
+        Ok(answer::read(&answered))
+    }
+
+    /// Reads what it has beside tools.
+    pub async fn read(
+        &self,
+        what: Reading,
+        args: &Payload,
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<Answer, CallError> {
+        let request = what.request(&object(args)?)?;
+        Ok(answer::of_reading(self.ask(request, given_up).await?))
+    }
+
+    /// The result of a request, as it came.
+    async fn ask(&self, request: ClientRequest, given_up: impl Future<Output = ()> + Send) -> Result<Value, CallError> {
         let mut given_up = std::pin::pin!(given_up);
         let connection = tokio::select! {
             connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
             () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
         };
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = match self.limits.idle {
             Some(idle) => PeerRequestOptions::with_timeout(idle).reset_timeout_on_progress(),
             None => PeerRequestOptions::no_options(),
@@ -166,7 +198,7 @@ impl Server {
         match answered {
             Ok(result) => {
                 self.answered().await;
-                Ok(answer::read(&raw(result)))
+                Ok(raw(result))
             }
             Err(ServiceError::McpError(error)) => {
                 self.answered().await;
@@ -178,8 +210,12 @@ impl Server {
             Err(ServiceError::TransportClosed) => {
                 Err(CallError::Lost(connection.with_complaint("its connection was closed")))
             }
-            // which of the two it was cannot be told
-            Err(error) => Err(CallError::Lost(connection.with_complaint(&trouble::of_request(&error)))),
+            Err(error) => match error.auth_challenge() {
+                // it was turned away at the door
+                Some(challenge) => Err(CallError::NotSent(self.lacks(&connection, challenge).await)),
+                // which of the two it was cannot be told
+                None => Err(CallError::Lost(connection.with_complaint(&trouble::of_request(&error)))),
+            },
         }
     }
 
@@ -194,7 +230,7 @@ impl Server {
         }
         state.connection = None;
         state.starts += 1;
-        let connected = tokio::time::timeout(self.limits.start, connect(&self.reach)).await;
+        let connected = tokio::time::timeout(self.limits.start, connect(&self.reach, self.manner)).await;
         let connection = match connected {
             Ok(connected) => Arc::new(connected.map_err(Down)?),
             Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
@@ -203,9 +239,26 @@ impl Server {
         Ok(connection)
     }
 
+    /// It asks for a token, or another one: the next call comes with what there is by then.
+    async fn lacks(&self, connection: &Arc<Connection>, challenge: &str) -> String {
+        let mut state = self.state.lock().await;
+        state.starts = 0;
+        if state.connection.as_ref().is_some_and(|held| Arc::ptr_eq(held, connection)) {
+            state.connection = None;
+        }
+        match &self.reach {
+            Reach::Http(http) => http.lacks(challenge),
+            Reach::Stdio(_) => "it asks for a token".to_owned(),
+        }
+    }
+
     async fn answered(&self) {
         self.state.lock().await.starts = 0;
     }
+}
+
+fn object(args: &Payload) -> Result<Map<String, Value>, CallError> {
+    args.read().map_err(|_| CallError::NotSent("the arguments are no object".to_owned()))
 }
 
 /// A call that was sent and is not answered. Dropped, the server is told that nobody waits, without waiting for it to listen.
@@ -231,7 +284,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
+/// Why there is no list.
+enum Unlisted {
+    /// With the challenge.
+    Refused(String),
+    Failed(String),
+}
+
+async fn listing(connection: &Connection) -> Result<Vec<Value>, Unlisted> {
     let (mut entries, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
@@ -240,21 +300,26 @@ async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
             Ok(result) => raw(result),
             // it has none
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(entries),
-            Err(error) => return Err(trouble::of_request(&error)),
+            Err(error) => {
+                return Err(match error.auth_challenge() {
+                    Some(challenge) => Unlisted::Refused(challenge.to_owned()),
+                    None => Unlisted::Failed(trouble::of_request(&error)),
+                });
+            }
         };
         let Some(tools) = page.get("tools").and_then(Value::as_array) else {
-            return Err("its answer has no list of tools".to_owned());
+            return Err(Unlisted::Failed("its answer has no list of tools".to_owned()));
         };
         entries.extend(tools.iter().cloned());
         if entries.len() > TOOLS_MAX {
-            return Err(format!("it lists more than {TOOLS_MAX} tools"));
+            return Err(Unlisted::Failed(format!("it lists more than {TOOLS_MAX} tools")));
         }
         match page.get("nextCursor").and_then(Value::as_str) {
             Some(next) => cursor = Some(next.to_owned()),
             None => return Ok(entries),
         }
     }
-    Err(format!("its list has more than {PAGES_MAX} pages"))
+    Err(Unlisted::Failed(format!("its list has more than {PAGES_MAX} pages")))
 }
 
 /// A result as it came: what a server sends need not be what the library took it for.
