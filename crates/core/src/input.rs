@@ -18,6 +18,7 @@ pub const INBOX_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     pub id: InputId,
+    /// When it was sent: an answer that was sent in time is in time, whenever it is taken.
     pub at: Timestamp,
     pub body: InputBody,
 }
