@@ -409,7 +409,10 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     started.kept = trial.kept;
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN || !can_be_sent(run, meter.bulk());
-    let is_wanted = (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || severity > 0;
+    // What is made anew for being too long has something left out of it; else it goes once more with less room for the reply.
+    let is_shorter = !started.steps.is_empty() || trial.after.likely < before.likely;
+    let is_wanted =
+        (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || (severity > 0 && is_shorter);
     let fits = trial.after.upper <= safe && can_be_sent(run, trial.bulk);
     (is_wanted && fits && is_smaller(trial.after)).then_some(started)
 }
