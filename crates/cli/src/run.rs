@@ -561,8 +561,9 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
         // Not with the one that it was too long for.
         End::ContextExhausted => {
             let other = run.task.routes.iter().map(|route| &route.model.name).find(|name| **name != run.model.name);
-            let other = other.map_or("PROVIDER/LARGER".to_owned(), |name| context::quoted(name.as_str()));
-            Some(format!("resume {id} --model {other}"))
+            // Never sent, it may fit once its model is given a larger context_limit.
+            let fallback = if run.window.rejected.is_some() { "PROVIDER/LARGER" } else { run.model.name.as_str() };
+            Some(format!("resume {id} --model {}", context::quoted(other.map_or(fallback, |name| name.as_str()))))
         }
         End::Done(_) | End::Cancelled => None,
     }
