@@ -173,7 +173,11 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     let late = world.run("approve r a1").is(65);
     assert!(late.stderr.contains("the question of a1 expired at "), "{}", late.stderr);
     let listed = world.run("approvals").is(0);
-    assert!(!listed.stdout.contains("a1") && listed.stderr.contains("the question of a1 expired at "), "{}", listed.stdout);
+    assert!(
+        !listed.stdout.contains("a1") && listed.stderr.contains("the question of a1 expired at "),
+        "{}",
+        listed.stdout
+    );
     assert_eq!(world.run("approvals --json").is(0).stdout.trim(), "[]");
     assert_eq!(world.run("resume r --on-ask wait").is(0).answer(), "Left.");
     let log = world.log("r");

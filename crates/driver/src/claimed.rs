@@ -326,9 +326,8 @@ impl<'a> Drive<'a> {
             self.take_inbox().await?;
             // What hooks are still to hear counts from when it was sent.
             let expires = owed::question_expires(&self.run);
-            let is_open = |input: &Input| {
-                matches!(input.body, InputBody::Message(_)) && !self.draft.consumed.contains(&input.id)
-            };
+            let is_open =
+                |input: &Input| matches!(input.body, InputBody::Message(_)) && !self.draft.consumed.contains(&input.id);
             let inbox = self.ports.journal.inbox(&self.run.id).await?;
             if inbox.iter().any(|input| is_open(input) && expires.is_some_and(|expires| input.at < expires)) {
                 return Ok(());

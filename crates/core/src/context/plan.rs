@@ -139,9 +139,12 @@ fn send(bound: Bound, limits: &Limits) -> Plan {
 
 /// Whether it is within the bounds that are none of tokens.
 fn can_be_sent(run: &Run, bulk: Bulk) -> bool {
+    bulk.bytes <= bytes_max(run) && bulk.images <= REQUEST_IMAGES_MAX
+}
+
+fn bytes_max(run: &Run) -> u64 {
     // Escapes make JSON longer than the texts in it.
-    let bytes_max = run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX).saturating_mul(4) / 5;
-    bulk.bytes <= bytes_max && bulk.images <= REQUEST_IMAGES_MAX
+    run.window.served.bytes.unwrap_or(REQUEST_BYTES_MAX).saturating_mul(4) / 5
 }
 
 /// Rebuilds that are no matter of taste.
@@ -409,10 +412,7 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     started.kept = trial.kept;
     let freed = before.likely.saturating_sub(trial.after.likely);
     let frees = freed * 1_000 >= before.likely * FREED_MIN || !can_be_sent(run, meter.bulk());
-    // What is made anew for being too long has something left out of it; else it goes once more with less room for the reply.
-    let is_shorter = !started.steps.is_empty() || trial.after.likely < before.likely;
-    let is_wanted =
-        (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || (severity > 0 && is_shorter);
+    let is_wanted = (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || severity > 0;
     let fits = trial.after.upper <= safe && can_be_sent(run, trial.bulk);
     (is_wanted && fits && is_smaller(trial.after)).then_some(started)
 }
@@ -598,6 +598,17 @@ fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
     } else {
         String::new()
     };
+    let bulk = meter.bulk();
+    if bulk.images > 0 && !can_be_sent(run, bulk) {
+        let reason = format!(
+            "what must be sent does not fit: {} images, and with them and the texts {} bytes; a request takes at most \
+             {REQUEST_IMAGES_MAX} images and {} bytes. Start a new run with fewer or smaller images.",
+            bulk.images,
+            bulk.bytes,
+            bytes_max(run)
+        );
+        return Plan::Forgo(ModelForgone { next: AfterFailure::ContextExhausted, reason });
+    }
     let reason = format!(
         "what must be sent does not fit: {} of a window of {} tokens{learned} may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit; a new run could do with fewer tools or shorter rule files.",
         limits.safe(),
