@@ -182,6 +182,14 @@ enum Saying {
     No,
 }
 
+/// Why a yes would come too late by now.
+pub(crate) fn expired(runs: &Runs, run: &Run, action: ActionId) -> Option<String> {
+    let now = runs.clock().now();
+    let held = run.action(action).and_then(Action::question).filter(|held| held.is_expired(now));
+    let expired = held.and_then(|held| held.expires)?;
+    Some(format!("the question of {action} expired at {expired}, unanswered: that counts as no answer"))
+}
+
 /// Answers the questions of several actions of one run: all of them, or none if one cannot be answered.
 async fn answer_all(
     globals: Globals,
@@ -202,13 +210,7 @@ async fn answer_all(
                 format!("{action} asks a question, and a yes is no answer to it: {}", words::safe(&question.reason));
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("send {id} 'your answer'"))));
         }
-        let now = runs.clock().now();
-        let held = run.action(action).and_then(Action::question);
-        if let (Saying::Yes, Some(expired)) =
-            (saying, held.filter(|held| held.is_expired(now)).and_then(|held| held.expires))
-        {
-            let problem =
-                format!("the question of {action} expired at {expired}, unanswered: that counts as no answer");
+        if let (Saying::Yes, Some(problem)) = (saying, expired(&runs, &run, action)) {
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("resume {id}"))));
         }
         let digest = question(&runs, &run, action).await?;
@@ -270,6 +272,11 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     | InputBody::ChildEnded(_)
                     | InputBody::Rollback(_) => false,
                 });
+            // It waits for nobody any more; that it counts as no answer is written by whoever drives the run next.
+            if let Some(problem) = expired(&runs, &run, action.id).filter(|_| !answered) {
+                tell!("{problem}; to be taken by: {}", store.command(&format!("resume {}", row.run)));
+                continue;
+            }
             let what = words::call(&run, action);
             let held = match &action.life {
                 Life::Held(question) => Some(question.clone()),

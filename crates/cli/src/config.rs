@@ -216,6 +216,13 @@ impl Config {
         if let Some(text) = &file.approvals.questions_expire {
             let span = longrein::taskfile::span(text)
                 .map_err(|problem| wrong(path, &format!("approvals.questions_expire: {problem}")))?;
+            if span.as_millis() == 0 {
+                let problem = format!(
+                    "approvals.questions_expire: \"{text}\" leaves nobody the time to answer; name a longer one, or leave it out: \
+                     then questions wait for ever"
+                );
+                return Err(wrong(path, &problem));
+            }
             self.questions_expire = Some(span);
         }
         lay_over(&mut self.sandbox, file.sandbox).map_err(|problem| wrong(path, &problem))?;

@@ -558,7 +558,13 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
         // A message would come to the same end: the goal stays what it is.
         End::Failed(RunFailure::Hook) if run.hooks.goal_blocked => None,
         End::Failed(_) => Some(format!("resume {id} --message 'what to do differently'")),
-        End::ContextExhausted => Some(format!("resume {id} --model {}", context::quoted(run.model.name.as_str()))),
+        // Not with the one that it was too long for.
+        End::ContextExhausted => {
+            let other = run.task.routes.iter().map(|route| &route.model.name).find(|name| **name != run.model.name);
+            // Never sent, it may fit once its model is given a larger context_limit.
+            let fallback = if run.window.rejected.is_some() { "PROVIDER/LARGER" } else { run.model.name.as_str() };
+            Some(format!("resume {id} --model {}", context::quoted(other.map_or(fallback, |name| name.as_str()))))
+        }
         End::Done(_) | End::Cancelled => None,
     }
 }

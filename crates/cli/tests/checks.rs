@@ -20,6 +20,28 @@ fn world(files: &[(&str, &str)], acts: &[(&str, &str)]) -> World {
     world
 }
 
+/// What a check does to the work is undone: the next round judges the work, and not what the last one left of it.
+#[test]
+fn law_9_a_check_never_passes_on_its_own_wreck() {
+    for check in [
+        "test ! -f work.txt || { rm work.txt; exit 1; }",
+        "grep -q right work.txt || { echo right > work.txt; exit 1; }",
+        "test -d made || mkdir made && test -f made/by || { echo x > made/by; exit 1; }",
+    ] {
+        let world = World::new();
+        world.write("work.txt", "wrong\n");
+        let more = format!("builtins = []\n[[acceptance]]\nname = \"c\"\ncommand = ['sh', '-c', '''{check}''']\n");
+        task(&world, &more, &says("Done.").repeat(6));
+        world.run("run --task task.toml --id r").is(4);
+        assert_eq!((world.read("work.txt").as_str(), world.path("made").exists()), ("wrong\n", false), "{check}");
+        let log = world.log("r");
+        let found = of_type(&log, "check.finished");
+        assert!(found.iter().all(|line| line["verdict"] == "failed"), "{check}: {found:?}");
+        assert!(found[0].to_string().contains("that was set back"), "{check}: {found:?}");
+        world.verify("r");
+    }
+}
+
 const FILES: [(&str, &str); 4] = [
     ("work.txt", "wrong\n"),
     ("check.sh", "set -e\n. ./lib.sh\nproven\n"),

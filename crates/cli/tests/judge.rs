@@ -44,6 +44,16 @@ fn a_failed_opinion_goes_back_and_beside_a_proof_it_counts() {
     assert_eq!(log.matches("\"judge.requested\"").count(), 2, "{log}");
 }
 
+/// Where no model gave an opinion, nobody is said to have one.
+#[test]
+fn no_verdict_is_nobodys_opinion() {
+    let world = World::new();
+    judged(&world, "", &"[[judge]]\ntext = \"hello there\"\n".repeat(12));
+    world.run("run --task task.toml --id r").is(4);
+    let log = world.run("log r").is(0).stdout;
+    assert!(log.contains("has no verdict") && !log.contains("in a model's opinion"), "{log}");
+}
+
 /// What it is shown is data: an answer that gives orders stays inside its envelope.
 #[test]
 fn an_answer_cannot_order_the_judge() {

@@ -271,6 +271,49 @@ fn only_an_operators_server_says_yes_and_the_journal_says_by_which_door() {
     assert_eq!(operator.fails("approve", json!({ "id": "q", "action": "a1" }))["class"], "data");
 }
 
+/// Of two answers to one question one counts, and the other's sender is told so (E1).
+#[test]
+fn of_two_answers_at_once_one_is_taken() {
+    let world = World::new();
+    let tools = tool("book", "external", &books("x"), "");
+    task(&world, &tools, &[calls("book", "{}"), says("Booked.")].concat());
+    let mut first = Client::new(&world, &["--operator"]);
+    let mut second = Client::new(&world, &["--operator"]);
+    first.call("run_start", json!({ "task_file": "task.toml", "id": "q" }));
+    assert_eq!(first.call("run_wait", json!({ "id": "q" }))["state"], "waiting");
+    let approve = json!({ "name": "approve", "arguments": { "id": "q", "action": "a1" } });
+    let answers = std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.ask("tools/call", &approve));
+        [first.ask("tools/call", &approve), other.join().unwrap()]
+    });
+    let yes = answers.iter().filter(|answer| answer["result"]["structuredContent"]["recorded"] == true).count();
+    let no = answers.iter().filter(|answer| answer["result"]["isError"] == true).count();
+    assert_eq!((yes, no), (1, 1), "{answers:?}");
+    assert_eq!(first.call("run_wait", json!({ "id": "q" }))["state"], "done");
+    assert_eq!(booked(&world, "x"), 1);
+}
+
+/// A client that may be a model reads no file by having it taken for something else.
+#[test]
+fn a_plain_server_names_no_files() {
+    let world = World::new();
+    task(&world, "", &says("Done."));
+    let mut client = Client::new(&world, &[]);
+    let refused = |client: &mut Client, mut start: Value| {
+        start["prompt"] = "Do it.".into();
+        let fault = client.fails("run_start", start);
+        assert_eq!(fault["class"], "configuration", "{fault}");
+        assert!(!fault.to_string().contains("root:"), "{fault}");
+        fault["message"].clone()
+    };
+    for key in ["model", "program", "workspace"] {
+        let name = |path: &str| if key == "model" { format!("script/{path}") } else { path.to_owned() };
+        let there = refused(&mut client, json!({ key: name("/etc/passwd") }));
+        let gone = refused(&mut client, json!({ key: name("/etc/no-such-file") }));
+        assert_eq!(there, gone, "{key}");
+    }
+}
+
 #[test]
 fn an_answer_from_another_process_is_noticed_by_a_wait() {
     let world = World::new();

@@ -172,6 +172,13 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     std::thread::sleep(std::time::Duration::from_millis(1_100));
     let late = world.run("approve r a1").is(65);
     assert!(late.stderr.contains("the question of a1 expired at "), "{}", late.stderr);
+    let listed = world.run("approvals").is(0);
+    assert!(
+        !listed.stdout.contains("a1") && listed.stderr.contains("the question of a1 expired at "),
+        "{}",
+        listed.stdout
+    );
+    assert_eq!(world.run("approvals --json").is(0).stdout.trim(), "[]");
     assert_eq!(world.run("resume r --on-ask wait").is(0).answer(), "Left.");
     let log = world.log("r");
     let denied = of_type(&log, "action.denied");
@@ -180,6 +187,33 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     let late = world.run("approve r a1").is(65);
     assert!(late.stderr.contains("nobody answered in time"), "{}", late.stderr);
     world.verify("r");
+}
+
+/// Whether an answer is in time is told from when it was sent, not from when somebody takes it.
+#[test]
+fn what_was_answered_in_time_counts_however_late_it_is_taken() {
+    let world = World::new();
+    world.write("s.toml", PAYS);
+    world.write("task.toml", "goal = \"Write it.\"\nmodel = \"script/s.toml\"\nbuiltins = [\"write_file\"]\n");
+    world.write("a/s.toml", SCRIPT);
+    world.write("a/task.toml", TASK);
+    let config = world.user().join(".config/longrein");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("config.toml"), "[approvals]\nquestions_expire = \"12s\"\n").unwrap();
+    world.run("run --task task.toml --id yes --on-ask wait").is(3);
+    world.run("approve yes a1").is(0);
+    world.run("run --task a/task.toml --id words --on-ask wait").is(3);
+    world.run("send words 'north'").is(0);
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    world.run("resume yes --on-ask wait").is(0);
+    assert!(world.path("a.txt").exists());
+    assert!(of_type(&world.log("yes"), "action.denied").is_empty());
+    assert_eq!(world.run("resume words").is(0).answer(), "Set up.");
+    assert_eq!(told(&world, "words")["data"], "north");
+    world.verify("yes");
+    // A time that leaves nobody any.
+    std::fs::write(config.join("config.toml"), "[approvals]\nquestions_expire = \"0s\"\n").unwrap();
+    world.run("run --task task.toml --id none").is(78).says("questions_expire");
 }
 
 #[test]

@@ -32,9 +32,13 @@ pub struct Proof {
     /// The workspace it saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeId>,
-    /// The workspace as it left it, where that is another one.
+    /// The workspace as it left it, where that is another one and stayed so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<TreeId>,
+    /// Why what it changed of the workspace could not be set back: whatever a check says of it from here on, the work is not
+    /// what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrestored: Option<String>,
     /// Why nobody knows which workspace it saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhashed: Option<String>,
@@ -47,6 +51,9 @@ pub struct Proof {
     /// A model's opinion, not a proof.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opinion: bool,
+    /// The model that was to give an opinion gave none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
 }
 
 impl Proof {

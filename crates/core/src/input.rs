@@ -19,6 +19,7 @@ pub const INBOX_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     pub id: InputId,
+    /// When it was sent: an answer that was sent in time is in time, whenever it is taken.
     pub at: Timestamp,
     pub body: InputBody,
     /// What goes with a message; their bytes are stored with it.

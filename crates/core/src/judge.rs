@@ -416,12 +416,16 @@ pub(crate) fn verdict(
         tree,
         unhashed,
         opinion: true,
+        silent: !text.starts_with(OPINION),
         ..Proof::default()
     };
     Verdict { finding, evidence, exit_status: None, took_ms: 0, proof }
 }
 
+/// How the words of an opinion begin.
+const OPINION: &str = "The opinion of ";
+
 /// As people and the model read an opinion.
 pub(crate) fn in_words(model: &ModelName, reason: &str) -> String {
-    format!("The opinion of {model}, no proof: {reason}")
+    format!("{OPINION}{model}, no proof: {reason}")
 }

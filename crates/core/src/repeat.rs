@@ -500,8 +500,8 @@ pub fn due(run: &Run) -> Option<LoopNoticed> {
         .level(repeats.words)
         .filter(|level| Some(*level) > repeats.words_noticed)
         .map(|level| bare(Repetition::OnlyWords, level, repeats.words));
-    // The window's own count ends the run: see `context::plan`.
-    let rebuilds = (run.window.barren > repeats.rebuilds_noticed)
+    // The window's own count ends the run: see `context::plan`. Before its first reply a model has gone nowhere.
+    let rebuilds = (run.window.barren > repeats.rebuilds_noticed && run.turn().0 > 1)
         .then(|| bare(Repetition::NothingNew, Level::Told, run.window.barren));
     circle.into_iter().chain(returns).chain(errors).chain(words).chain(rebuilds).max_by_key(|notice| notice.level)
 }

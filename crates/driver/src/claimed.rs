@@ -327,6 +327,27 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
+    /// What is due by time. An answer that was sent before its question expired comes first, though it is taken only now.
+    async fn tick(&mut self) -> Result<(), DriveError> {
+        let now = self.ports.clock.now().max(self.run.at);
+        if owed::expired(&self.run, now).next().is_some() {
+            self.take_inbox().await?;
+            // What hooks are still to hear counts from when it was sent.
+            let expires = owed::question_expires(&self.run);
+            let is_open =
+                |input: &Input| matches!(input.body, InputBody::Message(_)) && !self.draft.consumed.contains(&input.id);
+            let inbox = self.ports.journal.inbox(&self.run.id).await?;
+            if inbox.iter().any(|input| is_open(input) && expires.is_some_and(|expires| input.at < expires)) {
+                return Ok(());
+            }
+        }
+        // As of before the look into the inbox: what expired since may have been answered since.
+        for event in decide(&self.run, Command::Tick, now).unwrap_or_default() {
+            self.push(now.max(self.run.at), event);
+        }
+        Ok(())
+    }
+
     pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
         self.draft.keys.extend(edge::key_changes(&self.run, &event));
         self.run.apply(self.run.head.next(), at, &event);
@@ -361,7 +382,7 @@ impl<'a> Drive<'a> {
 
     /// Begins everything owed that is not in flight, until nothing more follows without waiting.
     pub(crate) async fn perform(&mut self) -> Result<(), DriveError> {
-        self.command(Command::Tick);
+        self.tick().await?;
         let mut put_off = BTreeSet::new();
         for _ in 0..STEPS_MAX {
             let Some(duty) = self.next_duty(&put_off) else { return Ok(()) };

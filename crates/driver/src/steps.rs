@@ -353,16 +353,19 @@ pub(crate) async fn accept(ports: &Ports, task: &Task, acceptance: Acceptance) -
     let proof = &mut verdict.proof;
     proof.program = program;
     proof.output = Some(verdict.evidence.digest());
-    match (&trees, before, after) {
-        (Ok(trees), Ok(before), Ok(after)) => {
-            if before != after {
-                let paths = trees.differences(&before, &after).await.map(|found| in_words(&found));
-                let told = paths.unwrap_or_else(|error| format!("(which paths cannot be told: {error})"));
-                let said = text_of(&verdict.evidence);
-                let text = format!("{}\n[it changed the workspace it was to judge: {told}]", said.trim_end());
+    match (&trees, before) {
+        (Ok(trees), Ok(before)) => {
+            if after.as_ref() != Ok(&before) {
+                let told = match put_right(trees.as_ref(), &before, after).await {
+                    Ok(told) => told,
+                    Err((left, why)) => {
+                        (proof.left, proof.unrestored) = (left, Some(why.clone()));
+                        why
+                    }
+                };
+                let text = format!("{}\n[{told}]", text_of(&verdict.evidence).trim_end());
                 verdict.finding = Finding::Failed;
                 verdict.evidence = Content::Inline(Payload::string(&text));
-                proof.left = Some(after);
             }
             if let Some(first) = first_tree.filter(|first| *first != before) {
                 proof.protected = match trees.differences(&first, &before).await {
@@ -377,14 +380,33 @@ pub(crate) async fn accept(ports: &Ports, task: &Task, acceptance: Acceptance) -
             }
             proof.tree = Some(before);
         }
-        (_, Err(why), _) | (_, _, Err(why)) => proof.unhashed = Some(why),
-        (Err(why), Ok(_), Ok(_)) => proof.unhashed = Some(why.clone()),
+        (_, Err(why)) => proof.unhashed = Some(why),
+        (Err(why), Ok(_)) => proof.unhashed = Some(why.clone()),
     }
     // What cannot be looked at may have been changed.
     if let Some(why) = proof.unhashed.as_ref().filter(|_| !spec.protect.is_empty()) {
         proof.protected = vec![format!("{} (cannot be compared: {why})", spec.protect.join(", "))];
     }
     checked
+}
+
+/// Sets back what an acceptance check has changed of the workspace it was to judge: the next round would judge that, and not
+/// the work. Answers what is to be said of it; else how the workspace stays, where that is known, and why.
+async fn put_right(
+    trees: &dyn Trees,
+    before: &TreeId,
+    after: Result<TreeId, String>,
+) -> Result<String, (Option<TreeId>, String)> {
+    let after = after.map_err(|why| {
+        (None, format!("it left the workspace it was to judge in a state that nobody can tell, or set back: {why}"))
+    })?;
+    let paths = trees.differences(before, &after).await.map(|found| in_words(&found));
+    let paths = paths.unwrap_or_else(|error| format!("(which paths cannot be told: {error})"));
+    let changed = format!("it changed the workspace it was to judge: {paths}");
+    match set_back(trees, Undo { to: before.clone(), left: Some(after.clone()), within: None }).await {
+        Ok(_) => Ok(format!("{changed}; that was set back")),
+        Err(why) => Err((Some(after), format!("{changed}; that could not be set back: {why}"))),
+    }
 }
 
 /// A few of the paths that differ.

@@ -20,6 +20,8 @@ use crate::lease::{RENEW_EVERY, late_id};
 
 /// How long external calls get to end by themselves when the process is told to stop (`semantics.md` E3).
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How soon an expired question is looked at again.
+const QUESTION_POLL: Duration = Duration::from_millis(20);
 /// How often it looks.
 pub(crate) const KEY_POLL: Duration = Duration::from_millis(500);
 
@@ -138,7 +140,8 @@ impl Drive<'_> {
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
         by_time
-            .chain(owed::question_expires(&self.run).map(|at| at.since(now)))
+            // One that is over already waits for a message that hooks are still to hear.
+            .chain(owed::question_expires(&self.run).map(|at| if at > now { at.since(now) } else { QUESTION_POLL }))
             .chain(key_poll)
             .chain(self.child_is_due_in())
             .chain(stopping)

@@ -174,6 +174,11 @@ impl<D: Draft> Decoder<D> {
                 }
                 // The end says it better.
                 (Err(error), End::Broken(_)) if error.is_eof() => {}
+                // It ends within a value, however politely.
+                (Err(error), End::Closed) if error.is_eof() && body.trim_start().len() > 1 => {
+                    let text = "the response ended in the middle of its JSON".to_owned();
+                    self.fail(broken(ModelErrorClass::Transient, Billing::Perhaps, text));
+                }
                 (Err(error), _) => {
                     let rest = body[read..].trim_start();
                     if read > 0 && FIELDS.iter().any(|field| rest.starts_with(field)) {

@@ -190,9 +190,31 @@ fn why_it_stopped() {
         read(&events(&[&delta(r#"{"content":null,"refusal":"I will "}"#), &delta(r#"{"refusal":"not."}"#), STOP]));
     let refusal = refusal.unwrap();
     assert_eq!((refusal.text.as_str(), refusal.finish), ("I will not.", Finish::Refused));
-    // Closed in good order without a word on why.
-    assert_eq!(read(&events(&[&delta(r#"{"content":"a"}"#)])).unwrap().finish, Finish::Other(String::new()));
     assert_eq!(read(&events(&[&delta(r#"{"content":"a"}"#), "[DONE]"])).unwrap().finish, Finish::Other(String::new()));
+}
+
+/// Who closes in good order has not therefore said all.
+#[test]
+fn a_stream_that_just_ends_was_cut() {
+    let call = delta(r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"pay","arguments":"{}"}}]}"#);
+    let half = delta(r#"{"content":"half an ans"}"#);
+    for body in [
+        events(&[&half]),
+        events(&[&call]),
+        events(&[&half, &call]),
+        // One JSON object a line, and a list that never ends.
+        format!("{half}\n"),
+        format!("[{half},"),
+        events(&[&half])[..40].to_owned(),
+        // A whole completion without its end.
+        r#"{"choices":[{"message":{"content":"half an"#.to_owned(),
+    ] {
+        let failure = read(&body).unwrap_err();
+        assert_eq!((failure.class, failure.billing), (ModelErrorClass::Transient, Billing::Perhaps), "{body}");
+    }
+    // One piece is all there is, though nobody says why.
+    let whole = r#"{"choices":[{"message":{"content":"all of it"}}]}"#;
+    assert_eq!(read(whole).unwrap().finish, Finish::Other(String::new()));
 }
 
 #[test]

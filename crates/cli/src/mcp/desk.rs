@@ -229,6 +229,7 @@ impl Desk {
 
     /// The task, as if its flags had been given on the command line.
     fn load(&self, start: &Start) -> Result<Loaded, Fault> {
+        self.may_name(start)?;
         let limits = [
             (longrein::core::budget::BudgetKind::Turns, start.max_turns.map(|most| most.to_string())),
             (longrein::core::budget::BudgetKind::Tokens, start.max_tokens.map(|most| most.to_string())),
@@ -260,14 +261,44 @@ impl Desk {
         loaded.map_err(|error| of_fields(fault(error.into())))
     }
 
+    /// Whose client may be a model names no files: what cannot be read as a script, a program or a workspace would be told of
+    /// in an error, and so read.
+    fn may_name(&self, start: &Start) -> Result<(), Fault> {
+        match self.rules.powers {
+            Powers::Operator => return Ok(()),
+            Powers::Client => {}
+        }
+        let refuse = |problem: &str| {
+            let hint = "name it in a task file; or the operator starts the server with: longrein mcp --operator";
+            Err(Fault::new(Class::Configuration, problem).hint(hint))
+        };
+        let script = start.model.as_deref().and_then(|model| model.strip_prefix("script/"));
+        if script.is_some_and(|script| !self.is_served(script)) {
+            return refuse("model: this server takes scripts only from the folder it serves and from --tasks");
+        }
+        if start.workspace.as_deref().is_some_and(|workspace| !self.is_served(workspace)) {
+            return refuse("workspace: this server works only in the folder it serves and in --tasks");
+        }
+        if start.program.as_deref().is_some_and(|program| program.contains('/') || program.contains('.')) {
+            return refuse("program: this server takes the programs that ship, by name, and no files");
+        }
+        Ok(())
+    }
+
+    /// Whether a path leads to something in the folder this server was started in, or in one of `--tasks`.
+    fn is_served(&self, path: &str) -> bool {
+        let Ok(here) = context::here().and_then(|here| Ok(here.canonicalize().unwrap_or(here))) else { return false };
+        let Ok(real) = here.join(path).canonicalize() else { return false };
+        std::iter::once(&here).chain(&self.rules.tasks).any(|folder| real.starts_with(folder))
+    }
+
     /// Naming a task file is trusting it: where its client may be a model, the operator says which may be named.
     fn may_start(&self, file: &Path) -> Result<(), Fault> {
         if self.rules.tasks.is_empty() {
             return Ok(());
         }
-        let real = file.canonicalize();
-        let real = real.map_err(|error| Fault::new(Class::Data, format!("{}: {error}", file.display())))?;
-        if self.rules.tasks.iter().any(|folder| real.starts_with(folder)) {
+        // What is not there is not told apart from what may not be named.
+        if file.canonicalize().is_ok_and(|real| self.rules.tasks.iter().any(|folder| real.starts_with(folder))) {
             return Ok(());
         }
         let folders: Vec<_> = self.rules.tasks.iter().map(|folder| folder.display().to_string()).collect();

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use longrein::WhenAsked;
 use longrein::core::action::Action;
-use longrein::core::ids::{ActionId, RunId, Seq};
+use longrein::core::event::Event;
+use longrein::core::ids::{ActionId, InputId, RunId, Seq};
 use longrein::core::input::{Approve, Covers, Deny, Door as By, InputBody, Settle, Truth};
 use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
 use longrein::mcp_server::{Class, Door, Fault, Start, Watch};
-use longrein::ports::BoxFuture;
+use longrein::ports::{BoxFuture, Recorded, RecordedBody};
 use serde_json::{Value, json};
 
 use super::desk::{Desk, fault, of_runs};
@@ -101,12 +102,14 @@ impl Door for Front {
                 );
                 return Err(Fault::new(Class::Data, problem).hint("run_send, with the answer"));
             }
+            if let Some(problem) = crate::answer::expired(&self.session.runs, &run, action) {
+                return Err(Fault::new(Class::Data, problem).hint("run_wait, and it goes on without"));
+            }
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
             let covers = if always { Covers::Always } else { Covers::Once };
             let expires = self.session.runs.clock().now().plus(GRANT);
             let approve = Approve { action, digest, by: operator(), door: By::Mcp, expires, covers, reason: None };
-            self.post(&run.id, InputBody::Approve(approve)).await?;
-            self.after(&run.id).await
+            self.answer(&run, InputBody::Approve(approve)).await
         })
     }
 
@@ -115,8 +118,7 @@ impl Door for Front {
             let (run, action) = self.action(id, action).await?;
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
             let deny = Deny { action, digest, by: operator(), door: By::Mcp, reason };
-            self.post(&run.id, InputBody::Deny(deny)).await?;
-            self.after(&run.id).await
+            self.answer(&run, InputBody::Deny(deny)).await
         })
     }
 
@@ -201,9 +203,57 @@ impl Desk {
         Ok((run, action))
     }
 
-    async fn post(&self, id: &RunId, body: InputBody) -> Result<(), Fault> {
-        let (_, posted) = self.session.runs.post(id, body).await.map_err(of_runs)?;
-        crate::answer::posted(posted, id).map_err(fault)
+    async fn post(&self, id: &RunId, body: InputBody) -> Result<InputId, Fault> {
+        let (input, posted) = self.session.runs.post(id, body).await.map_err(of_runs)?;
+        crate::answer::posted(posted, id).map_err(fault)?;
+        Ok(input)
+    }
+
+    /// A yes or a no. Of several answers to one question one counts (`semantics.md` E1): who sent another is told so.
+    async fn answer(self: &Arc<Self>, run: &Run, body: InputBody) -> Result<Value, Fault> {
+        let input = self.post(&run.id, body).await?;
+        let mut status = self.after(&run.id).await?;
+        // Whoever drives it takes it, here or elsewhere.
+        let taken = self.was_taken(&run.id, run.head, &input).await?;
+        if let Value::Object(status) = &mut status {
+            status.insert("taken".to_owned(), json!(taken));
+        }
+        Ok(status)
+    }
+
+    /// Whether an answer was taken by now: it may take its worker longer. Not taken for good is a fault.
+    async fn was_taken(&self, id: &RunId, since: Seq, input: &InputId) -> Result<bool, Fault> {
+        let began = std::time::Instant::now();
+        loop {
+            let mut found = None;
+            let look = |recorded: &Recorded| {
+                let RecordedBody::Known(event) = &recorded.body else { return };
+                if recorded.seq <= since {
+                    return;
+                }
+                if let Event::InputRefused(refused) = event {
+                    if refused.input == *input {
+                        found = Some(Err(Fault::new(Class::Data, words::safe(&refused.reason)).hint("approvals")));
+                    }
+                } else if let Event::ActionApproved(approved) = event {
+                    if approved.input == *input {
+                        found = Some(Ok(true));
+                    }
+                } else if let Event::ActionDenied(denied) = event
+                    && denied.input.as_ref() == Some(input)
+                {
+                    found = Some(Ok(true));
+                }
+            };
+            self.session.runs.fold(id, look).await.map_err(of_runs)?;
+            if let Some(found) = found {
+                return found;
+            }
+            if began.elapsed() > REACTION {
+                return Ok(false);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     async fn tend(&self, id: &RunId) -> Result<(), Fault> {

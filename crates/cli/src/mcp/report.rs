@@ -116,7 +116,12 @@ pub(super) async fn approvals(desk: &Desk) -> Result<Value, Fault> {
         let inbox = runs.inbox(&row.run).await.map_err(of_runs)?;
         for action in run.actions() {
             let Some(mut asked) = waiting(action) else { continue };
-            asked.insert("answered".to_owned(), json!(inbox.iter().any(|input| answers(input, action))));
+            let answered = inbox.iter().any(|input| answers(input, action));
+            // It waits for nobody any more.
+            if !answered && crate::answer::expired(runs, &run, action.id).is_some() {
+                continue;
+            }
+            asked.insert("answered".to_owned(), json!(answered));
             all.push(with_run(&run.id, asked));
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) 
 }
 
 fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, String> {
-    let Input { id: input, body, images, .. } = input;
+    let Input { id: input, at, body, images } = input;
     let cancelled = match &run.stage {
         Stage::Rest(ended) => ended.end == End::Cancelled,
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Verifying { .. } => false,
@@ -46,7 +46,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             if run.hooks.goal_blocked {
                 return Err(format!("the goal was not let through: {}; start a new run", run.hooks.last));
             }
-            let asking = longest_asking(run).filter(|action| !action.asks().is_some_and(|asks| asks.is_expired(now)));
+            let asking = longest_asking(run).filter(|action| !action.asks().is_some_and(|asks| asks.is_expired(at)));
             if let Some(action) = asking.filter(|action| program::wants_yes_or_no(run, action))
                 && yes_or_no(&text).is_none()
             {
@@ -68,7 +68,8 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             if question.wants == Wants::Words {
                 return Err(format!("{} asks a question; a yes is no answer to it: send a message", approve.action));
             }
-            if let Some(expired) = question.expires.filter(|_| question.is_expired(now)) {
+            // In time is what was said in time, however late it is taken.
+            if let Some(expired) = question.expires.filter(|_| question.is_expired(at)) {
                 return Err(format!(
                     "the question of {} expired at {expired}, unanswered, which counts as no answer; this yes comes too late",
                     approve.action

@@ -163,7 +163,11 @@ impl Run {
         self.judging.judged();
         self.bring(&finished.brings);
         if finished.phase.is_some() {
-            return self.phase_checked(finished);
+            self.phase_checked(finished);
+            return self.wrecked(finished);
+        }
+        if finished.verdict.proof.unrestored.is_some() && matches!(self.stage, Stage::Verifying { .. }) {
+            return self.wrecked(finished);
         }
         let Stage::Verifying { verdicts, .. } = &mut self.stage else { return };
         if let Some(tree) = &finished.verdict.proof.tree {
@@ -197,6 +201,17 @@ impl Run {
         let item = observe::note(&text.replace("<longrein", "&lt;longrein").replace("</longrein", "&lt;/longrein"));
         self.tell(item);
         self.show_pending();
+    }
+
+    /// A check has left a workspace that is not the work, and it cannot be set back: nothing can be proven about it any more.
+    fn wrecked(&mut self, finished: &CheckFinished) {
+        let Some(why) = &finished.verdict.proof.unrestored else { return };
+        self.drop_questions();
+        self.stage = Stage::Ready(Ready {
+            after: Some(AfterFailure::Fail(crate::event::Failure::Checks)),
+            detail: format!("the check {}: {why}", finished.check),
+            ..Ready::default()
+        });
     }
 
     pub(super) fn ended(&mut self, ended: &RunEnded) {

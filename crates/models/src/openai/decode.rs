@@ -83,8 +83,9 @@ impl crate::stream::Draft for Draft {
     }
 
     fn is_whole(&self, closed: Closed) -> bool {
-        // Closed in good order, what has begun is all there is, although nobody said why.
-        self.finish.is_some() || self.done || (self.begun && closed == Closed::Yes) || self.is_cut_at_birth()
+        // Closed in good order, a completion that came as one piece is all there is, although nobody said why. Of a stream
+        // that just ends nobody can tell how much is missing.
+        self.finish.is_some() || self.done || (self.in_one && closed == Closed::Yes) || self.is_cut_at_birth()
     }
 
     fn reply(self) -> Result<Reply, ModelFailure> {
@@ -145,8 +146,8 @@ pub struct Draft {
     usage_at_stop: bool,
     /// `[DONE]` was seen.
     done: bool,
-    /// A choice was seen.
-    begun: bool,
+    /// A choice came as a whole, and none as a piece.
+    in_one: bool,
     /// Thoughts came, which are left where they are.
     thought: bool,
     /// The index of the choice we follow; we ask for one and take the first that comes.
@@ -165,7 +166,7 @@ impl Draft {
     }
 
     fn take_choice(&mut self, choice: &Value) {
-        self.begun = true;
+        self.in_one = !self.in_pieces && !choice.get("delta").is_some_and(Value::is_object);
         if let Some(fields) = choice.as_object() {
             self.beside.keep(
                 "choice",
