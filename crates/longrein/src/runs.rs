@@ -670,9 +670,18 @@ impl Runs {
             let sandbox = self.walls(&task, &place);
             let mark = format!("{id}@{}", self.identity);
             let around = servers::Around { environment: &environment, sandbox, mark };
+            // what a server says of itself is kept and sent
+            let of_beside = beside.summariser.iter().chain(beside.judges.values());
+            let of_beside = of_beside.filter_map(|other| other.config.api_key.as_ref());
+            for key in model.api_key.iter().chain(of_beside).chain(&beside.others.keys) {
+                own.secrets.know("model-api-key", key.reveal());
+            }
             servers::attach(&mut task, tools, around, &mut own.secrets).await
         };
         attached.notices.iter().for_each(|line| observer.noticed(line));
+        if let Some(wrong) = attached.wrong {
+            return Err(RunsError::Task(wrong));
+        }
         own.host = own.host.and(attached.functions);
         match &mut begin {
             Begin::New { task: of_run, .. } => of_run.tools.clone_from(&task.tools),

@@ -109,6 +109,8 @@ async fn over_http(http: &Http) -> Result<Connection, String> {
     }
     let config = StreamableHttpClientTransportConfig::with_uri(http.url.as_str())
         .custom_headers(headers)
+        // it would send again what had left: a call may have happened
+        .reinit_on_expired_session(false)
         .max_sse_event_size(MESSAGE_MAX_BYTES)
         .max_json_response_size(MESSAGE_MAX_BYTES);
     let transport = StreamableHttpClientTransport::with_client(client, config);
@@ -231,5 +233,5 @@ fn explain(error: &rmcp::service::ClientInitializeError) -> String {
     if let rmcp::service::ClientInitializeError::ConnectionClosed(_) = error {
         return "it closed its output before it answered".to_owned();
     }
-    format!("it could not be greeted: {error}")
+    format!("it could not be greeted: {}", super::refusal::words(error))
 }

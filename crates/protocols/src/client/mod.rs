@@ -9,9 +9,10 @@
 mod answer;
 mod connect;
 mod definition;
+mod refusal;
 mod server;
 
 pub use answer::Answer;
 pub use connect::{Http, Reach};
 pub use definition::{Definition, Quarantined, SCHEMA_MAX_BYTES};
-pub use server::{CallError, Down, Limits, RESTARTS_MAX, Server};
+pub use server::{CallError, Down, Limits, Listed, May, RESTARTS_MAX, Server};

@@ -1,7 +1,7 @@
 //! One server over the life of a run.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longrein_core::payload::Payload;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::{self, Answer};
 use super::connect::{Connection, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
+use super::refusal::{self, Refusal};
 
 /// How often a server is started again without having answered anything since.
 pub const RESTARTS_MAX: u32 = 3;
@@ -41,7 +42,15 @@ pub struct Server {
     reach: Reach,
     limits: Limits,
     state: Mutex<State>,
+    /// Told what it offers each time it was started again.
+    listed: OnceLock<Listed>,
 }
+
+/// Takes the tools of a server that was started again, before anything is asked of it.
+pub type Listed = Box<dyn Fn(&[Definition]) + Send + Sync>;
+
+/// Says whether a call may still be made: asked before a server is started for it, and before it leaves.
+pub type May<'a> = &'a (dyn Fn() -> Result<(), String> + Send + Sync);
 
 #[derive(Default)]
 struct State {
@@ -67,6 +76,9 @@ pub enum CallError {
     /// It answered that it failed, and says no more than that.
     #[error("{0}")]
     Failed(String),
+    /// It was turned away by HTTP before anything was done.
+    #[error("{why}")]
+    TurnedAway { status: u16, why: String, retry_after_s: Option<u64> },
     /// It was sent, and no answer came.
     #[error("{0}")]
     Lost(String),
@@ -80,19 +92,41 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
-        Self { name: name.into(), reach, limits, state: Mutex::default() }
+        Self { name: name.into(), reach, limits, state: Mutex::default(), listed: OnceLock::new() }
     }
 
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// From now on `listed` is told what it offers whenever it was started, or started again.
+    pub fn watch(&self, listed: Listed) {
+        // the first one stays
+        let _ = self.listed.set(listed);
+    }
+
+    /// Starts it if it is not there.
+    pub async fn ready(&self) -> Result<(), Down> {
+        self.connection().await.map(|_| ())
+    }
+
+    /// Whether it is there.
+    pub async fn is_there(&self) -> bool {
+        self.state.lock().await.connection.as_ref().is_some_and(|connection| !connection.is_over())
+    }
+
     /// Its tools as it has them now, and those that cannot be offered.
     pub async fn tools(&self) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
         let connection = self.connection().await?;
+        let found = self.tools_of(&connection).await?;
+        self.answered().await;
+        Ok(found)
+    }
+
+    async fn tools_of(&self, connection: &Connection) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
         let by = Instant::now() + self.limits.start;
         let listed = tokio::select! {
-            listed = timeout_at(by, listing(&connection)) => listed,
+            listed = timeout_at(by, listing(connection)) => listed,
             why = connection.over() => return Err(Down(why)),
         };
         let entries = match listed {
@@ -105,7 +139,6 @@ impl Server {
             }
             Ok(Ok(entries)) => entries,
         };
-        self.answered().await;
         let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
         for entry in &entries {
             match definition::read(entry) {
@@ -125,14 +158,17 @@ impl Server {
         tool: &str,
         args: &Payload,
         given_up: impl Future<Output = ()> + Send,
+        may: May<'_>,
     ) -> Result<Answer, CallError> {
         let args: Map<String, Value> =
             args.read().map_err(|_| CallError::NotSent("the arguments are no object".to_owned()))?;
         let mut given_up = std::pin::pin!(given_up);
+        may().map_err(CallError::NotSent)?;
         let connection = tokio::select! {
             connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
             () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
         };
+        may().map_err(CallError::NotSent)?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = match self.limits.idle {
@@ -177,8 +213,26 @@ impl Server {
             Err(ServiceError::TransportClosed) => {
                 Err(CallError::Lost(connection.with_complaint("its connection was closed")))
             }
+            Err(error) => Err(self.lost(&connection, &error).await),
+        }
+    }
+
+    /// Of a call that may have left.
+    async fn lost(&self, connection: &Arc<Connection>, error: &ServiceError) -> CallError {
+        match Refusal::of(error) {
+            Some(refusal) if refusal.is_at_the_door() => {
+                let Refusal { status, retry_after_s, session_is_over: _ } = refusal;
+                CallError::TurnedAway { status, why: refusal.words(), retry_after_s }
+            }
+            Some(refusal) => {
+                if refusal.session_is_over {
+                    let mut state = self.state.lock().await;
+                    state.connection.take_if(|held| Arc::ptr_eq(held, connection));
+                }
+                CallError::Lost(refusal.words())
+            }
             // which of the two it was cannot be told
-            Err(error) => Err(CallError::Lost(connection.with_complaint(&error.to_string()))),
+            None => CallError::Lost(connection.with_complaint(&refusal::words(error))),
         }
     }
 
@@ -198,6 +252,10 @@ impl Server {
             Ok(connected) => Arc::new(connected.map_err(Down)?),
             Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
         };
+        if let Some(listed) = self.listed.get() {
+            let (tools, _) = self.tools_of(&connection).await?;
+            listed(&tools);
+        }
         state.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
@@ -239,7 +297,7 @@ async fn listing(connection: &Connection) -> Result<Vec<Value>, String> {
             Ok(result) => raw(result),
             // it has none
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => return Ok(entries),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(refusal::words(&error)),
         };
         let Some(tools) = page.get("tools").and_then(Value::as_array) else {
             return Err("its answer has no list of tools".to_owned());
