@@ -22,6 +22,7 @@ mod keep;
 mod liars;
 mod local;
 mod mcp;
+mod mcp_pinned;
 mod mcp_server;
 mod modes;
 mod programs;

@@ -11,7 +11,7 @@ use crate::support::{Done, World, of_type};
 const SERVER: &str = include_str!("mcp_support/server.py");
 
 /// None, and it is said: there is no Python here.
-fn world() -> Option<World> {
+pub(crate) fn world() -> Option<World> {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: there is no python3");
         return None;
@@ -21,22 +21,22 @@ fn world() -> Option<World> {
     Some(world)
 }
 
-fn server(mode: &str, more: &str) -> String {
+pub(crate) fn server(mode: &str, more: &str) -> String {
     format!("[mcp.shop]\ncommand = \"python3\"\nargs = [\"server.py\", \"{mode}\"]\n{more}\n")
 }
 
-fn called(tool: &str, args: &str) -> String {
+pub(crate) fn called(tool: &str, args: &str) -> String {
     calls(&format!("mcp__shop__{tool}"), args)
 }
 
 /// A run of these replies with this server, as `w`.
-fn run(world: &World, head: &str, server: &str, replies: &[String]) -> Done {
+pub(crate) fn run(world: &World, head: &str, server: &str, replies: &[String]) -> Done {
     task(world, &format!("builtins = []\n{head}\n{server}"), &replies.concat());
     world.run("run --task task.toml --id w --json")
 }
 
 /// What became of each call, in their order.
-fn outcomes(done: &Done) -> Vec<String> {
+pub(crate) fn outcomes(done: &Done) -> Vec<String> {
     let events = done.json();
     of_type(&events, "action.finished")
         .iter()
@@ -250,7 +250,7 @@ fn a_workspaces_own_servers_count_once_it_is_trusted() {
 }
 
 /// A server of its own, ended with the test.
-struct Http(Child);
+pub(crate) struct Http(pub(crate) Child);
 
 impl Drop for Http {
     fn drop(&mut self) {
