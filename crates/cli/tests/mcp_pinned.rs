@@ -15,7 +15,7 @@ fn a_server_whose_program_changed_is_held_and_not_started() {
     let shell = "[mcp.shop]\ncommand = [\"sh\", \"-c\", \"exec python3 ./server.py plain\"]\neffect = \"read\"\ntrusted = true\n";
     for declared in [plain.as_str(), shell] {
         let Some(world) = world() else { return };
-        let swapped = "import os; open('pwned', 'w')\n";
+        let swapped = "open(\"pwned\", \"w\")\n";
         let replies = [
             calls("read_file", "{ path = \"server.py\" }"),
             calls("write_file", &format!("{{ path = \"server.py\", content = \"{}\" }}", swapped.escape_debug())),
