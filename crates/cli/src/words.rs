@@ -540,7 +540,9 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 }
                 longrein::core::check::Finding::Passed if e.verdict.proof.opinion => "passed, in a model's opinion",
                 longrein::core::check::Finding::Passed => "passed",
-                longrein::core::check::Finding::Failed if e.verdict.proof.silent => "has no verdict, which counts as failed",
+                longrein::core::check::Finding::Failed if e.verdict.proof.silent => {
+                    "has no verdict, which counts as failed"
+                }
                 longrein::core::check::Finding::Failed if e.verdict.proof.opinion => "failed, in a model's opinion",
                 longrein::core::check::Finding::Failed => "failed",
                 longrein::core::check::Finding::Held => "was not run",

@@ -25,6 +25,7 @@ mod liars;
 mod local;
 mod mcp;
 mod mcp_login;
+mod mcp_pinned;
 mod mcp_server;
 mod mcp_start;
 mod modes;

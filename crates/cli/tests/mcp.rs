@@ -36,7 +36,7 @@ pub(crate) fn run(world: &World, head: &str, server: &str, replies: &[String]) -
 }
 
 /// What became of each call, in their order.
-fn outcomes(done: &Done) -> Vec<String> {
+pub(crate) fn outcomes(done: &Done) -> Vec<String> {
     let events = done.json();
     of_type(&events, "action.finished")
         .iter()
@@ -323,7 +323,7 @@ fn a_workspaces_own_servers_count_once_it_is_trusted() {
 }
 
 /// A server of its own, ended with the test.
-struct Http(Child);
+pub(crate) struct Http(pub(crate) Child);
 
 impl Drop for Http {
     fn drop(&mut self) {

@@ -125,7 +125,8 @@ pub enum McpWalls {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// An answer like another, marked as an error: the model is told, and the run goes on. The call counts as made.
+    /// The model is told, and the run goes on. Nobody knows what happened before it: it is no evidence, provides nothing, and
+    /// is not made again unasked.
     #[default]
     Told,
     /// Nobody knows what happened before it: the effect is unknown.

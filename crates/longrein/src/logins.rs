@@ -52,6 +52,7 @@ pub(crate) fn http(
         whole.insert(header.clone(), with_secrets(value, environment, secrets)?);
     }
     let keys = keys_of(name, url, headers, environment);
+    let url = with_secrets(url, environment, secrets)?;
     for secret in keys.iter().flat_map(Keys::secrets) {
         secrets.know(format!("token of {name}"), secret);
     }
@@ -59,7 +60,7 @@ pub(crate) fn http(
         Some(_) => format!("run longrein mcp login {name}"),
         None => "give its token in headers".to_owned(),
     };
-    Ok(Http { url: url.to_owned(), headers: whole, keys, way_in })
+    Ok(Http { url, headers: whole, keys, way_in })
 }
 
 /// Begins a login. `back`: the loopback address that the browser comes back to.
@@ -108,6 +109,9 @@ pub(crate) fn hidden(keys: &Keys, called: Result<Answer, CallError>) -> Result<A
         Err(CallError::NotSent(text)) => Err(CallError::NotSent(without(text))),
         Err(CallError::Refused(text)) => Err(CallError::Refused(without(text))),
         Err(CallError::Failed(text)) => Err(CallError::Failed(without(text))),
+        Err(CallError::TurnedAway { status, why, retry_after_s }) => {
+            Err(CallError::TurnedAway { status, why: without(why), retry_after_s })
+        }
         Err(CallError::Lost(text)) => Err(CallError::Lost(without(text))),
     }
 }

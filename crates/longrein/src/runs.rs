@@ -721,6 +721,12 @@ impl Runs {
             let tools = if is_new { servers::Tools::ToBeFound } else { servers::Tools::Pinned };
             let sandbox = self.walls(&task, &place);
             let mark = format!("{id}@{}", self.identity);
+            // what a server says of itself is kept and sent
+            let of_beside = beside.summariser.iter().chain(beside.judges.values());
+            let of_beside = of_beside.filter_map(|other| other.config.api_key.as_ref());
+            for key in model.api_key.iter().chain(of_beside).chain(&beside.others.keys) {
+                own.secrets.know("model-api-key", key.reveal());
+            }
             let told = Arc::clone(&observer);
             let tell = move |line: &str| told.noticed(line);
             let around = servers::Around { environment: &environment, sandbox, mark, tell: &tell };
@@ -732,6 +738,9 @@ impl Runs {
             }
         };
         attached.notices.iter().for_each(|line| observer.noticed(line));
+        if let Some(wrong) = attached.wrong {
+            return Err(RunsError::Task(wrong));
+        }
         if !attached.misnamed.is_empty() {
             return Err(RunsError::Task(attached.misnamed.join("; ")));
         }

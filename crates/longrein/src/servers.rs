@@ -1,16 +1,17 @@
 //! The servers of a task: started before its first request, asked what they offer, and their tools pinned in the run.
 //!
 //! A server that does not come is told of once; the run goes on without its tools. In a run that is there the tools are those it
-//! was started with: a definition that differs now is said, and what calls it is held.
+//! was started with: a definition that differs now is said, and what calls it is held. The same within a run, where a server
+//! is started again; and one whose program is not what it was when the run started is not started before a person says yes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
 use longrein_core::ids::{Digest, ToolName};
-use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, OnError, tool_name};
+use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, tool_name};
 use longrein_core::outcome::{ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
@@ -18,11 +19,13 @@ use longrein_ports::{BoxFuture, Changed};
 use longrein_protocols::client::{CallError, Definition, Keys, Limits, Quarantined, Reach, Reading, Server};
 use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
 use longrein_tools::{
-    HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, Walls, WayOut, Workspace, server_environment,
+    Hashes, HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, TOOL_ERROR, Walls, WayOut, Workspace,
+    server_environment,
 };
-use serde_json::json;
+use serde_json::Value;
 
 use crate::logins;
+use crate::pins::Commands;
 use crate::settings::{SandboxMode, SandboxSettings};
 
 /// What became of a task's servers.
@@ -37,6 +40,8 @@ pub(crate) struct Attached {
     pub(crate) misnamed: Vec<String>,
     /// Servers that the run must not start without and that are not there.
     pub(crate) missing: Vec<String>,
+    /// Why the run cannot begin: what a server is declared to be given is not there.
+    pub(crate) wrong: Option<String>,
 }
 
 /// Whose servers these are, and what is around them.
@@ -54,6 +59,8 @@ pub(crate) struct Around<'a> {
 pub(crate) enum Tools {
     ToBeFound,
     Pinned,
+    /// To be found, and no run comes of it.
+    Looked,
 }
 
 /// Everything that lives as long as a server does.
@@ -63,6 +70,55 @@ struct Kept {
     keys: Option<Keys>,
     sandbox: Arc<Sandbox>,
     way_out: Option<WayOut>,
+    start_timeout: std::time::Duration,
+    program: Program,
+    /// Its tools that are not what the run was started with, by its own names, each with what it is now; None: it is gone.
+    differing: Mutex<BTreeMap<String, Option<Digest>>>,
+}
+
+/// The files that a server's command names, as they were when the run started.
+struct Program {
+    files: Vec<(PathBuf, Digest)>,
+    hashes: Hashes,
+}
+
+impl Program {
+    fn of(task: &Task, server: &McpServer) -> Self {
+        let commands = Commands::of(task);
+        let named = longrein_tools::files_of_server(task, server, &|command, folder| commands.run_by(command, folder));
+        let pinned = |path: PathBuf| Some((path.clone(), task.pins.get(path.to_str()?)?.clone()));
+        Self { files: named.into_iter().filter_map(pinned).collect(), hashes: Hashes::default() }
+    }
+
+    fn changed(&self) -> Option<Changed> {
+        let now = self.files.iter().map(|(path, was)| (path, was, self.hashes.of(path)));
+        now.into_iter()
+            .find(|(_, was, now)| now.as_ref() != Some(*was))
+            .map(|(path, _, content)| Changed { file: path.display().to_string(), content })
+    }
+}
+
+impl Kept {
+    fn differing(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<Digest>>> {
+        self.differing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is not as it was for this tool, now.
+    fn changed(&self, of: &McpTool) -> Option<Changed> {
+        let definition = self.differing().get(&of.tool).cloned().map(|content| Changed {
+            file: format!("the definition of {} on the MCP server {}", of.tool, of.server),
+            content,
+        });
+        match (self.program.changed(), definition) {
+            (Some(program), Some(definition)) => {
+                let parts = [program.content, definition.content];
+                let parts = parts.iter().map(|part| part.as_ref().map_or("gone", Digest::as_str).as_bytes());
+                let content = Some(Digest::of_parts(parts));
+                Some(Changed { file: format!("{}, and with it {},", program.file, definition.file), content })
+            }
+            (program, definition) => program.or(definition),
+        }
+    }
 }
 
 /// Starts a task's servers and gives it their tools.
@@ -73,7 +129,7 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     let servers: Vec<(String, McpServer)> = task
         .servers
         .iter()
-        .filter(|(name, _)| tools == Tools::ToBeFound || used(name))
+        .filter(|(name, _)| tools != Tools::Pinned || used(name))
         .map(|(name, server)| (name.clone(), server.clone()))
         .collect();
     if servers.is_empty() {
@@ -84,48 +140,62 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     for (name, server) in servers {
         match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
             Ok(kept) => ready.push((name, server, Arc::new(kept))),
-            Err(why) if tools == Tools::ToBeFound && server.required => {
+            Err(Unmade::Unusable(why)) if tools != Tools::Pinned && server.required => {
                 attached.missing.push(format!("the MCP server {name} is required and cannot be used: {why}"));
             }
-            Err(why) => attached.notices.push(format!("the MCP server {name} cannot be used: {why}")),
+            Err(Unmade::Unusable(why)) => {
+                attached.notices.push(format!("the MCP server {name} cannot be used: {why}"));
+            }
+            Err(Unmade::Wrong(why)) => {
+                let why = format!("the MCP server {name} cannot be used: {why}");
+                attached.wrong.get_or_insert_with(|| why.clone());
+                attached.notices.push(why);
+            }
         }
     }
-    let listing = |(name, _, kept): &(String, McpServer, Arc<Kept>)| {
+    // what it is to be told is missing: nothing of the run is started
+    if attached.wrong.is_some() && tools != Tools::Looked {
+        return attached;
+    }
+    let listings = ready.iter().map(|(name, _, kept)| {
         let (name, kept) = (name.clone(), Arc::clone(kept));
-        async move { aloud(&name, kept.server.tools(), around.tell).await }
-    };
-    let listed = join_all(ready.iter().map(listing)).await;
+        async move { aloud(&name, listing(&kept), around.tell).await }
+    });
+    let listed = join_all(listings).await;
     for ((name, declared, kept), listed) in ready.into_iter().zip(listed) {
         let (definitions, quarantined, is_there) = match listed {
             Ok((definitions, quarantined)) => {
-                if tools == Tools::ToBeFound {
+                if tools != Tools::Pinned {
                     look_for_wrong_names(&mut attached, &name, &declared, &definitions, &quarantined);
                 }
                 (definitions, quarantined, true)
             }
-            Err(down) if tools == Tools::ToBeFound && declared.required => {
+            Err(down) if tools != Tools::Pinned && declared.required => {
                 attached.missing.push(format!("the MCP server {name} is required and is not there: {down}"));
                 continue;
             }
             Err(down) => {
                 let without = match tools {
-                    Tools::ToBeFound => "the run goes on without its tools",
+                    Tools::ToBeFound | Tools::Looked => "the run goes on without its tools",
+                    Tools::Pinned if kept.program.changed().is_some() => "calls of its tools are held",
                     Tools::Pinned => "calls of its tools start it again",
                 };
-                attached.notices.push(format!("the MCP server {name} is not there, and {without}: {down}"));
+                attached
+                    .notices
+                    .push(format!("the MCP server {name} is not there, and {without}: {}", secrets.clean(&down)));
                 (Vec::new(), Vec::new(), false)
             }
         };
-        let mut changed = BTreeMap::new();
         match tools {
-            Tools::ToBeFound => {
-                let bad = offer(task, &name, &declared, definitions, Whose::Servers);
+            Tools::ToBeFound | Tools::Looked => {
+                let bad = offer(task, &name, &declared, definitions, Whose::Servers, secrets);
                 if is_there {
                     let beside = kept.server.beside().await.unwrap_or_default();
                     let ours = beside.readings().into_iter().map(|reading| reading.definition(&name)).collect();
-                    offer(task, &name, &declared, ours, Whose::Ours);
+                    offer(task, &name, &declared, ours, Whose::Ours, secrets);
                 }
                 for Quarantined { name: tool, why } in quarantined.iter().chain(&bad) {
+                    let (tool, why) = (secrets.clean(tool), secrets.clean(why));
                     let tool = tool.escape_debug();
                     attached
                         .notices
@@ -135,21 +205,20 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
             // one that is not there has not changed
             Tools::Pinned if definitions.is_empty() => {}
             Tools::Pinned => {
-                changed = differing(task, &name, &definitions);
-                attached.changed.extend(changed.keys().map(ToString::to_string));
+                let pinned = pinned(task, &name);
+                let changed = differing(&pinned, &definitions);
+                let is_changed = |(_, of): &&(ToolName, McpTool)| changed.contains_key(&of.tool);
+                attached.changed.extend(pinned.iter().filter(is_changed).map(|(name, _)| name.to_string()));
+                *kept.differing() = changed;
             }
         }
+        watch(&kept, pinned(task, &name));
         for spec in &task.tools {
             let ToolBody::Mcp(of) = &spec.body else { continue };
             if of.server != name {
                 continue;
             }
-            let function = ServerTool {
-                kept: Arc::clone(&kept),
-                of: of.clone(),
-                effect: spec.effect,
-                changed: changed.get(&spec.name).cloned(),
-            };
+            let function = ServerTool { kept: Arc::clone(&kept), of: of.clone(), ruled: Mutex::default() };
             attached.functions.insert(spec.name.clone(), Arc::new(function));
         }
     }
@@ -216,17 +285,51 @@ enum Whose {
     Ours,
 }
 
-/// Puts a server's tools into the task, after its own. Those that cannot be used.
+/// The tools of a server as it is started for the first time.
+async fn listing(kept: &Kept) -> Result<(Vec<Definition>, Vec<Quarantined>), String> {
+    if let Some(Changed { file, .. }) = kept.program.changed() {
+        return Err(format!("{file} is not what it was when the run started, and it is not started"));
+    }
+    kept.server.tools().await.map_err(|down| down.to_string())
+}
+
+/// Looks at what a server offers each time it was started again: before any call, as on resume.
+fn watch(kept: &Arc<Kept>, pinned: Vec<(ToolName, McpTool)>) {
+    let weak = Arc::downgrade(kept);
+    kept.server.watch(Box::new(move |definitions| {
+        if let Some(kept) = weak.upgrade() {
+            *kept.differing() = differing(&pinned, definitions);
+        }
+    }));
+}
+
+/// The tools of a server that a task has.
+fn pinned(task: &Task, server: &str) -> Vec<(ToolName, McpTool)> {
+    let of = |spec: &ToolSpec| match &spec.body {
+        ToolBody::Mcp(of) if of.server == server => Some((spec.name.clone(), of.clone())),
+        ToolBody::Mcp(_) | ToolBody::Command(_) | ToolBody::Builtin(_) | ToolBody::Host(_) => None,
+    };
+    task.tools.iter().filter_map(of).collect()
+}
+
+/// Puts a server's tools into the task, after its own, without the secrets it may have put into their words. Those that cannot
+/// be used.
 fn offer(
     task: &mut Task,
     server: &str,
     declared: &McpServer,
     definitions: Vec<Definition>,
     whose: Whose,
+    secrets: &Secrets,
 ) -> Vec<Quarantined> {
     let mut bad = Vec::new();
     for definition in definitions.into_iter().filter(|definition| declared.offers(&definition.name)) {
         let Definition { name: tool, description, parameters, declared: _, digest, claims: _ } = definition;
+        if secrets.clean(&tool) != tool {
+            bad.push(Quarantined { name: tool, why: "its name holds a secret".to_owned() });
+            continue;
+        }
+        let (description, parameters) = (secrets.clean(&description), without_secrets(parameters, secrets));
         if let Err(why) = longrein_tools::usable(&parameters) {
             bad.push(Quarantined { name: tool, why });
             continue;
@@ -246,17 +349,34 @@ fn offer(
     bad
 }
 
-/// The tools of a task that this server now describes in another way, each with what it says now; None: it has it no more.
-fn differing(task: &Task, server: &str, definitions: &[Definition]) -> BTreeMap<ToolName, Option<Digest>> {
+fn without_secrets(parameters: Payload, secrets: &Secrets) -> Payload {
+    match parameters.read::<Value>() {
+        Ok(schema) => {
+            let clean = secrets.clean_value(schema.clone());
+            if clean == schema { parameters } else { Payload::of(&clean).unwrap_or(parameters) }
+        }
+        Err(_) => parameters,
+    }
+}
+
+/// The tools that a server now describes in another way, each with what it says now; None: it has it no more.
+fn differing(pinned: &[(ToolName, McpTool)], definitions: &[Definition]) -> BTreeMap<String, Option<Digest>> {
     let mut differing = BTreeMap::new();
-    for spec in &task.tools {
-        let ToolBody::Mcp(of) = &spec.body else { continue };
+    for (_, of) in pinned {
         let now = definitions.iter().find(|definition| definition.name == of.tool).map(|found| &found.digest);
-        if of.server == server && !of.reads && now != Some(&of.definition) {
-            differing.insert(spec.name.clone(), now.cloned());
+        if !of.reads && now != Some(&of.definition) {
+            differing.insert(of.tool.clone(), now.cloned());
         }
     }
     differing
+}
+
+/// Why a server is not made ready.
+enum Unmade {
+    /// It cannot be started as things are here.
+    Unusable(String),
+    /// What it is declared with is wrong, or is not set: a mistake, as with a command tool.
+    Wrong(String),
 }
 
 fn made(
@@ -267,23 +387,23 @@ fn made(
     sandbox: &Arc<Sandbox>,
     mark: &str,
     secrets: &mut Secrets,
-) -> Result<Kept, String> {
+) -> Result<Kept, Unmade> {
     let limits = Limits { start: server.start_timeout, idle: server.idle_timeout };
     let (reach, way_out) = match &server.reach {
         McpReach::OfWorkspace => {
-            return Err(
-                "nothing says how it is reached: give it a command or a url, or trust a .mcp.json that does".to_owned()
-            );
+            return Err(Unmade::Unusable(
+                "nothing says how it is reached: give it a command or a url, or trust a .mcp.json that does".to_owned(),
+            ));
         }
         McpReach::Http { url, headers, .. } => {
-            let http = logins::http(name, url, headers, environment, secrets)?;
+            let http = logins::http(name, url, headers, environment, secrets).map_err(Unmade::Wrong)?;
             (Reach::Http(http), None)
         }
         McpReach::Stdio { command, folder, env, network, reads, writes, walls } => {
-            let env = server_environment(env, environment, secrets)?;
+            let env = server_environment(env, environment, secrets).map_err(Unmade::Wrong)?;
             let folder = PathBuf::from(folder);
             let way_out = match (walls, network.is_empty()) {
-                (McpWalls::OfTheRun, false) => Some(longrein_tools::way_out(network)?),
+                (McpWalls::OfTheRun, false) => Some(longrein_tools::way_out(network).map_err(Unmade::Unusable)?),
                 (McpWalls::OfTheRun, true) | (McpWalls::None, _) => None,
             };
             let confinement = match walls {
@@ -314,7 +434,15 @@ fn made(
         Reach::Http(http) => http.keys.clone(),
         Reach::Stdio(_) => None,
     };
-    Ok(Kept { server: Server::new(name, reach, limits), keys, sandbox: Arc::clone(sandbox), way_out })
+    Ok(Kept {
+        server: Server::new(name, reach, limits),
+        keys,
+        sandbox: Arc::clone(sandbox),
+        way_out,
+        start_timeout: server.start_timeout,
+        program: Program::of(task, server),
+        differing: Mutex::default(),
+    })
 }
 
 /// What a command names of the file system: who names a program lets it be read, with what it is made of.
@@ -361,9 +489,8 @@ const PROJECT_FILES: [&str; 6] = ["package.json", "pyproject.toml", "setup.py", 
 struct ServerTool {
     kept: Arc<Kept>,
     of: McpTool,
-    effect: EffectClass,
-    /// What it is now, if that is not what it was. The inner None: nothing.
-    changed: Option<Option<Digest>>,
+    /// What had changed when a call of it was ruled last: what a person's yes is about.
+    ruled: Mutex<Option<Changed>>,
 }
 
 impl HostTool for ServerTool {
@@ -376,22 +503,30 @@ impl HostTool for ServerTool {
     }
 
     fn changed(&self) -> Option<Changed> {
-        let content = self.changed.clone()?;
-        Some(Changed {
-            file: format!("the definition of {} on the MCP server {}", self.of.tool, self.of.server),
-            content,
-        })
+        let changed = self.kept.changed(&self.of);
+        self.ruled.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&changed);
+        changed
     }
 
     fn call(&self, call: HostCall) -> BoxFuture<'static, Result<Payload, HostError>> {
-        let (kept, of, effect) = (Arc::clone(&self.kept), self.of.clone(), self.effect);
+        let (kept, of) = (Arc::clone(&self.kept), self.of.clone());
+        let ruled = self.ruled.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::pin(async move {
             let given_up = call.notice.cancelled();
+            // what it was ruled by must still be so when it leaves: a server may have been started again meanwhile
+            let may = || match kept.changed(&of) {
+                now if now == ruled => Ok(()),
+                Some(Changed { file, .. }) => Err(format!("{file} is not what it was when the run started")),
+                None => Err("it changed again".to_owned()),
+            };
             let reading = Reading::ALL.into_iter().find(|reading| of.reads && reading.name() == of.tool);
             let called = match reading {
                 Some(reading) => kept.server.read(reading, &call.attempt.args, given_up).await,
-                None => kept.server.call(&of.tool, &call.attempt.args, given_up).await,
+                None => kept.server.call(&of.tool, &call.attempt.args, given_up, &may).await,
             };
+            if let Err(CallError::Lost(_)) = &called {
+                look_again(&kept).await;
+            }
             let called = match &kept.keys {
                 Some(keys) => logins::hidden(keys, called),
                 None => called,
@@ -400,18 +535,24 @@ impl HostTool for ServerTool {
             let _ = (&kept.sandbox, &kept.way_out);
             match called {
                 Ok(answer) if !answer.is_error => Ok(answer.result),
-                Ok(answer) => failed(&of, effect, answer.message()),
-                Err(CallError::Failed(message)) => failed(&of, effect, message),
+                Ok(answer) => failed(answer.message()),
+                Err(CallError::Failed(message)) => failed(message),
                 Err(CallError::Refused(why)) => {
                     let message = format!("the MCP server {} refused it: {why}", of.server);
                     Err(HostError { error: ToolError::new(class::INVALID_ARGUMENTS, message), nothing_happened: true })
                 }
                 Err(CallError::NotSent(why)) => {
-                    let message = format!("the MCP server {} is not there: {why}. Nothing was done.", of.server);
+                    let message = format!("the MCP server {} was not called: {why}. Nothing was done.", of.server);
                     Err(HostError { error: ToolError::new(class::UNAVAILABLE, message), nothing_happened: true })
                 }
+                Err(CallError::TurnedAway { status, why, retry_after_s }) => {
+                    let class = if status == TOO_MANY { class::RATE_LIMITED } else { class::NOT_AUTHORIZED };
+                    let message = format!("{why} (the MCP server {}). Nothing was done.", of.server);
+                    let error = ToolError { retry_after_s, ..ToolError::new(class, message) };
+                    Err(HostError { error, nothing_happened: true })
+                }
                 Err(CallError::Lost(why)) => {
-                    let message = format!("the MCP server {} was called and did not answer: {why}", of.server);
+                    let message = format!("{why} (the MCP server {} was called and gave no result)", of.server);
                     Err(HostError { error: ToolError::new(class::UNAVAILABLE, message), nothing_happened: false })
                 }
             }
@@ -423,21 +564,22 @@ impl HostTool for ServerTool {
     }
 }
 
-/// The server answered that it failed.
-fn failed(of: &McpTool, effect: EffectClass, message: String) -> Result<Payload, HostError> {
-    let told = match (effect, of.on_error) {
-        // what the server says of it is all there is to know: an answer, which happens to be bad news
-        (EffectClass::External, OnError::Told) => {
-            return Ok(Payload::of(&json!({ "isError": true, "error": message }))
-                .unwrap_or_else(|_| Payload::string(&message)));
-        }
-        (EffectClass::Read | EffectClass::Workspace, _) | (EffectClass::External, OnError::Unknown) => message,
-    };
-    Err(HostError { error: ToolError::new(TOOL_ERROR, told), nothing_happened: false })
+const TOO_MANY: u16 = 429;
+
+/// A server that went away is looked at before anybody asks for it again: what it offers then is what the next call is ruled by.
+/// One whose program has changed is left where it is.
+async fn look_again(kept: &Kept) {
+    if kept.server.is_there().await || kept.program.changed().is_some() {
+        return;
+    }
+    // whoever calls it next is told why it is not there
+    let _ = tokio::time::timeout(kept.start_timeout, kept.server.ready()).await;
 }
 
-/// The class of an error that a tool itself tells of.
-const TOOL_ERROR: &str = "tool_error";
+/// The server answered that it failed: told, and a result of nothing.
+fn failed(message: String) -> Result<Payload, HostError> {
+    Err(HostError { error: ToolError::new(TOOL_ERROR, message), nothing_happened: false })
+}
 
 /// Starts a task's servers, puts the tools they offer into it, and ends them again: for looking. A line each on what is wrong;
 /// what no run would start with comes last. `tell`: of what is waited for.
@@ -454,7 +596,7 @@ pub async fn add_tools_of_servers(
     let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
     let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()), tell };
     let Attached { mut notices, misnamed, missing, .. } =
-        attach(task, Tools::ToBeFound, around, &mut Secrets::new()).await;
+        attach(task, Tools::Looked, around, &mut Secrets::new()).await;
     let fatal = misnamed.into_iter().chain(missing);
     notices.extend(fatal.map(|line| format!("NO RUN STARTS: {line}")));
     notices

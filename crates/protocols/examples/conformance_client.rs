@@ -80,7 +80,7 @@ async fn visit(url: &str, context: &Value, file: &Path) -> Result<(), String> {
         let mut logins = 0;
         loop {
             let args = arguments(tool, &tools)?;
-            match server.call(&tool.name, &args, std::future::pending()).await {
+            match server.call(&tool.name, &args, std::future::pending(), &|| Ok(())).await {
                 Ok(_) => break,
                 Err(CallError::NotSent(why)) if logins < LOGINS_MAX => {
                     eprintln!("{why}");

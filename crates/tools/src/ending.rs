@@ -27,8 +27,8 @@ pub(crate) const UNKNOWN_HINT: &str = "It may have happened. Do not repeat it be
 /// What is said of files that may have been changed.
 pub(crate) const LOOK_HINT: &str = "It may have changed files before it ended. Look at them before going on.";
 
-/// The class of a structured error that brings none.
-const TOOL_ERROR: &str = "tool_error";
+/// The class of an error that a tool itself tells of, and gives no class.
+pub const TOOL_ERROR: &str = "tool_error";
 
 /// The outcome of a run that was tried.
 pub(crate) fn outcome(spec: &ToolSpec, ended: Result<&Ended, &StartError>, secrets: &Secrets) -> Ran {

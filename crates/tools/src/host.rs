@@ -13,6 +13,7 @@ use std::task::Poll;
 
 use longrein_core::action::Attempt;
 use longrein_core::ids::{ActionId, ToolName};
+use longrein_core::mcp::OnError;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{EffectClass, ToolBody, ToolSpec};
@@ -21,7 +22,7 @@ use longrein_sandbox::Captured;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::ending::{Blobs, LOOK_HINT, UNKNOWN_HINT, doubtful, span};
+use crate::ending::{Blobs, LOOK_HINT, TOOL_ERROR, UNKNOWN_HINT, doubtful, span};
 use crate::error::ToolsError;
 use crate::output::{Printed, readable};
 use crate::secrets::Secrets;
@@ -270,6 +271,7 @@ fn outcome(spec: &ToolSpec, ended: Ended<Result<Payload, HostError>>, secrets: &
             match spec.effect {
                 EffectClass::Read | EffectClass::Workspace => Outcome::Error(error),
                 EffectClass::External if nothing_happened => Outcome::NotDone(error),
+                EffectClass::External if is_told(spec, &error) => Outcome::Error(failed_in_doubt(error)),
                 EffectClass::External => doubtful(spec, error),
             }
         }
@@ -290,6 +292,21 @@ fn outcome(spec: &ToolSpec, ended: Ended<Result<Payload, HostError>>, secrets: &
         }
     };
     Ran { outcome, blobs: blobs.0 }
+}
+
+/// Whether an error that a server tells of itself is all there is to know: so the operator has it.
+fn is_told(spec: &ToolSpec, error: &ToolError) -> bool {
+    match &spec.body {
+        ToolBody::Mcp(of) => of.on_error == OnError::Told && error.class == TOOL_ERROR,
+        ToolBody::Command(_) | ToolBody::Builtin(_) | ToolBody::Host(_) => false,
+    }
+}
+
+/// An effect that ends as a command of the shell does (`semantics.md` D3): told, never made again, citable by nobody, and no
+/// bar to the end of the run.
+fn failed_in_doubt(told: ToolError) -> ToolError {
+    let hint = told.hint.as_deref().map_or(UNKNOWN_HINT.to_owned(), |hint| format!("{hint} {UNKNOWN_HINT}"));
+    told.hint(hint)
 }
 
 /// How much a read may bring. Whoever calls a server of somebody else's does not choose how much it says.

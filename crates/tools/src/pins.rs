@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
+use longrein_core::mcp::{McpReach, McpServer};
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 
 /// What else a command runs than what its words name: the scripts of its shell text, and what those run. Takes the words and
@@ -16,15 +17,17 @@ use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
 pub type RunBy<'a> = &'a dyn Fn(&[String], &str) -> Vec<PathBuf>;
 
 /// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands,
-/// hooks. A word counts if it names a file under the task's folder, the workspace or the folder of the file that declares
+/// hooks, servers of somebody else's. A word counts if it names a file under the task's folder, the workspace or the folder of the file that declares
 /// a hook, and so does what [`RunBy`] tells; keys are absolute paths.
 pub fn pins(task: &Task, run_by: RunBy<'_>) -> BTreeMap<String, Digest> {
     let of_tools = task.tools.iter().flat_map(|tool| of_tool(task, tool, run_by));
     let of_checks = task.every_check().flat_map(|check| of_check(task, check, run_by));
     let of_hooks = task.hooks.iter().flat_map(|hook| of_hook(task, hook, run_by));
+    let of_servers = task.servers.values().flat_map(|server| of_server(task, server, run_by));
     of_tools
         .chain(of_checks)
         .chain(of_hooks)
+        .chain(of_servers)
         .filter_map(|path| Some((path.to_str()?.to_owned(), Digest::of(&fs::read(&path).ok()?))))
         .collect()
 }
@@ -33,7 +36,7 @@ pub fn pins(task: &Task, run_by: RunBy<'_>) -> BTreeMap<String, Digest> {
 pub(crate) fn of_tool(task: &Task, tool: &ToolSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
     let reconcile = match &tool.body {
         ToolBody::Command(_) | ToolBody::Builtin(_) => tool.reconcile.as_slice(),
-        // The version of a function.
+        // The version of a function. A server's program is minded by who starts it.
         ToolBody::Host(_) | ToolBody::Mcp(_) => &[],
     };
     let commands = [tool.body.command(), reconcile, &tool.check];
@@ -46,6 +49,27 @@ pub(crate) fn of_check(task: &Task, check: &CheckSpec, run_by: RunBy<'_>) -> Vec
 
 pub(crate) fn of_hook(task: &Task, hook: &HookSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
     named(task, &hook.folder, &hook.command, run_by)
+}
+
+/// Files that the command of a server names, whether they exist or not. What its shell text names counts as well, word by
+/// word: all of it is the server's program, and none of it the work of a run.
+pub fn of_server(task: &Task, server: &McpServer, run_by: RunBy<'_>) -> Vec<PathBuf> {
+    let McpReach::Stdio { command, folder, .. } = &server.reach else { return Vec::new() };
+    let parts = |word: &String| -> Vec<String> {
+        let is_apart = |letter: char| letter.is_whitespace() || ";&|<>()\"'`=".contains(letter);
+        word.split(is_apart).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let texts: Vec<String> = command.iter().filter(|word| word.contains(char::is_whitespace)).flat_map(parts).collect();
+    let mut files = named(task, folder, command, run_by);
+    files.extend(named(task, folder, &texts, &|_, _| Vec::new()));
+    files.retain(|file| !is_kept_by_it(file));
+    files
+}
+
+/// What a server is given to keep its data in changes with every call, and is no program.
+fn is_kept_by_it(file: &Path) -> bool {
+    let kind = file.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+    ["db", "sqlite", "sqlite3", "duckdb", "log"].contains(&kind.to_ascii_lowercase().as_str())
 }
 
 /// `base`: what a word is relative to.
@@ -81,7 +105,7 @@ fn normal(path: &Path) -> PathBuf {
 
 /// A file's digest, remembered for as long as the file shows no sign of change.
 #[derive(Debug, Default)]
-pub(crate) struct Hashes {
+pub struct Hashes {
     known: Mutex<BTreeMap<PathBuf, (Stamp, Digest)>>,
 }
 
@@ -115,7 +139,7 @@ impl Stamp {
 
 impl Hashes {
     /// None: there is no such file, or it cannot be read.
-    pub(crate) fn of(&self, path: &Path) -> Option<Digest> {
+    pub fn of(&self, path: &Path) -> Option<Digest> {
         let stamp = Stamp::of(&fs::metadata(path).ok()?);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((seen, digest)) = known.get(path)

@@ -74,6 +74,9 @@ fn one(mut table: Section, folder: &Path, source: &str) -> Result<Option<McpServ
                 let problem = "this must begin with http:// or https://".to_owned();
                 return Err(TaskFileError::Task { place: url_place, problem });
             }
+            if has_credentials(&url) {
+                return Err(TaskFileError::Task { place: url_place, problem: NO_CREDENTIALS.to_owned() });
+            }
             let headers = match table.section("headers")? {
                 Some(headers) => headers.named_texts()?.into_iter().map(|(name, (_, text))| (name, text)).collect(),
                 None => BTreeMap::new(),
@@ -268,15 +271,25 @@ fn foreign(entry: &Json, workspace: &Path, source: &str) -> Result<McpServer, St
             if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
                 return Err("its url must begin with http:// or https://".to_owned());
             }
-            Ok(McpServer::new(
-                McpReach::Http { url: plain(url)?, headers: table("headers")?, auth: McpAuth::default() },
-                source,
-            ))
+            if has_credentials(url) {
+                return Err(NO_CREDENTIALS.to_owned());
+            }
+            let reach = McpReach::Http { url: plain(url)?, headers: table("headers")?, auth: McpAuth::default() };
+            Ok(McpServer::new(reach, source))
         }
         (Some(kind), ..) => Err(format!("\"{kind}\" is not spoken here; it must be stdio or http")),
         (None, ..) => Err("it has no command and no url".to_owned()),
     }
 }
+
+/// A name or a password before the host would be kept with the run, and shown.
+fn has_credentials(url: &str) -> bool {
+    let after = url.split_once("://").map_or(url, |(_, after)| after);
+    after.split(['/', '?', '#', '\\']).next().is_some_and(|authority| authority.contains('@'))
+}
+
+const NO_CREDENTIALS: &str = "a url holds no name and no password: set its variable and write headers = { Authorization = \
+                              \"Basic ${secret:NAME}\" }";
 
 /// `${X}` is a reference to a variable of the operator's, as ours is written.
 fn referred(value: &str) -> String {
@@ -342,6 +355,8 @@ mod tests {
             ("[mcp.a]\n", "how is it reached"),
             ("[mcp.a]\ncommand = \"x\"\nurl = \"http://x\"\n", "make two"),
             ("[mcp.a]\nurl = \"ftp://x\"\n", "http://"),
+            ("[mcp.a]\nurl = \"http://u:pw@x/mcp\"\n", "no password"),
+            ("[mcp.a]\nurl = \"https://u@x?a\"\n", "no password"),
             ("[mcp.a]\ncommand = \"x\"\nefect = \"read\"\n", "effect"),
             ("[mcp.\"a b\"]\ncommand = \"x\"\n", "named by"),
             ("[mcp.a]\ncommand = \"x\"\ntype = \"sse\"\n", "not spoken"),

@@ -141,6 +141,8 @@ async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, Str
     }
     let config = StreamableHttpClientTransportConfig::with_uri(http.url.as_str())
         .custom_headers(headers)
+        // it would send again what had left: a call may have happened
+        .reinit_on_expired_session(false)
         .max_sse_event_size(MESSAGE_MAX_BYTES)
         .max_json_response_size(MESSAGE_MAX_BYTES);
     let manager = match &http.keys {

@@ -14,6 +14,7 @@ mod http;
 mod keys;
 mod login;
 mod reading;
+mod refusal;
 mod server;
 mod trouble;
 
@@ -24,4 +25,4 @@ pub use definition::{Definition, Quarantined, SCHEMA_MAX_BYTES};
 pub use keys::{KeyState, Keys};
 pub use login::{Asked, Client, Login};
 pub use reading::{Beside, Reading};
-pub use server::{CallError, Down, Limits, RESTARTS_MAX, Server};
+pub use server::{CallError, Down, Limits, Listed, May, RESTARTS_MAX, Server};

@@ -1,7 +1,7 @@
 //! One server over the life of a run.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longrein_core::payload::Payload;
@@ -19,6 +19,7 @@ use super::answer::{self, Answer};
 use super::connect::{Connection, Manner, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
 use super::reading::{Beside, Reading};
+use super::refusal::Refusal;
 use super::trouble;
 
 /// How often a server is started again without having answered anything since.
@@ -44,7 +45,15 @@ pub struct Server {
     limits: Limits,
     manner: Manner,
     state: Mutex<State>,
+    /// Told what it offers each time it was started again.
+    listed: OnceLock<Listed>,
 }
+
+/// Takes the tools of a server that was started again, before anything is asked of it.
+pub type Listed = Box<dyn Fn(&[Definition]) + Send + Sync>;
+
+/// Says whether a call may still be made: asked before a server is started for it, and before it leaves.
+pub type May<'a> = &'a (dyn Fn() -> Result<(), String> + Send + Sync);
 
 #[derive(Default)]
 struct State {
@@ -70,6 +79,9 @@ pub enum CallError {
     /// It answered that it failed, and says no more than that.
     #[error("{0}")]
     Failed(String),
+    /// It was turned away by HTTP before anything was done.
+    #[error("{why}")]
+    TurnedAway { status: u16, why: String, retry_after_s: Option<u64> },
     /// It was sent, and no answer came.
     #[error("{0}")]
     Lost(String),
@@ -83,7 +95,8 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
-        Self { name: name.into(), reach, limits, manner: Manner::default(), state: Mutex::default() }
+        let (manner, listed) = (Manner::default(), OnceLock::new());
+        Self { name: name.into(), reach, limits, manner, state: Mutex::default(), listed }
     }
 
     /// With another manner than to decline everything.
@@ -96,26 +109,55 @@ impl Server {
         &self.name
     }
 
+    /// From now on `listed` is told what it offers whenever it was started, or started again.
+    pub fn watch(&self, listed: Listed) {
+        // the first one stays
+        let _ = self.listed.set(listed);
+    }
+
+    /// Starts it if it is not there.
+    pub async fn ready(&self) -> Result<(), Down> {
+        self.connection().await.map(|_| ())
+    }
+
+    /// Whether it is there.
+    pub async fn is_there(&self) -> bool {
+        self.state.lock().await.connection.as_ref().is_some_and(|connection| !connection.is_over())
+    }
+
     /// Its tools as it has them now, and those that cannot be offered.
     pub async fn tools(&self) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
         let connection = self.connection().await?;
+        match self.tools_of(&connection).await {
+            Ok(found) => {
+                self.answered().await;
+                Ok(found)
+            }
+            Err(Unlisted::Refused(challenge)) => Err(Down(self.lacks(&connection, &challenge).await)),
+            Err(Unlisted::Failed(why)) => Err(Down(why)),
+        }
+    }
+
+    /// Changes nothing that is held.
+    async fn tools_of(&self, connection: &Connection) -> Result<(Vec<Definition>, Vec<Quarantined>), Unlisted> {
         let by = Instant::now() + self.limits.start;
         let listed = tokio::select! {
-            listed = timeout_at(by, listing(&connection)) => listed,
-            why = connection.over() => return Err(Down(why)),
+            listed = timeout_at(by, listing(connection)) => listed,
+            why = connection.over() => return Err(Unlisted::Failed(why)),
         };
         let entries = match listed {
             Err(_) => {
                 let what = format!("it did not list its tools in {:?}", self.limits.start);
-                return Err(Down(connection.with_complaint(&what)));
+                return Err(Unlisted::Failed(connection.with_complaint(&what)));
             }
-            Ok(Err(Unlisted::Refused(challenge))) => return Err(Down(self.lacks(&connection, &challenge).await)),
+            Ok(Err(Unlisted::Refused(challenge))) => return Err(Unlisted::Refused(challenge)),
             Ok(Err(Unlisted::Failed(error))) => {
-                return Err(Down(connection.with_complaint(&format!("it did not list its tools: {error}"))));
+                return Err(Unlisted::Failed(
+                    connection.with_complaint(&format!("it did not list its tools: {error}")),
+                ));
             }
             Ok(Ok(entries)) => entries,
         };
-        self.answered().await;
         let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
         for entry in &entries {
             match definition::read(entry) {
@@ -144,9 +186,10 @@ impl Server {
         tool: &str,
         args: &Payload,
         given_up: impl Future<Output = ()> + Send,
+        may: May<'_>,
     ) -> Result<Answer, CallError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object(args)?);
-        let answered = self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params)), given_up).await?;
+        let answered = self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params)), given_up, may).await?;
         Ok(answer::read(&answered))
     }
 
@@ -158,16 +201,23 @@ impl Server {
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Answer, CallError> {
         let request = what.request(&object(args)?)?;
-        Ok(answer::of_reading(self.ask(request, given_up).await?))
+        Ok(answer::of_reading(self.ask(request, given_up, &|| Ok(())).await?))
     }
 
     /// The result of a request, as it came.
-    async fn ask(&self, request: ClientRequest, given_up: impl Future<Output = ()> + Send) -> Result<Value, CallError> {
+    async fn ask(
+        &self,
+        request: ClientRequest,
+        given_up: impl Future<Output = ()> + Send,
+        may: May<'_>,
+    ) -> Result<Value, CallError> {
         let mut given_up = std::pin::pin!(given_up);
+        may().map_err(CallError::NotSent)?;
         let connection = tokio::select! {
             connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
             () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
         };
+        may().map_err(CallError::NotSent)?;
         let options = match self.limits.idle {
             Some(idle) => PeerRequestOptions::with_timeout(idle).reset_timeout_on_progress(),
             None => PeerRequestOptions::no_options(),
@@ -213,9 +263,27 @@ impl Server {
             Err(error) => match error.auth_challenge() {
                 // it was turned away at the door
                 Some(challenge) => Err(CallError::NotSent(self.lacks(&connection, challenge).await)),
-                // which of the two it was cannot be told
-                None => Err(CallError::Lost(connection.with_complaint(&trouble::of_request(&error)))),
+                None => Err(self.lost(&connection, &error).await),
             },
+        }
+    }
+
+    /// Of a call that may have left.
+    async fn lost(&self, connection: &Arc<Connection>, error: &ServiceError) -> CallError {
+        match Refusal::of(error) {
+            Some(refusal) if refusal.is_at_the_door() => {
+                let Refusal { status, retry_after_s, session_is_over: _ } = refusal;
+                CallError::TurnedAway { status, why: refusal.words(), retry_after_s }
+            }
+            Some(refusal) => {
+                if refusal.session_is_over {
+                    let mut state = self.state.lock().await;
+                    state.connection.take_if(|held| Arc::ptr_eq(held, connection));
+                }
+                CallError::Lost(refusal.words())
+            }
+            // which of the two it was cannot be told
+            None => CallError::Lost(connection.with_complaint(&trouble::of_request(error))),
         }
     }
 
@@ -235,6 +303,13 @@ impl Server {
             Ok(connected) => Arc::new(connected.map_err(Down)?),
             Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
         };
+        if let Some(listed) = self.listed.get() {
+            match self.tools_of(&connection).await {
+                Ok((tools, _)) => listed(&tools),
+                Err(Unlisted::Refused(challenge)) => return Err(Down(self.wants(&challenge))),
+                Err(Unlisted::Failed(why)) => return Err(Down(why)),
+            }
+        }
         state.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
@@ -246,6 +321,11 @@ impl Server {
         if state.connection.as_ref().is_some_and(|held| Arc::ptr_eq(held, connection)) {
             state.connection = None;
         }
+        drop(state);
+        self.wants(challenge)
+    }
+
+    fn wants(&self, challenge: &str) -> String {
         match &self.reach {
             Reach::Http(http) => http.lacks(challenge),
             Reach::Stdio(_) => "it asks for a token".to_owned(),

@@ -6,6 +6,8 @@ use std::io;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::refusal::Refusal;
+
 /// Why a server could not be greeted. `place`: its host and port, where it has any.
 pub(super) fn of_greeting(error: &ClientInitializeError, place: Option<&str>) -> String {
     if error.is_authorization_required() || error.to_string().contains("HTTP 401") {
@@ -35,6 +37,9 @@ pub(super) fn of_request(error: &ServiceError) -> String {
 }
 
 fn of_transport(error: &(dyn Error + 'static), place: Option<&str>) -> String {
+    if let Some(refusal) = Refusal::of(error) {
+        return refusal.words();
+    }
     let mut at = error;
     loop {
         if let Some(http) = at.downcast_ref::<StreamableHttpError<reqwest::Error>>() {

@@ -93,6 +93,17 @@ impl Secrets {
         }
     }
 
+    /// A text of somebody else's as it may be kept and shown.
+    pub fn clean(&self, text: &str) -> String {
+        self.redact(text).into_owned()
+    }
+
+    /// The same of a JSON value.
+    pub fn clean_value(&self, mut value: Value) -> Value {
+        self.redact_value(&mut value);
+        value
+    }
+
     /// `text` with `[redacted:…]` in place of secrets.
     pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = self.without_known(text);
