@@ -64,12 +64,12 @@ fn client_program() -> anyhow::Result<PathBuf> {
         bail!("the example could not be built ({})", built.status);
     }
     let messages = String::from_utf8_lossy(&built.stdout).into_owned();
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_ours = message.pointer("/target/name")?.as_str()? == "conformance_client";
         message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
     });
-    executables.last().context("cargo does not say where the example is")
+    executables.next_back().context("cargo does not say where the example is")
 }
 
 /// What was recorded of all checks.

@@ -27,10 +27,11 @@ fn lies(files: &[(&str, &str)], command: &str, (path, content): (&str, &str)) ->
     (world, status)
 }
 
+/// Files of the workspace, the command of the check, and the file that the model writes.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, (&'a str, &'a str));
+
 #[test]
 fn what_a_check_goes_by_cannot_be_bent() {
-    /// Files of the workspace, the command of the check, and the file that the model writes.
-    type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, (&'a str, &'a str));
     let cases: &[Case<'_>] = &[
         // A helper that the check sources.
         (
@@ -133,7 +134,7 @@ fn law_7_whoever_changes_what_is_protected_is_seen() {
 fn what_stands_in_another_s_place_proves_nothing() {
     let make: &[(&str, &str)] = &[("Makefile", "test:\n\texit 1\n")];
     let python: &[(&str, &str)] = &[("tests/all.py", "import json, sys\nsys.exit(1)\n")];
-    let cases: &[(&[(&str, &str)], &str, (&str, &str))] = &[
+    let cases: &[Case<'_>] = &[
         (make, "[\"make\", \"test\"]", ("test", "")),
         (make, "[\"make\", \"test\"]", ("GNUmakefile", "test:\n\ttrue\n")),
         (python, "[\"python3\", \"tests/all.py\"]", ("tests/json.py", "import os\nos._exit(0)\n")),

@@ -55,7 +55,8 @@ impl Chance {
     }
 
     fn name(&mut self, from: &[&'static [u8]]) -> &'static [u8] {
-        *self.pick(from)
+        let name: &&'static [u8] = self.pick(from);
+        name
     }
 }
 
@@ -84,13 +85,13 @@ fn plant(root: &Path, chance: &mut Chance) {
     fs::write(root.join("kept"), "stashed\n").unwrap();
     git(&["stash", "-q"]);
     for folder in FOLDERS {
-        if chance.next() % 3 > 0 {
+        if !chance.next().is_multiple_of(3) {
             let _ = fs::create_dir_all(below(root, folder));
         }
     }
     for name in NAMES {
         let path = below(root, name);
-        if chance.next() % 4 == 0 || !path.parent().unwrap().is_dir() {
+        if chance.next().is_multiple_of(4) || !path.parent().unwrap().is_dir() {
             continue;
         }
         match chance.next() % 5 {
@@ -102,19 +103,19 @@ fn plant(root: &Path, chance: &mut Chance) {
                 fs::set_permissions(&path, fs::Permissions::from_mode(*chance.pick(&MODES))).unwrap();
             }
         }
-        if chance.next() % 4 == 0 {
+        if chance.next().is_multiple_of(4) {
             git(&["add", "-A"]);
             git(&["commit", "-q", "--allow-empty", "-m", "more"]);
         }
     }
-    if chance.next() % 2 == 0 {
+    if chance.next().is_multiple_of(2) {
         fs::write(root.join("staged"), "staged\n").unwrap();
         git(&["add", "staged"]);
         fs::write(root.join("staged"), "and changed\n").unwrap();
     }
     for folder in FOLDERS {
         let path = below(root, folder);
-        if chance.next() % 4 == 0 && path.is_dir() {
+        if chance.next().is_multiple_of(4) && path.is_dir() {
             fs::set_permissions(&path, fs::Permissions::from_mode(*chance.pick(&[0o755, 0o700, 0o775]))).unwrap();
         }
     }
@@ -131,7 +132,7 @@ fn step(chance: &mut Chance) -> String {
     let mut lines = String::from("cd space\n");
     for _ in 0..4 + chance.next() % 12 {
         let any = |chance: &mut Chance| {
-            let folder = chance.next() % 3 == 0;
+            let folder = chance.next().is_multiple_of(3);
             quoted(if folder { chance.name(&FOLDERS) } else { chance.name(&NAMES) })
         };
         let (one, other, file) = (any(chance), any(chance), quoted(chance.name(&NAMES)));

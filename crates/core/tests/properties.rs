@@ -604,10 +604,8 @@ impl Table {
             1..7 => {
                 let body = self.input(action);
                 self.inputs += 1;
-                let images = match &body {
-                    InputBody::Message(_) => self.images(),
-                    _ => Vec::new(),
-                };
+                let is_message = matches!(body, InputBody::Message(_));
+                let images = if is_message { self.images() } else { Vec::new() };
                 let input = Input { id: InputId::new(format!("i{}", self.inputs)), at: self.now, body, images };
                 let moment = Moment::Message { input: input.id.clone() };
                 if !self.ask(Command::TakeInput(input.clone())) {
@@ -677,9 +675,10 @@ impl Table {
         let is_lost = came.iter().find(|(seq, images)| !images.is_empty() && !kept.contains(seq));
         assert_eq!(is_lost, None, "images came and nobody shows them");
         for (part, item) in self.run.window.parts.iter().zip(self.run.window.items.iter()) {
-            match part {
-                Part::Message(seq) => assert_eq!(item.images(), came[seq], "u{seq}"),
-                _ => assert!(item.images().is_empty(), "{part:?} has images"),
+            if let Part::Message(seq) = part {
+                assert_eq!(item.images(), came[seq], "u{seq}");
+            } else {
+                assert!(item.images().is_empty(), "{part:?} has images");
             }
         }
     }

@@ -86,8 +86,11 @@ impl Image {
     }
 }
 
+/// What is to be stored, by digest.
+pub(crate) type Blobs = Vec<(Digest, Bytes)>;
+
 /// Images that go together: what an event holds of them, and what is stored.
-pub(crate) fn together(images: Vec<Image>) -> Result<(Vec<ImageRef>, Vec<(Digest, Bytes)>), ImageError> {
+pub(crate) fn together(images: Vec<Image>) -> Result<(Vec<ImageRef>, Blobs), ImageError> {
     let (about, bytes): (Vec<_>, Vec<_>) = images.into_iter().map(|image| (image.about, image.bytes)).unzip();
     if let Some(why) = image::too_many(&about) {
         return Err(ImageError::TooMany(why));

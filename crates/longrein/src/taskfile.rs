@@ -616,7 +616,7 @@ fn images(
     named: Vec<(Place, PathBuf)>,
     options: &Options,
     sources: &mut BTreeMap<String, String>,
-) -> Result<(Vec<ImageRef>, Vec<(Digest, Bytes)>), TaskFileError> {
+) -> Result<(Vec<ImageRef>, crate::images::Blobs), TaskFileError> {
     let flag = Place::Flag("--image".to_owned());
     if !options.images.is_empty() {
         sources.insert("images".to_owned(), "--image".to_owned());

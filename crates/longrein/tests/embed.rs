@@ -710,7 +710,10 @@ async fn law_8_a_program_chooses_the_permission_mode() {
 }
 
 /// Says pieces with rests between them, and ends as it is told, once for each call.
-struct Speaker(std::sync::Mutex<Vec<(Vec<Spoken<'static>>, Result<Reply, ModelFailure>)>>);
+struct Speaker(std::sync::Mutex<Vec<Speech>>);
+
+/// What is heard of an attempt, and what it comes to.
+type Speech = (Vec<Spoken<'static>>, Result<Reply, ModelFailure>);
 
 impl Speaker {
     fn of(calls: Vec<(Vec<Spoken<'static>>, Result<Reply, ModelFailure>)>) -> Arc<Self> {

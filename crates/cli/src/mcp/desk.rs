@@ -287,7 +287,7 @@ impl Desk {
 
     /// Whether a path leads to something in the folder this server was started in, or in one of `--tasks`.
     fn is_served(&self, path: &str) -> bool {
-        let Ok(here) = context::here().and_then(|here| Ok(here.canonicalize().unwrap_or(here))) else { return false };
+        let Ok(here) = context::here().map(|here| here.canonicalize().unwrap_or(here)) else { return false };
         let Ok(real) = here.join(path).canonicalize() else { return false };
         std::iter::once(&here).chain(&self.rules.tasks).any(|folder| real.starts_with(folder))
     }

@@ -115,7 +115,7 @@ impl Part {
                 None => None,
             },
             hooks: hooks(draft.hooks.clone(), &options, &draft.tools, &mut sources)?,
-            context: says_context.then(|| ContextSpec { summary, ..context }),
+            context: says_context.then_some(ContextSpec { summary, ..context }),
             routes: Some(found.iter().map(|(_, route)| route.clone()).collect::<Vec<_>>())
                 .filter(|routes| !routes.is_empty()),
             snapshots: Some(draft.snapshots).filter(|snapshots| *snapshots != Snapshots::Auto),
