@@ -31,12 +31,26 @@ struct Heard {
     run: Option<RunId>,
     backlog: Backlog,
     is_over: bool,
+    /// Nothing of what was told is taken back any more.
+    is_forgotten: bool,
 }
 
 impl Printer {
+    /// The run rests: what was told stands as it is.
+    pub(crate) fn forget(&self) {
+        self.shared.heard().is_forgotten = true;
+    }
+
     pub(crate) fn hear(&self, run: &RunId, attempt: AttemptId, spoken: Spoken<'_>) {
         {
             let mut heard = self.shared.heard();
+            if heard.is_forgotten {
+                // it may go on: a new attempt is heard again
+                match spoken {
+                    Spoken::Anew => return,
+                    Spoken::Text(_) | Spoken::Thought(_) => heard.is_forgotten = false,
+                }
+            }
             heard.run.get_or_insert_with(|| run.clone());
             heard.backlog.add(attempt, spoken);
         }

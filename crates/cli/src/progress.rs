@@ -109,11 +109,17 @@ impl Progress {
 impl Observer for Progress {
     fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
         match self.style {
-            Style::Json => self.pieces.before(|| {
-                for (seq, new) in events {
-                    print_line(&projection::line(run, Some(*seq), new.at, &new.event));
+            Style::Json => {
+                self.pieces.before(|| {
+                    for (seq, new) in events {
+                        print_line(&projection::line(run, Some(*seq), new.at, &new.event));
+                    }
+                });
+                // that line is the last one, whatever is still taken back
+                if events.iter().any(|(_, new)| is_last(&new.event)) {
+                    self.pieces.forget();
                 }
-            }),
+            }
             Style::Plain => {
                 for (_, new) in events.iter().filter(|(_, new)| is_progress(new.event.kind())) {
                     tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
@@ -152,6 +158,11 @@ impl Observer for Progress {
 /// One line of JSON on stdout.
 pub(crate) fn print_line(value: &serde_json::Value) {
     say!("{value}");
+}
+
+/// Whether a command that drives a run ends with this line.
+fn is_last(event: &Event) -> bool {
+    matches!(event, Event::RunEnded(_) | Event::RunParked(_) | Event::RunSuspended(_))
 }
 
 /// Kinds worth a line while a run goes on; the log has them all.

@@ -185,7 +185,7 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     assert_eq!((&denied[0]["expired"], &denied[0]["input"]), (&true.into(), &serde_json::Value::Null));
     assert!(!world.path("a.txt").exists());
     let late = world.run("approve r a1").is(65);
-    assert!(late.stderr.contains("nobody answered in time"), "{}", late.stderr);
+    assert!(late.stderr.contains("does not wait for an approval (any more)"), "{}", late.stderr);
     world.verify("r");
 }
 

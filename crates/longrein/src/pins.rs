@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longrein_core::ids::{Digest, ModelName};
 use longrein_core::program::{Phases, task_of};
@@ -77,13 +77,26 @@ fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
 pub(crate) struct Commands {
     policy: Policy,
     workspace: String,
+    /// What commands run in a folder: many tools share one script.
+    known: Mutex<BTreeMap<(Vec<String>, String), BTreeSet<String>>>,
 }
 
 impl Commands {
     pub(crate) fn of(task: &Task) -> Self {
         let here = Surroundings { world: Arc::new(FileSystem), ..Surroundings::default() };
         let policy = Policy::read(&PolicyRules::default(), [], here).expect("no rules cannot be bad ones");
-        Self { policy, workspace: task.workspace.clone() }
+        Self { policy, workspace: task.workspace.clone(), known: Mutex::default() }
+    }
+
+    fn runs(&self, command: Vec<String>, folder: &str) -> BTreeSet<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (command, folder.to_owned());
+        if let Some(found) = known.get(&key) {
+            return found.clone();
+        }
+        let found = self.policy.run_by(&key.0, folder, &self.workspace);
+        known.insert(key, found.clone());
+        found
     }
 
     /// The scripts, rules of make and tests that a command runs in `folder`, and what those scripts run.
@@ -92,7 +105,7 @@ impl Commands {
         let mut looked = 0;
         let mut open = vec![(command.to_vec(), folder.to_owned())];
         while let Some((command, folder)) = open.pop() {
-            for file in self.policy.run_by(&command, &folder, &self.workspace) {
+            for file in self.runs(command, &folder) {
                 let path = PathBuf::from(&file);
                 let script = Script::of(&path);
                 if found.contains(&path) || !(script.is_some() || is_made_by(&path) || is_test(&path, &self.workspace))
@@ -200,7 +213,7 @@ mod tests {
         let here = Surroundings { world: Arc::new(FileSystem), ..Surroundings::default() };
         let policy = Policy::read(&PolicyRules::default(), [], here).unwrap();
         let workspace = root.to_str().unwrap().to_owned();
-        let commands = Commands { policy, workspace: workspace.clone() };
+        let commands = Commands { policy, workspace: workspace.clone(), known: Mutex::default() };
         let command = ["sh", "-c", command].map(str::to_owned);
         let found = commands.run_by(&command, &workspace);
         found.iter().map(|file| file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned()).collect()

@@ -27,6 +27,7 @@ use serde_json::Value;
 use crate::logins;
 use crate::pins::Commands;
 use crate::settings::{SandboxMode, SandboxSettings};
+use crate::taskfile::TASK_FILE;
 
 /// What became of a task's servers.
 #[derive(Default)]
@@ -140,16 +141,17 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     for (name, server) in servers {
         match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
             Ok(kept) => ready.push((name, server, Arc::new(kept))),
-            Err(Unmade::Unusable(why)) if tools != Tools::Pinned && server.required => {
+            Err(Unmade::Unusable(why) | Unmade::Wrong(why)) if tools != Tools::Pinned && server.required => {
                 attached.missing.push(format!("the MCP server {name} is required and cannot be used: {why}"));
             }
-            Err(Unmade::Unusable(why)) => {
-                attached.notices.push(format!("the MCP server {name} cannot be used: {why}"));
-            }
-            Err(Unmade::Wrong(why)) => {
+            // what the task itself says cannot be so; others' servers are for many runs, and this one may not need it
+            Err(Unmade::Wrong(why)) if server.source == TASK_FILE => {
                 let why = format!("the MCP server {name} cannot be used: {why}");
                 attached.wrong.get_or_insert_with(|| why.clone());
                 attached.notices.push(why);
+            }
+            Err(Unmade::Unusable(why) | Unmade::Wrong(why)) => {
+                attached.notices.push(format!("the MCP server {name} cannot be used: {why}"));
             }
         }
     }

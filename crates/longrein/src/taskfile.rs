@@ -1036,7 +1036,7 @@ fn utf8(path: &Path) -> Result<String, TaskFileError> {
 }
 
 /// A source of values.
-const TASK_FILE: &str = "task file";
+pub(crate) const TASK_FILE: &str = "task file";
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
 /// The most tokens of a reply where nothing says otherwise.

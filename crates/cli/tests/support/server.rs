@@ -412,6 +412,11 @@ fn ollama(body: &Value) -> Option<String> {
     tools(body)
 }
 
+/// A part of a message: text, or an image by its URL.
+fn is_part(part: &Value) -> bool {
+    part["text"].as_str().is_some_and(|text| !text.is_empty()) || part["image_url"]["url"].is_string()
+}
+
 /// Every call is answered by exactly one tool message, in call order, before anything else is said.
 fn messages(body: &Value) -> Option<String> {
     let mut seen = BTreeSet::new();
@@ -435,6 +440,7 @@ fn messages(body: &Value) -> Option<String> {
         match message["role"].as_str() {
             Some("system") if index == 0 => {}
             Some("user") if message["content"].as_str().is_some_and(|text| !text.is_empty()) => {}
+            Some("user") if message["content"].as_array().is_some_and(|parts| parts.iter().all(is_part)) => {}
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
                 if calls.is_empty() && message["content"].as_str().is_none() {
