@@ -418,8 +418,10 @@ fn crash_matrix() {
             }
         }
     }
-    let never: Vec<_> =
-        CrashPoint::all().into_iter().filter(|point| !seen.contains(point)).map(|point| point.to_string()).collect();
+    // Those around a judge's call are all played in `opinions.rs`.
+    let elsewhere = |point: &CrashPoint| point.to_string().contains(".judge.");
+    let never = CrashPoint::all().into_iter().filter(|point| !seen.contains(point) && !elsewhere(point));
+    let never: Vec<_> = never.map(|point| point.to_string()).collect();
     assert!(faults.is_empty(), "{} of {crashes_made}:\n{}", faults.len(), faults.join("\n"));
     assert!(never.is_empty(), "crash points that no play reaches: {}", never.join(", "));
 }
