@@ -33,7 +33,7 @@ use longrein_sim::twist::{Twist, Twisted};
 const OTHER_STATE: &str = "a drive knows another state";
 
 /// The most stories a removed protection may survive.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1_000;
 
 #[track_caller]
 fn is_found(what: &str, layers: impl Fn() -> Arc<dyn Layers>) {
