@@ -32,14 +32,10 @@ fn a_death_at_every_point_of_everything() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if shop(death)
-                        || trouble(death)
-                        || circle(death)
-                        || window(death)
-                        || program(death)
-                        || steps(death)
-                        || opinion(death)
-                    {
+                    // The world's side is the shop's; elsewhere the quickest story that comes to it is enough.
+                    let is_effect = death.contains("action.") || death.starts_with("tool.");
+                    let quick = || trouble(death) || circle(death) || program(death) || steps(death) || opinion(death);
+                    if is_effect && shop(death) || quick() || !is_effect && shop(death) || window(death) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }

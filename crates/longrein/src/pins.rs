@@ -78,8 +78,11 @@ pub(crate) struct Commands {
     policy: Policy,
     workspace: String,
     /// What commands run in a folder: many tools share one script.
-    known: Mutex<BTreeMap<(Vec<String>, String), BTreeSet<String>>>,
+    known: Mutex<BTreeMap<Line, BTreeSet<String>>>,
 }
+
+/// A command and the folder it is run in.
+type Line = (Vec<String>, String);
 
 impl Commands {
     pub(crate) fn of(task: &Task) -> Self {

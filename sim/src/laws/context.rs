@@ -122,6 +122,11 @@ fn law_6(
     }
 }
 
+/// So many settled effects are shown whatever else there is.
+const SETTLED_SHOWN: usize = 3;
+/// The handle by which the model has the list of all.
+const OLDER_EFFECTS: &str = "\"effects\"";
+
 /// Pinned is pinned: whatever the window was through, it shows all that must not be lost.
 fn law_7(run: &Run, past: &Past, sent: &Sent, breach: &impl Fn(&'static str, String)) {
     let text = sent.text();
@@ -146,7 +151,17 @@ fn law_7(run: &Run, past: &Past, sent: &Sent, breach: &impl Fn(&'static str, Str
             shows(&file.path, &file.text);
         }
     }
+    // Of those that are settled the newest are shown; how many others there are, and where, is said.
+    let is_settled = |effect: &Effect| match effect {
+        Effect::Done | Effect::NotDone | Effect::Failed | Effect::Compensated => true,
+        Effect::Pending | Effect::Unknown => false,
+    };
+    let settled: Vec<_> = past.effects.iter().filter(|(_, effect)| is_settled(effect)).map(|(id, _)| *id).collect();
+    let old = &settled[..settled.len().saturating_sub(SETTLED_SHOWN)];
     for (action, effect) in &past.effects {
+        if old.contains(action) && text.contains(OLDER_EFFECTS) {
+            continue;
+        }
         let tool = past.tools.get(action).map(|(tool, _)| tool.as_str()).unwrap_or_default();
         if !shows_effect(sent, *action, tool, *effect) {
             breach("law_7", format!("{action} {tool}, which is {effect:?}, is not shown as that"));
