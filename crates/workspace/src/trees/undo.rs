@@ -224,11 +224,19 @@ impl Planning<'_> {
             }
             let gives_way = matches!(step.to, Some(Flat::File { .. } | Flat::Link { .. }));
             if gives_way && matches!(step.now, Now::Folder { .. }) {
-                for name in self.names(&step.path)? {
-                    let path = below(&step.path, &name);
-                    let goes = steps.get(path.as_slice()).is_some_and(|step| step.to.is_none());
-                    if !goes && !is_temporary(&name) {
-                        changed.insert(path);
+                // all the way down: a folder in it goes only if it is empty by then
+                let mut open = vec![step.path.clone()];
+                while let Some(folder) = open.pop() {
+                    for name in self.names(&folder)? {
+                        let path = below(&folder, &name);
+                        match steps.get(path.as_slice()).filter(|step| step.to.is_none()) {
+                            Some(goes) if matches!(goes.now, Now::Folder { .. }) => open.push(path),
+                            Some(_) => {}
+                            None if is_temporary(&name) => {}
+                            None => {
+                                changed.insert(path);
+                            }
+                        }
                     }
                 }
             }

@@ -396,3 +396,19 @@ fn a_snapshot_that_is_not_kept_is_unknown() {
         assert!(matches!(world.store.differences(&other, &id), Err(TreesError::Unknown(_))));
     }
 }
+
+/// A person's file deep in a folder that was a file before: the restore is refused, and not begun.
+#[test]
+fn what_lies_deep_in_a_folder_that_gives_way_is_seen_before_anything_is_touched() {
+    let world = World::new();
+    world.write("a", "a file");
+    let to = world.take();
+    world.remove("a");
+    std::fs::create_dir_all(world.path("a/x/y")).unwrap();
+    let left = world.take();
+    world.write("a/x/y/mine", "of a person");
+    let before = world.picture();
+    let refused = world.undo(&to, &left).unwrap_err();
+    assert!(matches!(&refused, TreesError::Changed(paths) if paths == &["a/x/y/mine".to_owned()]), "{refused}");
+    assert_eq!(world.picture(), before);
+}
