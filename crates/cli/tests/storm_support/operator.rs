@@ -1,6 +1,7 @@
 //! Somebody at a terminal: runs commands of the real binary, kills them, looks at what is left.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -28,7 +29,10 @@ impl<'a> Operator<'a> {
         // The world's ledger lies outside the workspace, where nobody's walls reach, and this is about kills.
         let configuration = home.join("longrein");
         fs::create_dir_all(&configuration).expect("a folder of our own");
-        fs::write(configuration.join("config.toml"), "[sandbox]\nmode = \"external\"\n").expect("a file of our own");
+        // Many operators share a home, and a command that reads settings half written would be walled in.
+        let mut settings = tempfile::NamedTempFile::new_in(&configuration).expect("a file of our own");
+        settings.write_all(b"[sandbox]\nmode = \"external\"\n").expect("it has room");
+        settings.persist(configuration.join("config.toml")).expect("a rename");
         Self { home: home.to_owned(), model }
     }
 
