@@ -78,7 +78,11 @@ fn test(slow: &[(&str, &str)]) -> anyhow::Result<()> {
     let lints = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     cargo("lints", &lints, &[])?;
     step("check", check)?;
-    cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast"], slow)
+    // Half the time a test of the binary waits: for a lease, a deadline, a server that is slow on purpose.
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let threads = (2 * cores + 1).to_string();
+    let variables = [&[("RUST_TEST_THREADS", threads.as_str())], slow].concat();
+    cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast"], &variables)
 }
 
 fn doc() -> anyhow::Result<()> {

@@ -33,6 +33,8 @@ const WORKERS: u64 = 4;
 const KILLS_PER_RUN: u64 = 12;
 /// Different last events that kills must have hit behind.
 const PLACES_MIN: usize = 7;
+/// Until one looks again for a tool to kill: the shortest tools run longer.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// Commands it may take to bring a run to its end.
 const PATIENCE: u32 = 200;
 
@@ -261,8 +263,12 @@ impl<'a> Life<'a> {
             if running.is_over() {
                 break false;
             }
-            if tool_killed_after.take_if(|after| now >= *after).is_some() && kill_a_tool_of(&self.world.run) {
-                self.storm.tally(|tally| tally.tools += 1);
+            if tool_killed_after.take_if(|after| now >= *after).is_some() {
+                if kill_a_tool_of(&self.world.run) {
+                    self.storm.tally(|tally| tally.tools += 1);
+                } else {
+                    tool_killed_after = Some(now + BETWEEN_LOOKS);
+                }
             }
             while let Some(aside) = asides.pop_if(|aside| aside.at <= now) {
                 let words: Vec<&str> = aside.words.iter().map(String::as_str).collect();
