@@ -111,12 +111,11 @@ struct Names {
 
 impl Names {
     fn are_still_there(&mut self) -> bool {
-        let (now, is_telling) = match FolderStamp::of(&self.folder) {
-            Some(now) if self.unchanged == Some(now.0) => return true,
-            Some((now, is_telling)) => (Some(now), is_telling),
-            None => (None, false),
-        };
-        self.unchanged = now.filter(|_| is_telling);
+        let now = FolderStamp::of(&self.folder);
+        if now.is_some() && now == self.unchanged {
+            return true;
+        }
+        self.unchanged = now.filter(|now| now.is_telling(&self.folder));
         self.sights.iter().all(|(path, sight)| sight.is_still_at(path))
     }
 }
@@ -139,23 +138,27 @@ const TELLING_AFTER: Duration = Duration::from_secs(2);
 const TIMED: [u32; 6] = [0x0000_EF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x794C_7630];
 
 impl FolderStamp {
-    /// With whether a change from now on would show in it. None: no folder is there.
-    fn of(folder: &Path) -> Option<(Self, bool)> {
+    /// None: no folder is there.
+    fn of(folder: &Path) -> Option<Self> {
         let found = folder.symlink_metadata().ok().filter(Metadata::is_dir)?;
-        let stamp = Self {
+        Some(Self {
             device: found.dev(),
             inode: found.ino(),
             modified: (found.mtime(), found.mtime_nsec()),
             changed: (found.ctime(), found.ctime_nsec()),
-        };
-        let changed = Duration::from_secs(u64::try_from(found.ctime().max(found.mtime())).unwrap_or(0));
+        })
+    }
+
+    /// Whether a change from now on would show in it.
+    fn is_telling(&self, folder: &Path) -> bool {
+        let changed = Duration::from_secs(u64::try_from(self.changed.0.max(self.modified.0)).unwrap_or(0));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // the seconds of the change are cut off
         let is_settled = changed + TELLING_AFTER + Duration::from_secs(1) < now;
         let is_timed = || {
             rustix::fs::statfs(folder).is_ok_and(|stat| TIMED.contains(&((stat.f_type as i128 & 0xFFFF_FFFF) as u32)))
         };
-        Some((stamp, is_settled && is_timed()))
+        is_settled && is_timed()
     }
 }
 
@@ -382,7 +385,7 @@ mod tests {
             });
             ours.unwrap_or_default()
         };
-        let is_timed = FolderStamp::of(&place.at("work")).is_some_and(|(_, is_telling)| is_telling);
+        let is_timed = FolderStamp::of(&place.at("work")).is_some_and(|stamp| stamp.is_telling(&place.at("work")));
         assert_eq!(folders(&place).contains(&place.at("work")), is_timed);
         for secret in ["work/.env", "work/sub/.env", "work/.config/gh"] {
             assert_eq!(place.kind(secret), None, "{secret}");

@@ -351,9 +351,12 @@ unsafe fn capabilities(kept: u64) -> Result<(), ()> {
     unsafe {
         libc::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
         // what cannot be dropped here is never gained either: there are no new privileges
-        for number in 0..u64::BITS {
-            if kept & (1 << number) == 0 {
+        for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
+            let dropped =
                 libc::prctl(libc::PR_CAPBSET_DROP, c_ulong::from(number), 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
+            // this kernel knows no more of them
+            if dropped < 0 && *libc::__errno_location() == libc::EINVAL {
+                break;
             }
         }
         let header = CapabilityHeader { version: CAPABILITIES_3, pid: 0 };

@@ -154,7 +154,8 @@ fn rules(confined: &Confined, view: &View) -> io::Result<Vec<(CString, u64)>> {
     }
     rules.push((c("/dev")?, rights(Grant::Device, true)));
     let scratch = confined.scratch.as_ref().map(|scratch| real(scratch)).transpose()?;
-    for path in view.writes.iter().chain(&view.home) {
+    let named: BTreeSet<&PathBuf> = view.writes.iter().chain(&view.home).collect();
+    for path in named {
         // the folder of the run is at /tmp
         if Some(path) == scratch.as_ref() {
             continue;

@@ -319,8 +319,10 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
     unsafe {
         let launch = &*launch.cast::<Launch<'_>>();
         let is_born_confined = launch.plan.is_some_and(|plan| plan.space.is_some());
-        own_house(launch);
-        if !is_born_confined {
+        if is_born_confined {
+            own_session(launch);
+        } else {
+            own_house(launch);
             tie_to_parent(launch);
         }
         for (target, source) in (0..).zip(launch.stdio) {
@@ -399,7 +401,7 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
     }
 }
 
-/// No handler, no terminal, no core dump, and not more processes than a person can end.
+/// No handler, no terminal, no core dump, and not more processes than a person can end. Its own children have the same.
 ///
 /// # Safety
 /// Only in a child that is about to be a program.
@@ -412,13 +414,24 @@ unsafe fn own_house(launch: &Launch<'_>) {
         for signal in 1..=LAST_SIGNAL {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null_mut::<c_void>(), SIGSET_BYTES);
         }
-        if libc::setsid() < 0 {
-            give_up(launch, IN_SETUP);
-        }
+        own_session(launch);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         // no reason to give up: what the system allows anyway bounds it
         libc::setrlimit(libc::RLIMIT_NPROC, &raw const launch.processes);
+    }
+}
+
+/// No terminal.
+///
+/// # Safety
+/// As for [`own_house`].
+unsafe fn own_session(launch: &Launch<'_>) {
+    // SAFETY: as for `into_program`.
+    unsafe {
+        if libc::setsid() < 0 {
+            give_up(launch, IN_SETUP);
+        }
     }
 }
 

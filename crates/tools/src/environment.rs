@@ -10,7 +10,11 @@ use crate::error::ToolsError;
 use crate::secrets::Secrets;
 
 /// Passed on from the operator's environment, with what stands in where it has none.
-const PASSED_ON: [(&str, &str); 3] = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C.UTF-8")];
+const PASSED_ON: [(&str, &str); 2] = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/")];
+
+/// Where the operator names no language: UTF-8, and nothing else of a locale. `LANG=C.UTF-8` means the same and has each
+/// program that asks for its locale read a dozen files.
+const CHARACTERS: (&str, &str) = ("LC_CTYPE", "C.UTF-8");
 
 /// Nobody sits at a tool: programs that would ask, page or edit must fail or go on. An editor that *succeeds* would let
 /// git go on with a text nobody wrote, so it fails.
@@ -36,10 +40,10 @@ const HYGIENE: [(&str, &str); 15] = [
 
 /// What every command gets.
 pub(crate) fn base(operator: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let passed = PASSED_ON.iter().map(|(name, absent)| {
-        (*name, operator.get(*name).filter(|value| !value.is_empty()).map_or(*absent, String::as_str))
-    });
-    HYGIENE.into_iter().chain(passed).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let given = |name| operator.get(name).filter(|value| !value.is_empty()).map(String::as_str);
+    let passed = PASSED_ON.iter().map(|(name, absent)| (*name, given(*name).unwrap_or(absent)));
+    let language = given("LANG").map_or(CHARACTERS, |language| ("LANG", language));
+    HYGIENE.into_iter().chain(passed).chain([language]).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// What one tool gets. Secrets it names become known to `secrets`.

@@ -159,7 +159,7 @@ async fn environment_and_redaction() {
         "AUTH=user:[redacted:TOKEN]",
         "MODE=fast",
         "HOME=/home/ops",
-        "LANG=C.UTF-8",
+        "LC_CTYPE=C.UTF-8",
         "GIT_TERMINAL_PROMPT=0",
         "GIT_EDITOR=false",
         "PAGER=cat",
