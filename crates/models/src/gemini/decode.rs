@@ -167,8 +167,21 @@ impl Draft {
             so_far.push_str(more);
             return;
         }
-        self.parts.push(part.clone());
+        let kept = |(key, value): (&String, &Value)| {
+            (key.clone(), if key == "functionCall" { with_arguments_written(value) } else { value.clone() })
+        };
+        self.parts.push(part.iter().map(kept).collect());
     }
+}
+
+/// A call as it came, its arguments written at once: a copy of all their values would be made for nothing.
+fn with_arguments_written(called: &Value) -> Value {
+    let Value::Object(fields) = called else { return called.clone() };
+    let kept = |(key, value): (&String, &Value)| {
+        let is_written = key != "args" || value.is_null() || value.is_string();
+        (key.clone(), if is_written { value.clone() } else { Value::String(numbers::written(value)) })
+    };
+    Value::Object(fields.iter().map(kept).collect())
 }
 
 fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
@@ -178,11 +191,7 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
             blocks.push(Block::Opaque(Value::Object(part)));
         } else if let Some(called) = part.remove("functionCall") {
             let word = |key: &str| called.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let arguments = match called.get("args") {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(written)) => written.clone(),
-                Some(args) => numbers::written(args),
-            };
+            let arguments = word("args");
             let more = called.as_object().into_iter().flatten();
             let more: Map<_, _> = more
                 .filter(|(key, value)| !matches!(key.as_str(), "id" | "name" | "args") && !value.is_null())
