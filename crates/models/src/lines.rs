@@ -68,11 +68,11 @@ impl Lines {
     }
 
     fn end_line(&mut self) -> Option<Event> {
-        let line = std::mem::take(&mut self.line);
-        if line.is_empty() {
+        if self.line.is_empty() {
             return self.end_event();
         }
-        let line = String::from_utf8_lossy(&line);
+        let mut bytes = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&bytes);
         match line.split_once(':') {
             // An object without its `data:`, as some gateways write errors into a stream.
             _ if line.starts_with('{') => self.add(&line),
@@ -81,6 +81,9 @@ impl Lines {
             // Comments, ids, retry times, and fields nobody knows.
             Some((_, _)) | None => {}
         }
+        // The next line has its room: where bytes come one by one it would be found anew many times.
+        bytes.clear();
+        self.line = bytes;
         None
     }
 
