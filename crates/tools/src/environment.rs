@@ -43,7 +43,12 @@ pub(crate) fn base(operator: &BTreeMap<String, String>) -> BTreeMap<String, Stri
     let given = |name| operator.get(name).filter(|value| !value.is_empty()).map(String::as_str);
     let passed = PASSED_ON.iter().map(|(name, absent)| (*name, given(*name).unwrap_or(absent)));
     let language = given("LANG").map_or(CHARACTERS, |language| ("LANG", language));
-    HYGIENE.into_iter().chain(passed).chain([language]).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    HYGIENE
+        .into_iter()
+        .chain(passed)
+        .chain([language])
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// What one tool gets. Secrets it names become known to `secrets`.
