@@ -30,7 +30,7 @@ use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold_known};
-use crate::jobs::{self, Flight, Hangar, Recovery};
+use crate::jobs::{self, Flight, Hangar, Landed, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::origin::{self, Watch};
 use crate::ports::Ports;
@@ -481,7 +481,8 @@ impl<'a> Drive<'a> {
                 if let Some(acceptance) = self.acceptance(check).await? {
                     let watch = Watch::of_checks(&self.run, self.ports.clock.now());
                     let work = jobs::check(self.ports, self.run.task.clone(), acceptance, watch);
-                    self.hangar.launch(Flight::Check(check.clone(), *round), work);
+                    let (flight, check, round) = (Flight::Check(check.clone(), *round), check.clone(), *round);
+                    self.hangar.launch(flight, work, move |checked| Landed::Check(check, round, checked));
                 }
                 Ok(true)
             }
@@ -618,7 +619,8 @@ impl<'a> Drive<'a> {
             watch: Watch::of(&self.run, action, now),
         };
         let work = jobs::recover(self.ports, self.run.task.clone(), recovery);
-        self.hangar.launch(Flight::Recover(id, attempt, probe), work);
+        let hears = move |found| Landed::Recover(id, attempt, found);
+        self.hangar.launch(Flight::Recover(id, attempt, probe), work, hears);
         Ok(())
     }
 }
