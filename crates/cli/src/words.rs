@@ -417,7 +417,7 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
             let args = short(arguments_as_written(run, e), 90);
-            let undoes = e.compensates.map(|other| format!(", to undo {other}")).unwrap_or_default();
+            let undoes = e.proposer.undoes().map(|other| format!(", to undo {other}")).unwrap_or_default();
             format!("{} {} {args} ({}{undoes})", e.action, short(e.tool.as_str(), 64), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),

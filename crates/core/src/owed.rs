@@ -10,7 +10,7 @@ use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing, Verdict};
 use crate::children;
 use crate::context::summary;
-use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
+use crate::event::{AfterFailure, Done, End, Failure, Proposer, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
@@ -322,7 +322,7 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
         .filter_map(|id| actions.get(id))
         .filter(|other| !is_over(other))
         // What is undone waits for what undoes it.
-        .filter(|other| action.compensates.as_ref().is_none_or(|undone| undone.action != other.id))
+        .filter(|other| action.undoes().is_none_or(|undone| undone.action != other.id))
         .all(|other| {
             let same_tool = other.tool == action.tool;
             let same_key = same_tool && other.key.is_some() && other.key == action.key;
@@ -353,7 +353,7 @@ fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
     }
     let mut line = Vec::with_capacity(actions.len());
     let mut seen = BTreeSet::new();
-    for (id, action) in actions.iter().filter(|(_, action)| action.compensates.is_none()) {
+    for (id, action) in actions.iter().filter(|(_, action)| action.undoes().is_none()) {
         visit(*id, actions, &mut seen, &mut line);
         // What undoes a call takes that call's place, before everything that waits for its hold.
         if let Life::Compensating(_, by) = action.life {
@@ -415,8 +415,9 @@ pub fn waits(run: &Run) -> Vec<Wait> {
             if unasked_checks(run).is_some() {
                 return Vec::new();
             }
-            let wait = |action: &Action| {
-                if action.accepts { Wait::Approval(action.id) } else { Wait::Unknown(action.id) }
+            let wait = |action: &Action| match action.proposer {
+                Proposer::Acceptance => Wait::Approval(action.id),
+                Proposer::Model | Proposer::Program(_) | Proposer::Undo(_) => Wait::Unknown(action.id),
             };
             run.open.values().map(wait).chain(children::unsettled(run)).collect()
         }
@@ -432,7 +433,7 @@ pub fn unasked_checks(run: &Run) -> Option<(ChangedChecks, Digest)> {
     }
     let (changed, digest) = run.changed_checks().filter(|(_, digest)| !run.is_waived(digest))?;
     let is_asked = run.actions().any(|action| match &action.life {
-        Life::Held(question) => action.accepts && question.digest == digest,
+        Life::Held(question) => action.proposer == Proposer::Acceptance && question.digest == digest,
         Life::Queued
         | Life::Started { .. }
         | Life::Lost(_)

@@ -30,7 +30,7 @@ use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
     ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
-    ModelReplied, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    ModelReplied, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
     Wants, Would,
 };
 use crate::finish::{self, Finish};
@@ -367,8 +367,7 @@ impl Run {
             target: action.target.clone(),
             beyond: action.beyond.clone(),
             undoes: action
-                .compensates
-                .as_ref()
+                .undoes()
                 .map(|other| Undoes { action: other.action, idempotency_key: other.idempotency_key.clone() }),
         }
     }

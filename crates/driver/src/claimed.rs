@@ -562,7 +562,7 @@ impl<'a> Drive<'a> {
         let valid = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
             Ok(valid) => valid,
             // It gets the arguments of the call it undoes, whatever a model would have to give it.
-            Err(_) if action.compensates.is_some() => edge::as_it_is(action),
+            Err(_) if action.undoes().is_some() => edge::as_it_is(action),
             Err(error) => return Ok(Readiness::Refused(error)),
         };
         Ok(edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0)

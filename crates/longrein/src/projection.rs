@@ -197,10 +197,8 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             let mut map = object(json!({
                 "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
             }));
-            if let Some(other) = e.compensates {
-                map.insert("compensates".to_owned(), json!(other));
-            }
-            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            map.extend(e.proposer.undoes().map(|other| ("compensates".to_owned(), json!(other))));
+            map.extend(e.proposer.phase().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)
         }
         Event::ActionRefused(e) => {

@@ -118,9 +118,7 @@ pub(super) fn question(run: &Run, asks: Asks) -> Result<Vec<Event>, Refusal> {
         key: None,
         path: None,
         after: Vec::new(),
-        compensates: None,
-        accepts: true,
-        phase: None,
+        proposer: Proposer::Acceptance,
     };
     let held = ActionHeld {
         action,

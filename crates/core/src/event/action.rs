@@ -22,15 +22,77 @@ pub struct ActionProposed {
     /// Calls of the same reply that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ActionId>,
-    /// The harness proposes it, to undo this action whose check failed: no call of the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compensates: Option<ActionId>,
-    /// The harness proposes it: to accept verdicts on changed checks. Nothing is run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub accepts: bool,
-    /// The program proposed it in this phase, and no reply of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<PhaseName>,
+    #[serde(flatten, with = "proposer_fields")]
+    pub proposer: Proposer,
+}
+
+/// Who proposed a call. `U` tells of the call that is undone: here its id, in the state all that undoing it takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proposer<U = ActionId> {
+    /// The model, in a reply.
+    #[default]
+    Model,
+    /// The program, in this phase, and no reply of the model.
+    Program(PhaseName),
+    /// The harness, to undo a call whose check failed.
+    Undo(U),
+    /// The harness, to have verdicts on changed checks accepted. Nothing is run.
+    Acceptance,
+}
+
+impl<U> Proposer<U> {
+    pub fn is_model(&self) -> bool {
+        matches!(self, Proposer::Model)
+    }
+
+    /// The phase whose call it is.
+    pub fn phase(&self) -> Option<&PhaseName> {
+        if let Proposer::Program(phase) = self { Some(phase) } else { None }
+    }
+
+    /// The call that it undoes.
+    pub fn undoes(&self) -> Option<&U> {
+        if let Proposer::Undo(undone) = self { Some(undone) } else { None }
+    }
+}
+
+/// A proposer as it has always been written: an optional field for each but the model.
+mod proposer_fields {
+    use serde::{Deserializer, Serializer};
+
+    use super::*;
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Fields {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensates: Option<ActionId>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accepts: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<PhaseName>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(proposer: &Proposer, serializer: S) -> Result<S::Ok, S::Error> {
+        let none = Fields::default();
+        match proposer.clone() {
+            Proposer::Model => none,
+            Proposer::Program(phase) => Fields { phase: Some(phase), ..none },
+            Proposer::Undo(undone) => Fields { compensates: Some(undone), ..none },
+            Proposer::Acceptance => Fields { accepts: true, ..none },
+        }
+        .serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proposer, D::Error> {
+        // No line was ever written with two of them.
+        Ok(match Fields::deserialize(deserializer)? {
+            Fields { compensates: Some(undone), .. } => Proposer::Undo(undone),
+            Fields { accepts: true, .. } => Proposer::Acceptance,
+            Fields { phase: Some(phase), .. } => Proposer::Program(phase),
+            Fields { compensates: None, accepts: false, phase: None } => Proposer::Model,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -60,11 +60,11 @@ impl Run {
 
     /// Whether an action is the question about changed checks.
     pub(super) fn accepts(&self, id: ActionId) -> bool {
-        self.action(id).is_some_and(|action| action.accepts)
+        self.action(id).is_some_and(|action| action.proposer == Proposer::Acceptance)
     }
 
     pub(super) fn drop_questions(&mut self) {
-        self.open.retain(|_, action| !action.accepts);
+        self.open.retain(|_, action| action.proposer != Proposer::Acceptance);
     }
 
     pub(super) fn checks_voided(&mut self) {
