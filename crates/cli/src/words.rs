@@ -1,6 +1,7 @@
 //! Text for people: events in one line each, and content made safe to print.
 
 use longrein::core::action::Life;
+use longrein::core::check::{Finding, Judge};
 use longrein::core::event::{
     ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, NoteTaken,
     RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
@@ -534,20 +535,18 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             }
         }
         Event::CheckFinished(e) => {
-            let verdict = match e.verdict.finding {
-                longrein::core::check::Finding::Passed if e.verdict.proof.is_on_changed_checks() => {
-                    "passed on changed checks"
-                }
-                longrein::core::check::Finding::Passed if e.verdict.proof.opinion => "passed, in a model's opinion",
-                longrein::core::check::Finding::Passed => "passed",
-                longrein::core::check::Finding::Failed if e.verdict.proof.silent => {
-                    "has no verdict, which counts as failed"
-                }
-                longrein::core::check::Finding::Failed if e.verdict.proof.opinion => "failed, in a model's opinion",
-                longrein::core::check::Finding::Failed => "failed",
-                longrein::core::check::Finding::Held => "was not run",
-            };
             let proof = &e.verdict.proof;
+            let verdict = match e.verdict.finding {
+                Finding::Passed if proof.is_on_changed_checks() => "passed on changed checks",
+                Finding::Passed if proof.opinion.is_some() => "passed, in a model's opinion",
+                Finding::Passed => "passed",
+                Finding::Failed => match proof.opinion {
+                    None => "failed",
+                    Some(Judge::Spoke) => "failed, in a model's opinion",
+                    Some(Judge::Silent) => "has no verdict, which counts as failed",
+                },
+                Finding::Held => "was not run",
+            };
             let tree = match (&proof.tree, &proof.unhashed) {
                 (Some(tree), _) => format!(" (tree {})", short_tree(tree)),
                 (None, Some(why)) => format!(" (tree not hashed: {})", short(why, 60)),

@@ -473,7 +473,7 @@ pub fn due_end(run: &Run) -> Option<End> {
             let passed = verdicts
                 .values()
                 .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
-            let is_proof = |verdict: &Verdict| !verdict.proof.opinion;
+            let is_proof = |verdict: &Verdict| verdict.proof.opinion.is_none();
             let proven = verdicts.values().flatten().any(is_proof) || accepted.standing == Standing::Proven;
             let verified = match run.changed_checks() {
                 _ if checks_were_not_run(run, verdicts) => None,

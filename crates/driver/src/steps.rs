@@ -228,7 +228,7 @@ impl Drive<'_> {
     /// very moment, it is looked at once more (`semantics.md` G3).
     pub(crate) fn conclude(&mut self) -> bool {
         // While a model thinks about it the workspace does not stand still: a verdict that is an opinion is old.
-        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && !finished.verdict.proof.opinion);
+        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && finished.verdict.proof.opinion.is_none());
         let is_last_verdict = self.draft.events.iter().any(|new| is_now(&new.event));
         let seen = match (owed::due_end(&self.run), &self.run.stage) {
             (Some(End::Done(_)), Stage::Verifying { round, .. }) if !is_last_verdict => {

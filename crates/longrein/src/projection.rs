@@ -305,7 +305,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings, "command": proof.command,
                 "output": proof.output, "tree": proof.tree, "left": proof.left, "unhashed": proof.unhashed,
                 "protected": proof.protected, "program": proof.program.as_ref().map(|(file, _)| file),
-                "opinion": proof.opinion,
+                "opinion": proof.opinion.is_some(),
             }));
             map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)

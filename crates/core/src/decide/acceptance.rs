@@ -60,10 +60,10 @@ fn unasked(
         judges.push(run.check_spec(name).filter(|spec| judge::spec(spec).is_some())?);
         Some(judges)
     });
-    let text = "Not asked for an opinion: another check has failed.";
     let (tree, unhashed) = (&verdict.proof.tree, &verdict.proof.unhashed);
     let not_asked = |spec: &crate::task::CheckSpec| {
-        (spec.name.clone(), judge::verdict(spec, Finding::Failed, text, tree.clone(), unhashed.clone()))
+        let why = "Not asked for an opinion: another check has failed.".to_owned();
+        (spec.name.clone(), judge::verdict(spec, Err(why), tree.clone(), unhashed.clone()))
     };
     judges.unwrap_or_default().into_iter().map(not_asked).collect()
 }
