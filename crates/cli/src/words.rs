@@ -3,7 +3,7 @@
 use longrein::core::action::Life;
 use longrein::core::check::{Finding, Judge};
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, NoteTaken,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, No, NoteTaken,
     RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
     SummaryOutcome, Wait, Wants,
 };
@@ -436,13 +436,13 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
             format!("{} approved by {}{always}{reason}", named(e.action), safe(&e.by))
         }
-        Event::ActionDenied(e) => {
-            if e.expired {
-                return format!("{} was not answered in time: no", named(e.action));
+        Event::ActionDenied(e) => match e.no {
+            No::Expired => format!("{} was not answered in time: no", named(e.action)),
+            No::Person { .. } | No::Unasked => {
+                let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
+                format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
             }
-            let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
-            format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
-        }
+        },
         Event::ActionStarted(e) => {
             let again = if e.attempt > 1 { format!(", attempt {}", e.attempt) } else { String::new() };
             // Where all is well there is nothing to say.

@@ -30,7 +30,7 @@ use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
     ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
-    ModelReplied, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
+    ModelReplied, No, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
     Wants, Would,
 };
 use crate::finish::{self, Finish};
@@ -556,13 +556,11 @@ impl Run {
             Event::ActionDenied(denied) => {
                 self.barren_claims = 0;
                 let asks = self.action(denied.action).is_some_and(|action| action.asks().is_some());
-                let mut message = if denied.expired {
-                    let what = if asks { "No answer" } else { "Not run" };
-                    format!("{what}: nobody answered in time, which is no yes.")
-                } else if asks {
-                    format!("No answer: {} does not answer this.", denied.by)
-                } else {
-                    format!("Not run: denied by {}.", denied.by)
+                let what = if asks { "No answer" } else { "Not run" };
+                let mut message = match denied.no {
+                    No::Expired => format!("{what}: nobody answered in time, which is no yes."),
+                    No::Person { .. } | No::Unasked if asks => format!("{what}: {} does not answer this.", denied.by),
+                    No::Person { .. } | No::Unasked => format!("{what}: denied by {}.", denied.by),
                 };
                 if let Some(reason) = &denied.reason {
                     message.push_str(&format!(" Reason: {reason}"));

@@ -2,7 +2,7 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{End, Event, How, RollbackWhy, RouteWhy, SettledBy, Truthful};
+use longrein_core::event::{End, Event, How, No, RollbackWhy, RouteWhy, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{AttemptId, RunId, Seq};
 use longrein_core::input::Truth;
@@ -219,10 +219,10 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "covers": e.covers, "reason": e.reason,
         }),
         Event::ActionDenied(e) => {
-            let (by, door, reason) = (&e.by, e.door, &e.reason);
+            let (input, door) = (e.no.input(), e.no.door());
             let mut map =
-                object(json!({ "action": e.action, "input": e.input, "by": by, "door": door, "reason": reason }));
-            if e.expired {
+                object(json!({ "action": e.action, "input": input, "by": e.by, "door": door, "reason": e.reason }));
+            if e.no == No::Expired {
                 map.insert("expired".to_owned(), json!(true));
             }
             Value::Object(map)

@@ -155,19 +155,81 @@ pub struct ActionApproved {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "DeniedFields", into = "DeniedFields")]
 pub struct ActionDenied {
     pub action: ActionId,
-    /// None: nobody could be asked, and the default is no.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<InputId>,
     pub by: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub door: Option<Door>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Nobody said so: the question was not answered in time.
+    pub no: No,
+}
+
+/// Where a no came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum No {
+    Person {
+        input: InputId,
+        door: Option<Door>,
+    },
+    /// Nobody could be asked, and the default is no.
+    Unasked,
+    /// The question was not answered in time.
+    Expired,
+}
+
+impl No {
+    /// The input that said it.
+    pub fn input(&self) -> Option<&InputId> {
+        match self {
+            No::Person { input, .. } => Some(input),
+            No::Unasked | No::Expired => None,
+        }
+    }
+
+    pub fn door(&self) -> Option<Door> {
+        match self {
+            No::Person { door, .. } => *door,
+            No::Unasked | No::Expired => None,
+        }
+    }
+}
+
+/// A no as it has always been written.
+#[derive(Serialize, Deserialize)]
+struct DeniedFields {
+    action: ActionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<InputId>,
+    by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    door: Option<Door>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub expired: bool,
+    expired: bool,
+}
+
+impl From<DeniedFields> for ActionDenied {
+    fn from(fields: DeniedFields) -> Self {
+        let DeniedFields { action, input, by, door, reason, expired } = fields;
+        let no = match input {
+            Some(input) => No::Person { input, door },
+            None if expired => No::Expired,
+            None => No::Unasked,
+        };
+        Self { action, by, reason, no }
+    }
+}
+
+impl From<ActionDenied> for DeniedFields {
+    fn from(denied: ActionDenied) -> Self {
+        let ActionDenied { action, by, reason, no } = denied;
+        let (input, door, expired) = match no {
+            No::Person { input, door } => (Some(input), door, false),
+            No::Unasked => (None, None, false),
+            No::Expired => (None, None, true),
+        };
+        Self { action, input, by, door, reason, expired }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
