@@ -10,7 +10,7 @@ use crate::budget::{BudgetKind, Limit};
 use crate::check::{Finding, Standing, Verdict};
 use crate::children;
 use crate::context::summary;
-use crate::event::{AfterFailure, Done, End, Failure, Proposer, Wait, Wants};
+use crate::event::{AfterFailure, Done, End, Failure, Wait, Wants};
 use crate::holds::Hold;
 use crate::hook::{self, Moment, STOP_BLOCKS_MAX};
 use crate::ids::{ActionId, AttemptId, CheckName, Digest, RunId};
@@ -408,18 +408,16 @@ pub fn waits(run: &Run) -> Vec<Wait> {
                 })
                 .collect()
         }
-        Stage::Verifying { verdicts, .. } => {
+        Stage::Verifying { verdicts, question, .. } => {
             if run.winding.is_some() || run.hooks.stop.is_some() || verdicts.values().any(Option::is_none) {
                 return Vec::new();
             }
             if unasked_checks(run).is_some() {
                 return Vec::new();
             }
-            let wait = |action: &Action| match action.proposer {
-                Proposer::Acceptance => Wait::Approval(action.id),
-                Proposer::Model | Proposer::Program(_) | Proposer::Undo(_) => Wait::Unknown(action.id),
-            };
-            run.open.values().map(wait).chain(children::unsettled(run)).collect()
+            let unknown = run.open.keys().map(|id| Wait::Unknown(*id));
+            let asked = question.iter().map(|question| Wait::Approval(question.id));
+            unknown.chain(asked).chain(children::unsettled(run)).collect()
         }
         Stage::Ready(_) => children::waits(run),
         Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
@@ -432,18 +430,7 @@ pub fn unasked_checks(run: &Run) -> Option<(ChangedChecks, Digest)> {
         return None;
     }
     let (changed, digest) = run.changed_checks().filter(|(_, digest)| !run.is_waived(digest))?;
-    let is_asked = run.actions().any(|action| match &action.life {
-        Life::Held(question) => action.proposer == Proposer::Acceptance && question.digest == digest,
-        Life::Queued
-        | Life::Started { .. }
-        | Life::Lost(_)
-        | Life::Doubtful(..)
-        | Life::Unknown(_)
-        | Life::Checking(_)
-        | Life::Undoing(..)
-        | Life::Compensating(..)
-        | Life::Ended(_) => false,
-    });
+    let is_asked = run.checks_question().and_then(Action::question).is_some_and(|asked| asked.digest == digest);
     (!is_asked).then_some((changed, digest))
 }
 

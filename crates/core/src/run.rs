@@ -273,18 +273,20 @@ impl Run {
     pub fn action(&self, id: ActionId) -> Option<&Action> {
         match &self.stage {
             Stage::Acting { actions, .. } => actions.get(&id),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+            Stage::Verifying { question, .. } => question.as_deref().filter(|question| question.id == id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => None,
         }
         .or_else(|| self.open.get(&id))
     }
 
     /// All actions still in play, in call order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        let present = match &self.stage {
-            Stage::Acting { actions, .. } => Some(actions),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        let (present, question) = match &self.stage {
+            Stage::Acting { actions, .. } => (Some(actions), None),
+            Stage::Verifying { question, .. } => (None, question.as_deref()),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => (None, None),
         };
-        self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
+        self.open.values().chain(present.into_iter().flat_map(BTreeMap::values)).chain(question)
     }
 
     /// The name of the tool that an action of the present or the last turn calls.
@@ -528,8 +530,8 @@ impl Run {
                     action.life = Life::Held(question);
                 });
             }
-            Event::ActionApproved(approved) if self.accepts(approved.action) => self.waive(approved),
-            Event::ActionDenied(denied) if self.accepts(denied.action) => self.reject(denied),
+            Event::ActionApproved(approved) if self.asks_about_checks(approved.action) => self.waive(approved),
+            Event::ActionDenied(denied) if self.asks_about_checks(denied.action) => self.reject(denied),
             Event::ActionApproved(approved) => {
                 self.barren_claims = 0;
                 let exact = self.action(approved.action).and_then(|action| match &action.life {
@@ -636,6 +638,7 @@ impl Run {
                     verdicts,
                     since: at,
                     voided: 0,
+                    question: None,
                 };
             }
             Event::AnswerRefused(AnswerRefused { reason, unfinished: Some(unfinished), .. }) => {

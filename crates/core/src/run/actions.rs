@@ -74,11 +74,13 @@ impl Run {
             beside: false,
             life: Life::Queued,
         };
-        if proposed.proposer == Proposer::Acceptance {
-            self.drop_questions();
-            self.open.insert(proposed.action, action);
-        } else if let Stage::Acting { actions, .. } = &mut self.stage {
-            actions.insert(proposed.action, action);
+        match &proposed.proposer {
+            Proposer::Acceptance => self.ask_about_checks(action),
+            Proposer::Model | Proposer::Program(_) | Proposer::Undo(_) => {
+                if let Stage::Acting { actions, .. } = &mut self.stage {
+                    actions.insert(proposed.action, action);
+                }
+            }
         }
         if let Some(undone) = proposed.proposer.undoes() {
             self.compensating(*undone, proposed.action);
@@ -88,7 +90,8 @@ impl Run {
     pub(super) fn change(&mut self, id: ActionId, change: impl FnOnce(&mut Action)) {
         let present = match &mut self.stage {
             Stage::Acting { actions, .. } => actions.get_mut(&id),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+            Stage::Verifying { question, .. } => question.as_deref_mut().filter(|question| question.id == id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => None,
         };
         if let Some(action) = present.or(self.open.get_mut(&id)) {
             change(action);
