@@ -76,6 +76,16 @@ impl Run {
         }
     }
 
+    /// The checks have run once more, in another claim: what is as it was again is no question.
+    pub(super) fn look_at_question_again(&mut self) {
+        let is_as_it_was = self.changed_checks().is_none();
+        if let Stage::Verifying { question, .. } = &mut self.stage
+            && is_as_it_was
+        {
+            *question = None;
+        }
+    }
+
     pub(super) fn checks_voided(&mut self) {
         if let Stage::Verifying { verdicts, voided, .. } = &mut self.stage {
             verdicts.values_mut().for_each(|verdict| *verdict = None);

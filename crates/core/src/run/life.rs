@@ -185,6 +185,7 @@ impl Run {
             .filter(|(_, verdict)| verdict.finding == Finding::Failed)
             .collect();
         if failed.is_empty() {
+            self.look_at_question_again();
             return;
         }
         self.failed_rounds += 1;
