@@ -3,8 +3,8 @@
 use longrein::core::action::Life;
 use longrein::core::check::{Finding, Judge};
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, No, NoteTaken,
-    RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, No,
+    NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
     SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};

@@ -215,35 +215,12 @@ impl Action {
 
     /// What a person is asked about it, if it waits for one.
     pub fn question(&self) -> Option<&Question> {
-        match &self.life {
-            Life::Held(question) => Some(question),
-            Life::Queued
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        if let Life::Held(question) = &self.life { Some(question) } else { None }
     }
 
     /// What it asks a person in words, if it does.
     pub fn asks(&self) -> Option<&Question> {
-        match &self.life {
-            Life::Held(question) if question.wants == Wants::Words => Some(question),
-            Life::Held(_)
-            | Life::Queued
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        self.question().filter(|question| question.wants == Wants::Words)
     }
 
     /// What it undoes, if the harness called it for that.

@@ -84,6 +84,19 @@ pub enum Duty {
     Wake { at: Timestamp },
 }
 
+impl Duty {
+    /// When something becomes of it by time alone.
+    pub fn due(&self) -> Option<Timestamp> {
+        if let Duty::Wake { at } = self {
+            Some(*at)
+        } else if let Duty::AwaitAction { until, .. } | Duty::CheckAction { until, .. } = self {
+            *until
+        } else {
+            None
+        }
+    }
+}
+
 /// Everything owed, in the order in which it is to be begun.
 pub fn owed(run: &Run) -> Vec<Duty> {
     let mut duties = Vec::new();

@@ -30,8 +30,8 @@ use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
     ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
-    ModelReplied, No, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
-    Wants, Would,
+    ModelReplied, No, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted,
+    Settled, Suspension, Wants, Would,
 };
 use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};
@@ -337,23 +337,9 @@ impl Run {
     /// The right to run a start that has just been journaled. None if it is not this claim's, or is over already.
     pub fn clear(&self, started: &ActionStarted) -> Option<Cleared> {
         let action = self.action(started.action)?;
-        match &action.life {
-            Life::Started { fence, .. }
-                if *fence == started.fence && *fence == self.fence && action.attempts == started.attempt =>
-            {
-                Some(Cleared::new(self.attempt(action, started.idempotency_key.clone())))
-            }
-            Life::Started { .. }
-            | Life::Queued
-            | Life::Held { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        let Life::Started { fence, .. } = action.life else { return None };
+        let is_ours = fence == started.fence && fence == self.fence && action.attempts == started.attempt;
+        is_ours.then(|| Cleared::new(self.attempt(action, started.idempotency_key.clone())))
     }
 
     /// What a reconcile command is told about an action's last attempt.
@@ -534,19 +520,9 @@ impl Run {
             Event::ActionDenied(denied) if self.asks_about_checks(denied.action) => self.reject(denied),
             Event::ActionApproved(approved) => {
                 self.barren_claims = 0;
-                let exact = self.action(approved.action).and_then(|action| match &action.life {
-                    Life::Held(question) if approved.covers == Covers::Always => question.exact.clone(),
-                    Life::Held(_)
-                    | Life::Queued
-                    | Life::Started { .. }
-                    | Life::Lost(_)
-                    | Life::Doubtful(..)
-                    | Life::Unknown(_)
-                    | Life::Checking(_)
-                    | Life::Undoing(..)
-                    | Life::Compensating(..)
-                    | Life::Ended(_) => None,
-                });
+                let question = self.action(approved.action).and_then(Action::question);
+                let exact =
+                    question.filter(|_| approved.covers == Covers::Always).and_then(|asked| asked.exact.clone());
                 self.allowed.extend(exact.map(|exact| (exact, approved.by.clone())));
                 let grant =
                     Grant { digest: approved.digest.clone(), expires: approved.expires, by: approved.by.clone() };
@@ -598,19 +574,11 @@ impl Run {
                 });
             }
             Event::ActionProbed(probed) => {
-                self.change(probed.action, |action| match &mut action.life {
-                    Life::Lost(doubt) | Life::Doubtful(doubt, _) => {
+                self.change(probed.action, |action| {
+                    if let Life::Lost(doubt) | Life::Doubtful(doubt, _) = &mut action.life {
                         doubt.probes += 1;
                         doubt.retry_at = probed.retry_at;
                     }
-                    Life::Queued
-                    | Life::Held { .. }
-                    | Life::Started { .. }
-                    | Life::Unknown(_)
-                    | Life::Checking(_)
-                    | Life::Undoing(..)
-                    | Life::Compensating(..)
-                    | Life::Ended(_) => {}
                 });
             }
             Event::ActionFinished(finished) => self.action_finished(finished),

@@ -594,17 +594,8 @@ impl<'a> Drive<'a> {
         let Some(action) = self.run.action(id) else { return Ok(()) };
         let Some(spec) = self.run.task.tool(&action.tool) else { return Ok(()) };
         let now = self.ports.clock.now();
-        let started = match &action.life {
-            Life::Lost(doubt) | Life::Doubtful(doubt, _) => doubt.started,
-            Life::Queued
-            | Life::Held { .. }
-            | Life::Started { .. }
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => now,
-        };
+        let doubt = if let Life::Lost(doubt) | Life::Doubtful(doubt, _) = &action.life { Some(doubt) } else { None };
+        let started = doubt.map_or(now, |doubt| doubt.started);
         let old_lease = self.claim.before.unwrap_or_default().saturating_sub(self.ports.clock.boottime());
         let recovery = Recovery {
             attempt: self.run.attempt(action, action.idempotency_key.clone()),

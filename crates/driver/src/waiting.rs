@@ -8,7 +8,7 @@ use longrein_core::event::Wait;
 use longrein_core::ids::{ActionId, AttemptId, TreeId};
 use longrein_core::input::{Input, InputBody, LateOutcome};
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
-use longrein_core::owed::{self, Duty};
+use longrein_core::owed;
 use longrein_core::run::{Activity, Stage};
 use longrein_ports::{Checked, Probed, Ran};
 
@@ -112,33 +112,7 @@ impl Drive<'_> {
         let now = self.ports.clock.now();
         let boottime = self.ports.clock.boottime();
         let renewal = self.renew_at.saturating_sub(boottime);
-        let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
-            Duty::Wake { at } => Some(at.since(now)),
-            Duty::AwaitAction { until: Some(until), .. } | Duty::CheckAction { until: Some(until), .. } => {
-                Some(until.since(now))
-            }
-            Duty::AwaitAction { until: None, .. }
-            | Duty::AwaitReply { .. }
-            | Duty::Call { .. }
-            | Duty::Start { .. }
-            | Duty::Recover { .. }
-            | Duty::CheckAction { until: None, .. }
-            | Duty::Undo { .. }
-            | Duty::Hooks { .. }
-            | Duty::AskChecks { .. }
-            | Duty::Check { .. }
-            | Duty::Judge { .. }
-            | Duty::AwaitJudge { .. }
-            | Duty::Child { .. }
-            | Duty::Summarise { .. }
-            | Duty::AwaitSummary { .. }
-            | Duty::NoticeLoop
-            | Duty::Transit { .. }
-            | Duty::Propose { .. }
-            | Duty::AskChildren { .. }
-            | Duty::Conclude
-            | Duty::Suspend => None,
-        });
+        let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| duty.due().map(|at| at.since(now)));
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
         by_time

@@ -200,18 +200,7 @@ impl Run {
                 }
                 let error = error.clone();
                 self.change(finished.action, |action| {
-                    let started = match action.life {
-                        Life::Started { at, .. } => at,
-                        Life::Queued
-                        | Life::Held { .. }
-                        | Life::Lost(_)
-                        | Life::Doubtful(..)
-                        | Life::Unknown(_)
-                        | Life::Checking(_)
-                        | Life::Undoing(..)
-                        | Life::Compensating(..)
-                        | Life::Ended(_) => at,
-                    };
+                    let started = if let Life::Started { at, .. } = action.life { at } else { at };
                     action.life = if can_find_out {
                         Life::Doubtful(Doubt { started, since: at, probes: 0, retry_at: None }, error)
                     } else {

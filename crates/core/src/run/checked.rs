@@ -125,18 +125,7 @@ impl Run {
     /// What a compensation needs to know of the call it undoes.
     pub(super) fn compensated(&self, id: ActionId) -> Option<Compensates> {
         let action = self.action(id)?;
-        let result = match &action.life {
-            Life::Undoing(error, _) => error.data.clone(),
-            Life::Queued
-            | Life::Held(_)
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        };
+        let result = if let Life::Undoing(error, _) = &action.life { error.data.clone() } else { None };
         let result = result.unwrap_or(Content::Inline(crate::payload::Payload::null()));
         Some(Compensates {
             action: id,
