@@ -115,9 +115,8 @@ struct Errand {
 }
 
 impl Errand {
-    /// Drives the child. Boxed: the drive of a child holds drives of children.
-    fn go(self) -> BoxFuture<'static, Came> {
-        Box::pin(async move { self.drive().await.unwrap_or_else(came_to_nothing) })
+    async fn go(self) -> Came {
+        self.drive().await.unwrap_or_else(came_to_nothing)
     }
 
     async fn drive(self) -> Result<Came, DriveError> {
