@@ -9,7 +9,7 @@ use longrein::core::budget::{Reservation, Usage};
 use longrein::core::context::archive::Handle;
 use longrein::core::event::{
     ActionFinished, ActionProposed, ActionStarted, Durability, Event, How, InputReceived, ModelReplied, ModelRequested,
-    Received, Settled,
+    Proposer, Received, Settled,
 };
 use longrein::core::ids::{ActionId, AttemptId, Digest, Fence, InputId, ModelName, RunId, Seq, ToolName, TurnId};
 use longrein::core::outcome::{Finish, Outcome, Reply};
@@ -212,9 +212,7 @@ impl Past<'_> {
                     key: None,
                     path: None,
                     after: vec![],
-                    compensates: None,
-                    accepts: false,
-                    phase: None,
+                    proposer: Proposer::Model,
                 }),
                 Event::ActionStarted(ActionStarted {
                     action,

@@ -92,7 +92,7 @@ fn answered(event: &Event) -> Option<&InputId> {
         Event::InputRefused(refused) => Some(&refused.input),
         Event::ModelSwitched(switched) => Some(&switched.input),
         Event::ActionApproved(approved) => Some(&approved.input),
-        Event::ActionDenied(denied) => denied.input.as_ref(),
+        Event::ActionDenied(denied) => denied.no.input(),
         Event::ActionSettled(settled) => match &settled.by {
             SettledBy::Person { input, .. } | SettledBy::LateOutcome { input } => Some(input),
         },

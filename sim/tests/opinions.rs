@@ -44,7 +44,11 @@ fn judged(town: &Town, id: &RunId) -> Vec<JudgeFinished> {
 
 fn opinions(town: &Town, id: &RunId) -> Vec<CheckFinished> {
     let finished = |new: NewEvent| if let Event::CheckFinished(finished) = new.event { Some(finished) } else { None };
-    events(town, id).into_iter().filter_map(finished).filter(|finished| finished.verdict.proof.opinion).collect()
+    events(town, id)
+        .into_iter()
+        .filter_map(finished)
+        .filter(|finished| finished.verdict.proof.opinion.is_some())
+        .collect()
 }
 
 fn new(task: Task) -> Begin {

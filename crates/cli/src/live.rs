@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
-use longrein::core::event::{AfterFailure, Event, EventKind, How, InputReceived, Received};
+use longrein::core::event::{AfterFailure, Event, EventKind, How, InputReceived, No, Received};
 use longrein::core::hook::HookOutcome;
 use longrein::core::ids::{ActionId, AttemptId};
 use longrein::core::outcome::Outcome;
@@ -207,8 +207,11 @@ impl View {
             }
             Event::ActionDenied(denied) => {
                 let reason = denied.reason.as_deref().map(words::safe).unwrap_or_default();
-                let by = format!("denied by {}", words::safe(&denied.by));
-                self.ended(denied.action, &by, new.at, Tone::Bad, &reason, width)
+                let how = match denied.no {
+                    No::Expired => "not answered in time".to_owned(),
+                    No::Person { .. } | No::Unasked => format!("denied by {}", words::safe(&denied.by)),
+                };
+                self.ended(denied.action, &how, new.at, Tone::Bad, &reason, width)
             }
             Event::AnswerRefused(_) | Event::ModelFailed(_) | Event::InputRefused(_) | Event::BudgetReached(_) => {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)

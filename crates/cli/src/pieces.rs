@@ -30,25 +30,34 @@ struct Shared {
 struct Heard {
     run: Option<RunId>,
     backlog: Backlog,
-    is_over: bool,
-    /// Nothing of what was told is taken back any more.
-    is_forgotten: bool,
+    telling: Telling,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Telling {
+    /// What was told may be taken back.
+    #[default]
+    Open,
+    /// It stands as it is: the run rests.
+    Stands,
+    /// Nothing more is told.
+    Over,
 }
 
 impl Printer {
     /// The run rests: what was told stands as it is.
     pub(crate) fn forget(&self) {
-        self.shared.heard().is_forgotten = true;
+        self.shared.heard().telling = Telling::Stands;
     }
 
     pub(crate) fn hear(&self, run: &RunId, attempt: AttemptId, spoken: Spoken<'_>) {
         {
             let mut heard = self.shared.heard();
-            if heard.is_forgotten {
+            if heard.telling == Telling::Stands {
                 // it may go on: a new attempt is heard again
                 match spoken {
                     Spoken::Anew => return,
-                    Spoken::Text(_) | Spoken::Thought(_) => heard.is_forgotten = false,
+                    Spoken::Text(_) | Spoken::Thought(_) => heard.telling = Telling::Open,
                 }
             }
             heard.run.get_or_insert_with(|| run.clone());
@@ -73,7 +82,7 @@ impl Printer {
 impl Drop for Printer {
     fn drop(&mut self) {
         self.before(|| {});
-        self.shared.heard().is_over = true;
+        self.shared.heard().telling = Telling::Over;
         self.shared.more.notify_one();
     }
 }
@@ -86,9 +95,9 @@ impl Shared {
     fn print_on(&self) {
         loop {
             {
-                let nothing = |heard: &mut Heard| heard.backlog.attempt().is_none() && !heard.is_over;
+                let nothing = |heard: &mut Heard| heard.backlog.attempt().is_none() && heard.telling != Telling::Over;
                 let heard = self.more.wait_while(self.heard(), nothing).unwrap_or_else(PoisonError::into_inner);
-                if heard.is_over {
+                if heard.telling == Telling::Over {
                     return;
                 }
             }

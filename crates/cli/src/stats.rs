@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein::core::check::Finding;
-use longrein::core::event::{Event, How};
+use longrein::core::event::{Event, How, Proposer};
 use longrein::core::ids::{ActionId, AttemptId, Digest, ToolName};
 use longrein::core::outcome::Outcome;
 use longrein::core::run::Run;
@@ -221,12 +221,14 @@ impl Follow {
                 sums.tokens += e.usage.tokens();
                 sums.micros += e.micros;
             }
-            // The harness's own are no calls of the model.
-            Event::ActionProposed(e) if e.compensates.is_some() || e.accepts => {}
-            Event::ActionProposed(e) => {
-                sums.calls += 1;
-                sums.repeats += u64::from(!self.calls.insert((e.tool.clone(), e.digest.clone())));
-            }
+            Event::ActionProposed(e) => match e.proposer {
+                Proposer::Model | Proposer::Program(_) => {
+                    sums.calls += 1;
+                    sums.repeats += u64::from(!self.calls.insert((e.tool.clone(), e.digest.clone())));
+                }
+                // The harness's own are no calls of the model.
+                Proposer::Undo(_) | Proposer::Acceptance => {}
+            },
             Event::ActionRefused(_) | Event::ActionDenied(_) => sums.failed_calls += 1,
             Event::ActionStarted(e) => {
                 self.started.insert(e.action, record.at);

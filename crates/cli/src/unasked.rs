@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longrein::core::event::Event;
+use longrein::core::event::{Event, No};
 use longrein::core::ids::ActionId;
 use longrein::ports::{Recorded, RecordedBody};
 
@@ -24,8 +24,7 @@ impl Unasked {
         if let Event::ActionProposed(proposed) = event {
             self.proposed.insert(proposed.action, proposed.tool.as_str().to_owned());
         } else if let Event::ActionDenied(denied) = event
-            && denied.input.is_none()
-            && !denied.expired
+            && denied.no == No::Unasked
         {
             let tool = self.proposed.get(&denied.action).cloned().unwrap_or_default();
             self.denied.insert(denied.action, tool);

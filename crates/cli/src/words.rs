@@ -1,9 +1,10 @@
 //! Text for people: events in one line each, and content made safe to print.
 
 use longrein::core::action::Life;
+use longrein::core::check::{Finding, Judge};
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, NoteTaken,
-    RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, No,
+    NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
     SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
@@ -417,7 +418,7 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {
             let args = short(arguments_as_written(run, e), 90);
-            let undoes = e.compensates.map(|other| format!(", to undo {other}")).unwrap_or_default();
+            let undoes = e.proposer.undoes().map(|other| format!(", to undo {other}")).unwrap_or_default();
             format!("{} {} {args} ({}{undoes})", e.action, short(e.tool.as_str(), 64), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
@@ -435,13 +436,13 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
             format!("{} approved by {}{always}{reason}", named(e.action), safe(&e.by))
         }
-        Event::ActionDenied(e) => {
-            if e.expired {
-                return format!("{} was not answered in time: no", named(e.action));
+        Event::ActionDenied(e) => match e.no {
+            No::Expired => format!("{} was not answered in time: no", named(e.action)),
+            No::Person { .. } | No::Unasked => {
+                let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
+                format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
             }
-            let reason = e.reason.as_deref().map(|reason| format!(": {}", short(reason, 120))).unwrap_or_default();
-            format!("{} denied by {}{reason}", named(e.action), safe(&e.by))
-        }
+        },
         Event::ActionStarted(e) => {
             let again = if e.attempt > 1 { format!(", attempt {}", e.attempt) } else { String::new() };
             // Where all is well there is nothing to say.
@@ -534,20 +535,18 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             }
         }
         Event::CheckFinished(e) => {
-            let verdict = match e.verdict.finding {
-                longrein::core::check::Finding::Passed if e.verdict.proof.is_on_changed_checks() => {
-                    "passed on changed checks"
-                }
-                longrein::core::check::Finding::Passed if e.verdict.proof.opinion => "passed, in a model's opinion",
-                longrein::core::check::Finding::Passed => "passed",
-                longrein::core::check::Finding::Failed if e.verdict.proof.silent => {
-                    "has no verdict, which counts as failed"
-                }
-                longrein::core::check::Finding::Failed if e.verdict.proof.opinion => "failed, in a model's opinion",
-                longrein::core::check::Finding::Failed => "failed",
-                longrein::core::check::Finding::Held => "was not run",
-            };
             let proof = &e.verdict.proof;
+            let verdict = match e.verdict.finding {
+                Finding::Passed if proof.is_on_changed_checks() => "passed on changed checks",
+                Finding::Passed if proof.opinion.is_some() => "passed, in a model's opinion",
+                Finding::Passed => "passed",
+                Finding::Failed => match proof.opinion {
+                    None => "failed",
+                    Some(Judge::Spoke) => "failed, in a model's opinion",
+                    Some(Judge::Silent) => "has no verdict, which counts as failed",
+                },
+                Finding::Held => "was not run",
+            };
             let tree = match (&proof.tree, &proof.unhashed) {
                 (Some(tree), _) => format!(" (tree {})", short_tree(tree)),
                 (None, Some(why)) => format!(" (tree not hashed: {})", short(why, 60)),

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{How, RollbackWhy, Wants};
-use crate::ids::{ActionId, Digest, Fence, PhaseName, RunId, Seq, ToolName, TreeId, TurnId};
+use crate::event::{How, Proposer, RollbackWhy, Wants};
+use crate::ids::{ActionId, Digest, Fence, RunId, Seq, ToolName, TreeId, TurnId};
 use crate::outcome::ToolError;
 use crate::payload::{Content, Payload};
 use crate::ruling::Effect;
@@ -46,9 +46,8 @@ pub struct Action {
     /// What its result brings into the run, as far as it is known by now.
     #[serde(default)]
     pub brings: Vec<Mark>,
-    /// The program proposed it, in this phase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<PhaseName>,
+    #[serde(default, skip_serializing_if = "Proposer::is_model")]
+    pub proposer: Proposer<Box<Compensates>>,
     /// A person's yes. It is for all attempts; its expiry counts until the first start.
     pub grant: Option<Grant>,
     /// The workspace before its last start, and as that left it.
@@ -59,12 +58,6 @@ pub struct Action {
     /// Another action that writes the workspace ran beside it: not everything that changed meanwhile is its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside: bool,
-    /// The harness called it, to undo another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compensates: Option<Compensates>,
-    /// The harness asks whether verdicts on changed checks are accepted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub accepts: bool,
     pub life: Life,
 }
 
@@ -222,35 +215,17 @@ impl Action {
 
     /// What a person is asked about it, if it waits for one.
     pub fn question(&self) -> Option<&Question> {
-        match &self.life {
-            Life::Held(question) => Some(question),
-            Life::Queued
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        if let Life::Held(question) = &self.life { Some(question) } else { None }
     }
 
     /// What it asks a person in words, if it does.
     pub fn asks(&self) -> Option<&Question> {
-        match &self.life {
-            Life::Held(question) if question.wants == Wants::Words => Some(question),
-            Life::Held(_)
-            | Life::Queued
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        self.question().filter(|question| question.wants == Wants::Words)
+    }
+
+    /// What it undoes, if the harness called it for that.
+    pub fn undoes(&self) -> Option<&Compensates> {
+        self.proposer.undoes().map(Box::as_ref)
     }
 
     /// Whether its effects may still be going on.

@@ -48,12 +48,49 @@ pub struct Proof {
     /// A file it runs that is not what was pinned at the start, and the digest of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<(String, Option<Digest>)>,
-    /// A model's opinion, not a proof.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub opinion: bool,
-    /// The model that was to give an opinion gave none.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub silent: bool,
+    /// Whose opinion it is, and no proof.
+    #[serde(flatten, with = "opinion_fields")]
+    pub opinion: Option<Judge>,
+}
+
+/// The model that was to give an opinion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judge {
+    Spoke,
+    /// It gave none.
+    Silent,
+}
+
+/// An opinion as it has always been written.
+mod opinion_fields {
+    use serde::{Deserializer, Serializer};
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Fields {
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        opinion: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        silent: bool,
+    }
+
+    pub(super) fn serialize<S: Serializer>(opinion: &Option<Judge>, serializer: S) -> Result<S::Ok, S::Error> {
+        match opinion {
+            None => Fields { opinion: false, silent: false },
+            Some(Judge::Spoke) => Fields { opinion: true, silent: false },
+            Some(Judge::Silent) => Fields { opinion: true, silent: true },
+        }
+        .serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Judge>, D::Error> {
+        Ok(match Fields::deserialize(deserializer)? {
+            Fields { silent: true, .. } => Some(Judge::Silent),
+            Fields { opinion: true, silent: false } => Some(Judge::Spoke),
+            Fields { opinion: false, silent: false } => None,
+        })
+    }
 }
 
 impl Proof {

@@ -618,13 +618,13 @@ fn nobody() -> ToolError {
 
 fn unasked(action: ActionId, reason: String) -> Event {
     let (by, reason) = ("policy".to_owned(), Some(reason));
-    Event::ActionDenied(ActionDenied { action, input: None, by, door: None, reason, expired: false })
+    Event::ActionDenied(ActionDenied { action, by, reason, no: No::Unasked })
 }
 
 /// Nobody has answered in time. That is never a yes.
 fn no_answer(action: &Action) -> Event {
     let (action, by) = (action.id, "nobody".to_owned());
-    Event::ActionDenied(ActionDenied { action, input: None, by, door: None, reason: None, expired: true })
+    Event::ActionDenied(ActionDenied { action, by, reason: None, no: No::Expired })
 }
 
 fn writes(action: &Action) -> bool {

@@ -175,7 +175,7 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
 
 /// Whether what was called to undo this action is still unknown.
 fn is_being_undone(run: &Run, action: ActionId) -> bool {
-    run.open.values().any(|open| open.compensates.as_ref().is_some_and(|undone| undone.action == action))
+    run.open.values().any(|open| open.undoes().is_some_and(|undone| undone.action == action))
 }
 
 /// What the model is told.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{BudgetKind, Limit, Reservation, Usage};
-use crate::check::{Finding, Proof, Verdict};
+use crate::check::{Finding, Judge, Proof, Verdict};
 use crate::children;
 use crate::context::block;
 use crate::context::settings::ASSUMED_LIMIT;
@@ -313,7 +313,7 @@ fn others<'a>(run: &'a Run, check: &'a CheckSpec) -> impl Iterator<Item = (&'a C
         .flatten()
         .filter(move |(name, _)| **name != check.name)
         .filter_map(|(name, verdict)| Some((name, verdict.as_ref()?)))
-        .filter(|(_, verdict)| !verdict.proof.opinion)
+        .filter(|(_, verdict)| verdict.proof.opinion.is_none())
 }
 
 fn readable(payload: &Payload) -> String {
@@ -401,31 +401,31 @@ pub fn read(reply: &Reply) -> Result<(Finding, String), String> {
     Ok((finding, head_and_tail(reason, REASON_MAX)))
 }
 
-/// The verdict of a check that is a model's opinion, or the lack of one.
+/// The verdict of a check that is a model's opinion: what it found, and its words. Err: it gave none, for this reason, which
+/// counts as failed.
 pub(crate) fn verdict(
-    check: &CheckSpec,
-    finding: Finding,
-    text: &str,
+    spec: &CheckSpec,
+    said: Result<(Finding, String), String>,
     tree: Option<TreeId>,
     unhashed: Option<String>,
 ) -> Verdict {
-    let evidence = Content::Inline(Payload::string(text));
+    let (finding, text, opinion) = match said {
+        Ok((finding, text)) => (finding, text, Judge::Spoke),
+        Err(why) => (Finding::Failed, why, Judge::Silent),
+    };
+    let evidence = Content::Inline(Payload::string(&text));
     let proof = Proof {
-        command: Some(check.what()),
+        command: Some(spec.what()),
         output: Some(evidence.digest()),
         tree,
         unhashed,
-        opinion: true,
-        silent: !text.starts_with(OPINION),
+        opinion: Some(opinion),
         ..Proof::default()
     };
     Verdict { finding, evidence, exit_status: None, took_ms: 0, proof }
 }
 
-/// How the words of an opinion begin.
-const OPINION: &str = "The opinion of ";
-
 /// As people and the model read an opinion.
 pub(crate) fn in_words(model: &ModelName, reason: &str) -> String {
-    format!("{OPINION}{model}, no proof: {reason}")
+    format!("The opinion of {model}, no proof: {reason}")
 }

@@ -230,7 +230,7 @@ fn view(content: &Content, action: ActionId) -> (Payload, Option<Truncated>) {
 /// What the model is shown of an action when its turn closes: the observation of its own call, or the harness's words on a
 /// call of the program.
 pub fn shown(action: &Action, at: Timestamp) -> Item {
-    match (&action.phase, observation(action, at)) {
+    match (action.proposer.phase(), observation(action, at)) {
         (Some(phase), Item::Observation { text, .. }) => {
             let args = unmarked(action.args.as_str().to_owned());
             let args = crate::payload::excerpt(&args, PROGRAM_ARGS_BYTES_MAX);

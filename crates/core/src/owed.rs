@@ -84,6 +84,19 @@ pub enum Duty {
     Wake { at: Timestamp },
 }
 
+impl Duty {
+    /// When something becomes of it by time alone.
+    pub fn due(&self) -> Option<Timestamp> {
+        if let Duty::Wake { at } = self {
+            Some(*at)
+        } else if let Duty::AwaitAction { until, .. } | Duty::CheckAction { until, .. } = self {
+            *until
+        } else {
+            None
+        }
+    }
+}
+
 /// Everything owed, in the order in which it is to be begun.
 pub fn owed(run: &Run) -> Vec<Duty> {
     let mut duties = Vec::new();
@@ -322,7 +335,7 @@ fn may_start(run: &Run, actions: &BTreeMap<ActionId, Action>, order: &[ActionId]
         .filter_map(|id| actions.get(id))
         .filter(|other| !is_over(other))
         // What is undone waits for what undoes it.
-        .filter(|other| action.compensates.as_ref().is_none_or(|undone| undone.action != other.id))
+        .filter(|other| action.undoes().is_none_or(|undone| undone.action != other.id))
         .all(|other| {
             let same_tool = other.tool == action.tool;
             let same_key = same_tool && other.key.is_some() && other.key == action.key;
@@ -353,7 +366,7 @@ fn line(actions: &BTreeMap<ActionId, Action>) -> Vec<ActionId> {
     }
     let mut line = Vec::with_capacity(actions.len());
     let mut seen = BTreeSet::new();
-    for (id, action) in actions.iter().filter(|(_, action)| action.compensates.is_none()) {
+    for (id, action) in actions.iter().filter(|(_, action)| action.undoes().is_none()) {
         visit(*id, actions, &mut seen, &mut line);
         // What undoes a call takes that call's place, before everything that waits for its hold.
         if let Life::Compensating(_, by) = action.life {
@@ -408,17 +421,16 @@ pub fn waits(run: &Run) -> Vec<Wait> {
                 })
                 .collect()
         }
-        Stage::Verifying { verdicts, .. } => {
+        Stage::Verifying { verdicts, question, .. } => {
             if run.winding.is_some() || run.hooks.stop.is_some() || verdicts.values().any(Option::is_none) {
                 return Vec::new();
             }
             if unasked_checks(run).is_some() {
                 return Vec::new();
             }
-            let wait = |action: &Action| {
-                if action.accepts { Wait::Approval(action.id) } else { Wait::Unknown(action.id) }
-            };
-            run.open.values().map(wait).chain(children::unsettled(run)).collect()
+            let unknown = run.open.keys().map(|id| Wait::Unknown(*id));
+            let asked = question.iter().map(|question| Wait::Approval(question.id));
+            unknown.chain(asked).chain(children::unsettled(run)).collect()
         }
         Stage::Ready(_) => children::waits(run),
         Stage::Thinking(_) | Stage::Rest(_) => Vec::new(),
@@ -431,18 +443,7 @@ pub fn unasked_checks(run: &Run) -> Option<(ChangedChecks, Digest)> {
         return None;
     }
     let (changed, digest) = run.changed_checks().filter(|(_, digest)| !run.is_waived(digest))?;
-    let is_asked = run.actions().any(|action| match &action.life {
-        Life::Held(question) => action.accepts && question.digest == digest,
-        Life::Queued
-        | Life::Started { .. }
-        | Life::Lost(_)
-        | Life::Doubtful(..)
-        | Life::Unknown(_)
-        | Life::Checking(_)
-        | Life::Undoing(..)
-        | Life::Compensating(..)
-        | Life::Ended(_) => false,
-    });
+    let is_asked = run.checks_question().and_then(Action::question).is_some_and(|asked| asked.digest == digest);
     (!is_asked).then_some((changed, digest))
 }
 
@@ -472,7 +473,7 @@ pub fn due_end(run: &Run) -> Option<End> {
             let passed = verdicts
                 .values()
                 .all(|verdict| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Passed));
-            let is_proof = |verdict: &Verdict| !verdict.proof.opinion;
+            let is_proof = |verdict: &Verdict| verdict.proof.opinion.is_none();
             let proven = verdicts.values().flatten().any(is_proof) || accepted.standing == Standing::Proven;
             let verified = match run.changed_checks() {
                 _ if checks_were_not_run(run, verdicts) => None,

@@ -30,8 +30,8 @@ use crate::context::window::{self, Part, TailBy, TailShown, Window};
 use crate::event::{
     ActionApproved, ActionDenied, ActionFinished, ActionNotUndone, ActionProposed, ActionRolledBack, ActionSettled,
     ActionStarted, AfterFailure, AnswerRefused, CheckFinished, End, Event, How, JudgeOutcome, Level, ModelFailed,
-    ModelReplied, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted, Settled, Suspension,
-    Wants, Would,
+    ModelReplied, No, Proposer, Received, Requeue, ResultSpilled, RollbackWhy, RunEnded, RunForked, RunStarted,
+    Settled, Suspension, Wants, Would,
 };
 use crate::finish::{self, Finish};
 use crate::hook::{HookEvent, HookState, Stopping, listening};
@@ -273,18 +273,20 @@ impl Run {
     pub fn action(&self, id: ActionId) -> Option<&Action> {
         match &self.stage {
             Stage::Acting { actions, .. } => actions.get(&id),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+            Stage::Verifying { question, .. } => question.as_deref().filter(|question| question.id == id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => None,
         }
         .or_else(|| self.open.get(&id))
     }
 
     /// All actions still in play, in call order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        let present = match &self.stage {
-            Stage::Acting { actions, .. } => Some(actions),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+        let (present, question) = match &self.stage {
+            Stage::Acting { actions, .. } => (Some(actions), None),
+            Stage::Verifying { question, .. } => (None, question.as_deref()),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => (None, None),
         };
-        self.open.values().chain(present.into_iter().flat_map(BTreeMap::values))
+        self.open.values().chain(present.into_iter().flat_map(BTreeMap::values)).chain(question)
     }
 
     /// The name of the tool that an action of the present or the last turn calls.
@@ -335,23 +337,9 @@ impl Run {
     /// The right to run a start that has just been journaled. None if it is not this claim's, or is over already.
     pub fn clear(&self, started: &ActionStarted) -> Option<Cleared> {
         let action = self.action(started.action)?;
-        match &action.life {
-            Life::Started { fence, .. }
-                if *fence == started.fence && *fence == self.fence && action.attempts == started.attempt =>
-            {
-                Some(Cleared::new(self.attempt(action, started.idempotency_key.clone())))
-            }
-            Life::Started { .. }
-            | Life::Queued
-            | Life::Held { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        }
+        let Life::Started { fence, .. } = action.life else { return None };
+        let is_ours = fence == started.fence && fence == self.fence && action.attempts == started.attempt;
+        is_ours.then(|| Cleared::new(self.attempt(action, started.idempotency_key.clone())))
     }
 
     /// What a reconcile command is told about an action's last attempt.
@@ -367,8 +355,7 @@ impl Run {
             target: action.target.clone(),
             beyond: action.beyond.clone(),
             undoes: action
-                .compensates
-                .as_ref()
+                .undoes()
                 .map(|other| Undoes { action: other.action, idempotency_key: other.idempotency_key.clone() }),
         }
     }
@@ -529,23 +516,13 @@ impl Run {
                     action.life = Life::Held(question);
                 });
             }
-            Event::ActionApproved(approved) if self.accepts(approved.action) => self.waive(approved),
-            Event::ActionDenied(denied) if self.accepts(denied.action) => self.reject(denied),
+            Event::ActionApproved(approved) if self.asks_about_checks(approved.action) => self.waive(approved),
+            Event::ActionDenied(denied) if self.asks_about_checks(denied.action) => self.reject(denied),
             Event::ActionApproved(approved) => {
                 self.barren_claims = 0;
-                let exact = self.action(approved.action).and_then(|action| match &action.life {
-                    Life::Held(question) if approved.covers == Covers::Always => question.exact.clone(),
-                    Life::Held(_)
-                    | Life::Queued
-                    | Life::Started { .. }
-                    | Life::Lost(_)
-                    | Life::Doubtful(..)
-                    | Life::Unknown(_)
-                    | Life::Checking(_)
-                    | Life::Undoing(..)
-                    | Life::Compensating(..)
-                    | Life::Ended(_) => None,
-                });
+                let question = self.action(approved.action).and_then(Action::question);
+                let exact =
+                    question.filter(|_| approved.covers == Covers::Always).and_then(|asked| asked.exact.clone());
                 self.allowed.extend(exact.map(|exact| (exact, approved.by.clone())));
                 let grant =
                     Grant { digest: approved.digest.clone(), expires: approved.expires, by: approved.by.clone() };
@@ -557,13 +534,11 @@ impl Run {
             Event::ActionDenied(denied) => {
                 self.barren_claims = 0;
                 let asks = self.action(denied.action).is_some_and(|action| action.asks().is_some());
-                let mut message = if denied.expired {
-                    let what = if asks { "No answer" } else { "Not run" };
-                    format!("{what}: nobody answered in time, which is no yes.")
-                } else if asks {
-                    format!("No answer: {} does not answer this.", denied.by)
-                } else {
-                    format!("Not run: denied by {}.", denied.by)
+                let what = if asks { "No answer" } else { "Not run" };
+                let mut message = match denied.no {
+                    No::Expired => format!("{what}: nobody answered in time, which is no yes."),
+                    No::Person { .. } | No::Unasked if asks => format!("{what}: {} does not answer this.", denied.by),
+                    No::Person { .. } | No::Unasked => format!("{what}: denied by {}.", denied.by),
                 };
                 if let Some(reason) = &denied.reason {
                     message.push_str(&format!(" Reason: {reason}"));
@@ -599,19 +574,11 @@ impl Run {
                 });
             }
             Event::ActionProbed(probed) => {
-                self.change(probed.action, |action| match &mut action.life {
-                    Life::Lost(doubt) | Life::Doubtful(doubt, _) => {
+                self.change(probed.action, |action| {
+                    if let Life::Lost(doubt) | Life::Doubtful(doubt, _) = &mut action.life {
                         doubt.probes += 1;
                         doubt.retry_at = probed.retry_at;
                     }
-                    Life::Queued
-                    | Life::Held { .. }
-                    | Life::Started { .. }
-                    | Life::Unknown(_)
-                    | Life::Checking(_)
-                    | Life::Undoing(..)
-                    | Life::Compensating(..)
-                    | Life::Ended(_) => {}
                 });
             }
             Event::ActionFinished(finished) => self.action_finished(finished),
@@ -639,6 +606,7 @@ impl Run {
                     verdicts,
                     since: at,
                     voided: 0,
+                    question: None,
                 };
             }
             Event::AnswerRefused(AnswerRefused { reason, unfinished: Some(unfinished), .. }) => {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use longrein_core::event::{Event, EventKind};
+use longrein_core::event::{Event, EventKind, Proposer};
+use longrein_core::ids::{ActionId, PhaseName};
 
 /// One event per line.
 const GOLDEN: &str = include_str!("golden/events.jsonl");
@@ -32,6 +33,21 @@ fn every_kind_is_there() {
     let missing: Vec<_> =
         EventKind::ALL.iter().filter(|kind| !there.contains(kind)).map(|kind| kind.as_str()).collect();
     assert!(missing.is_empty(), "add a line for each of {missing:?}; never change one that is there");
+}
+
+/// Each has a field of its own there, and the model has none.
+#[test]
+fn who_proposed_a_call_is_read_from_every_form() {
+    let proposers: Vec<_> = events()
+        .into_iter()
+        .filter_map(
+            |(_, _, event)| if let Event::ActionProposed(proposed) = event { Some(proposed.proposer) } else { None },
+        )
+        .collect();
+    let (model, rest) = proposers.split_at(4);
+    assert!(model.iter().all(Proposer::is_model), "{model:?}");
+    let others = [Proposer::Undo(ActionId(5)), Proposer::Acceptance, Proposer::Program(PhaseName::new("plan"))];
+    assert_eq!(rest, others);
 }
 
 /// What later versions add is optional: events without it are read, and fields nobody knows yet are passed over.

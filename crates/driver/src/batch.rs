@@ -22,7 +22,7 @@ use crate::drive::DriveError;
 use crate::ear::Ear;
 use crate::edge;
 use crate::fold::fold_known;
-use crate::jobs::{self, Flight};
+use crate::jobs::{self, Flight, Landed};
 use crate::origin::Watch;
 use crate::row::run_row;
 
@@ -197,7 +197,8 @@ impl Drive<'_> {
                 let told = Arc::clone(&self.told);
                 let ear = Ear::new(self.observer, &self.ports.tools, &self.run.id, requested.attempt, told);
                 let send = jobs::send(self.ports, &requested.model, encoded, ear);
-                self.hangar.launch(Flight::Send(requested.attempt), send);
+                let attempt = requested.attempt;
+                self.hangar.launch(Flight::Send(attempt), send, move |sent| Landed::Send(attempt, sent));
             }
             if let Event::SummaryRequested(requested) = &new.event {
                 self.send_summary(requested);
@@ -213,7 +214,8 @@ impl Drive<'_> {
                 let watch = Watch::of(&self.run, action, self.ports.clock.now());
                 let aftermath = jobs::Aftermath { watch, has_tree: action.tree.is_some() };
                 let work = jobs::run(self.ports, self.run.task.clone(), cleared, handed, aftermath);
-                self.hangar.launch(Flight::Run(started.action, started.attempt), work);
+                let (action, attempt) = (started.action, started.attempt);
+                self.hangar.launch(Flight::Run(action, attempt), work, move |ran| Landed::Run(action, attempt, ran));
             }
         }
         self.outgoing.clear();

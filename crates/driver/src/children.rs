@@ -23,7 +23,7 @@ use longrein_ports::{BoxFuture, ClaimError, LEASE, Posted, Reaped};
 use crate::claimed::Drive;
 use crate::drive::{Begin, DriveError, Driven, Driver, Standing, WhenAsked};
 use crate::fold::{FoldError, fold_known};
-use crate::jobs::{Flight, Landed};
+use crate::jobs::{Cut, Flight, Landed};
 use crate::ports::Ports;
 
 /// How soon a child is looked at again that another worker holds, or whose end did not arrive.
@@ -115,9 +115,8 @@ struct Errand {
 }
 
 impl Errand {
-    /// Drives the child. Boxed: the drive of a child holds drives of children.
-    fn go(self) -> BoxFuture<'static, Landed> {
-        Box::pin(async move { Landed::Child(self.drive().await.unwrap_or_else(came_to_nothing)) })
+    async fn go(self) -> Came {
+        self.drive().await.unwrap_or_else(came_to_nothing)
     }
 
     async fn drive(self) -> Result<Came, DriveError> {
@@ -269,30 +268,20 @@ impl Drive<'_> {
         let options = crate::drive::Options { asked, ..self.driver.options.clone() };
         let driver = Driver::new(self.ports.clone(), options, Arc::clone(&self.driver.observer));
         let errand = Errand { driver, equip, started, stop: self.stop.clone(), above: self.leases.clone(), ends };
-        self.hangar.launch(flight, errand.go());
+        let child = child.clone();
+        self.hangar.launch(flight, errand.go(), |came| Landed::Child(child, came));
         Ok(true)
     }
 
     /// A drive of a child came back.
-    pub(crate) async fn child_came(&mut self, child: RunId, landed: Landed) -> Result<(), DriveError> {
-        let came = match landed {
-            Landed::Child(came) => came,
-            Landed::Broken(what) => {
+    pub(crate) async fn child_came(&mut self, child: RunId, came: Result<Came, Cut>) -> Result<(), DriveError> {
+        let came = match came {
+            Ok(came) => came,
+            Err(Cut::Broken(what)) => {
                 return Err(DriveError::Child { child, what: format!("driving it broke down: {what}") });
             }
             // Given up: owed still if it is.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Gathered(_) => return Ok(()),
+            Err(Cut::Aborted) => return Ok(()),
         };
         let again = self.ports.clock.boottime() + CHILD_AGAIN;
         match came {
@@ -350,7 +339,7 @@ impl Drive<'_> {
         }
         let asked = self.asked_below(&child);
         let journal = Arc::clone(&self.ports.journal);
-        self.hangar.launch(flight, async move {
+        let look_out = async move {
             let any = asked.iter().map(|run| journal.inbox_changed(run));
             // What arrived before anybody looked out for it.
             let already = async {
@@ -366,8 +355,8 @@ impl Drive<'_> {
                 () = crate::jobs::first(any) => {}
                 () = already => {}
             }
-            Landed::InboxChanged
-        });
+        };
+        self.hangar.launch(flight, look_out, |_| Landed::ChildInbox(child));
     }
 
     /// A child that waits, and the runs below it whose questions it waits with.

@@ -30,7 +30,7 @@ use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold_known};
-use crate::jobs::{self, Flight, Hangar, Recovery};
+use crate::jobs::{self, Flight, Hangar, Landed, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::origin::{self, Watch};
 use crate::ports::Ports;
@@ -481,7 +481,8 @@ impl<'a> Drive<'a> {
                 if let Some(acceptance) = self.acceptance(check).await? {
                     let watch = Watch::of_checks(&self.run, self.ports.clock.now());
                     let work = jobs::check(self.ports, self.run.task.clone(), acceptance, watch);
-                    self.hangar.launch(Flight::Check(check.clone(), *round), work);
+                    let (flight, check, round) = (Flight::Check(check.clone(), *round), check.clone(), *round);
+                    self.hangar.launch(flight, work, move |checked| Landed::Check(check, round, checked));
                 }
                 Ok(true)
             }
@@ -561,7 +562,7 @@ impl<'a> Drive<'a> {
         let valid = match self.ports.tools.validate(&action.tool, action.args.as_str()) {
             Ok(valid) => valid,
             // It gets the arguments of the call it undoes, whatever a model would have to give it.
-            Err(_) if action.compensates.is_some() => edge::as_it_is(action),
+            Err(_) if action.undoes().is_some() => edge::as_it_is(action),
             Err(error) => return Ok(Readiness::Refused(error)),
         };
         Ok(edge::readiness(self.ports, &self.run, spec, id, &valid, self.asks()).await?.0)
@@ -593,17 +594,8 @@ impl<'a> Drive<'a> {
         let Some(action) = self.run.action(id) else { return Ok(()) };
         let Some(spec) = self.run.task.tool(&action.tool) else { return Ok(()) };
         let now = self.ports.clock.now();
-        let started = match &action.life {
-            Life::Lost(doubt) | Life::Doubtful(doubt, _) => doubt.started,
-            Life::Queued
-            | Life::Held { .. }
-            | Life::Started { .. }
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Undoing(..)
-            | Life::Compensating(..)
-            | Life::Ended(_) => now,
-        };
+        let doubt = if let Life::Lost(doubt) | Life::Doubtful(doubt, _) = &action.life { Some(doubt) } else { None };
+        let started = doubt.map_or(now, |doubt| doubt.started);
         let old_lease = self.claim.before.unwrap_or_default().saturating_sub(self.ports.clock.boottime());
         let recovery = Recovery {
             attempt: self.run.attempt(action, action.idempotency_key.clone()),
@@ -618,7 +610,8 @@ impl<'a> Drive<'a> {
             watch: Watch::of(&self.run, action, now),
         };
         let work = jobs::recover(self.ports, self.run.task.clone(), recovery);
-        self.hangar.launch(Flight::Recover(id, attempt, probe), work);
+        let hears = move |found| Landed::Recover(id, attempt, found);
+        self.hangar.launch(Flight::Recover(id, attempt, probe), work, hears);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
-use crate::jobs::{self, Caches, Flight};
+use crate::jobs::{self, Caches, Flight, Landed};
 use crate::ports::Ports;
 use crate::readmit::readmit;
 
@@ -110,7 +110,7 @@ impl Drive<'_> {
         if is_due && can_search(&self.run) {
             self.indexed = self.head;
             if !self.hangar.is_flying(&Flight::Index) {
-                self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()));
+                self.hangar.launch(Flight::Index, jobs::index(self.ports, self.run.id.clone()), |_| Landed::Cache);
             }
         }
         if self.hangar.is_flying(&Flight::Keep) {
@@ -125,7 +125,7 @@ impl Drive<'_> {
             self.snapshot = self.head;
         }
         if snapshot.is_some() || learned.is_some() {
-            self.hangar.launch(Flight::Keep, jobs::keep(self.ports, Caches { snapshot, learned }));
+            self.hangar.launch(Flight::Keep, jobs::keep(self.ports, Caches { snapshot, learned }), |_| Landed::Cache);
         }
     }
 

@@ -9,7 +9,7 @@ use longrein_core::event::{RunEnded, RunStarted, Suspension, Wait};
 use longrein_core::ids::{AttemptId, Digest, Fence, RunId, Seq};
 use longrein_core::run::Run;
 use longrein_core::task::{Mode, Task};
-use longrein_ports::{ClaimError, JournalError, LEASE, NewEvent, Spoken, Worker};
+use longrein_ports::{BoxFuture, ClaimError, JournalError, LEASE, NewEvent, Spoken, Worker};
 use tokio_util::sync::CancellationToken;
 
 use crate::children::Leases;
@@ -183,20 +183,24 @@ impl Driver {
     }
 
     /// Claims a run and advances it until it rests, waits, or is stopped. Dropping the future ends everything it runs.
-    pub async fn drive(&self, id: &RunId, begin: Begin, stop: Stop) -> Result<Driven, DriveError> {
-        self.drive_below(id, begin, stop, Leases::default()).await
+    ///
+    /// Boxed: it is large, and each layer above would hold the whole of it, unoptimised several times over on the stack.
+    pub fn drive<'a>(&'a self, id: &'a RunId, begin: Begin, stop: Stop) -> BoxFuture<'a, Result<Driven, DriveError>> {
+        self.drive_below(id, begin, stop, Leases::default())
     }
 
     /// The same, under the leases of the runs above.
-    pub(crate) async fn drive_below(
-        &self,
-        id: &RunId,
+    pub(crate) fn drive_below<'a>(
+        &'a self,
+        id: &'a RunId,
         begin: Begin,
         stop: Stop,
         above: Leases,
-    ) -> Result<Driven, DriveError> {
-        let mut drive = Drive::claim(self, id, begin, stop, above).await?;
-        let result = drive.advance().await;
-        drive.leave(result).await
+    ) -> BoxFuture<'a, Result<Driven, DriveError>> {
+        Box::pin(async move {
+            let mut drive = Drive::claim(self, id, begin, stop, above).await?;
+            let result = drive.advance().await;
+            drive.leave(result).await
+        })
     }
 }

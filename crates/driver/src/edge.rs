@@ -402,7 +402,7 @@ pub(crate) async fn handed(
     inputs: &BTreeMap<String, Payload>,
 ) -> Result<Handed, JournalError> {
     // What undoes another call gets that call's own object.
-    let tool = action.compensates.as_ref().map_or(&action.tool, |other| &other.tool);
+    let tool = action.undoes().map_or(&action.tool, |other| &other.tool);
     let evidence = match ports.tools.validate(tool, action.args.as_str()) {
         // Void or lost evidence of an attempt that was started is handed on as far as it can be read.
         Ok(valid) => {
@@ -418,7 +418,7 @@ pub(crate) async fn handed(
         }
         Err(_) => BTreeMap::new(),
     };
-    let result = match (&action.compensates, &action.life) {
+    let result = match (action.undoes(), &action.life) {
         (Some(other), _) => load(ports, &other.result).await?,
         (None, Life::Checking(tentative)) => load(ports, &tentative.result).await?,
         (None, _) => None,
@@ -508,7 +508,7 @@ fn compensated(run: &Run, event: &Event) -> Option<KeyChange> {
     } else {
         None
     };
-    let other = run.action(by?)?.compensates.as_ref()?;
+    let other = run.action(by?)?.undoes()?;
     let spec = run.task.tool(&other.tool)?.key.as_ref()?;
     let id = KeyId { scope: key_scope(run, spec.scope), tool: other.tool.clone(), digest: other.key.clone()? };
     Some(KeyChange::Free { id })

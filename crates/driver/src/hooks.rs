@@ -16,7 +16,7 @@ use longrein_ports::{About, HookCall};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
-use crate::jobs::{Flight, Landed};
+use crate::jobs::{Cut, Flight, Landed};
 
 impl Drive<'_> {
     /// Tells the hooks of a moment, one after the other. Answers whether anything took off.
@@ -28,14 +28,16 @@ impl Drive<'_> {
         }
         let (hooks, task) = (Arc::clone(&self.ports.hooks), Arc::clone(&self.run.task));
         let (run, fence) = (self.run.id.clone(), self.run.fence);
-        self.hangar.launch(flight, async move {
+        let of = moment.clone();
+        let tell = async move {
             let mut ran = Vec::with_capacity(told.len());
             for hook in told {
-                let call = HookCall { run: run.clone(), fence, hook, moment: moment.clone(), about: about.clone() };
+                let call = HookCall { run: run.clone(), fence, hook, moment: of.clone(), about: about.clone() };
                 ran.push(HookRan { hook, ..hooks.tell(&task, call).await });
             }
-            Landed::Heard(ran)
-        });
+            ran
+        };
+        self.hangar.launch(flight, tell, |ran| Landed::Hooks(moment, ran));
         true
     }
 
@@ -145,26 +147,15 @@ impl Drive<'_> {
     }
 
     /// What hooks said, or that they could not say anything.
-    pub(crate) async fn heard(&mut self, moment: Moment, landed: Landed) -> Result<(), DriveError> {
-        let ran = match landed {
-            Landed::Heard(ran) => ran,
-            Landed::Broken(panic) => {
+    pub(crate) async fn heard(&mut self, moment: Moment, ran: Result<Vec<HookRan>, Cut>) -> Result<(), DriveError> {
+        let ran = match ran {
+            Ok(ran) => ran,
+            Err(Cut::Broken(panic)) => {
                 let reason = format!("it broke down: {panic}");
                 hook::told(&self.run, &moment).into_iter().map(|hook| failed(hook, &reason)).collect()
             }
             // Given up: asked again if it is still to be.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::InboxChanged
-            | Landed::Child(_)
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Gathered(_) => return Ok(()),
+            Err(Cut::Aborted) => return Ok(()),
         };
         match &moment {
             // Used when it starts, in the step that rules on it once more.

@@ -1,16 +1,15 @@
 //! What is in flight: model calls, tool attempts, recoveries, checks. Each is one task with a stable identity; ending a
-//! task ends what it does in the world.
+//! task ends what it does in the world. Who launches one says who hears of its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longrein_core::action::{Attempt, Cleared};
-use longrein_core::check::{Finding, Verdict};
+use longrein_core::check::Finding;
 use longrein_core::decide::Undone;
 use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName, TreeId};
-use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::snapshot;
@@ -25,7 +24,7 @@ use crate::ear::Ear;
 use crate::edge;
 use crate::origin::Watch;
 use crate::ports::Ports;
-use crate::said;
+use crate::said::{self, Sent};
 use crate::steps;
 use crate::summary::Gathered;
 
@@ -69,60 +68,90 @@ pub(crate) enum Flight {
     Judge(u32),
 }
 
-/// What came of it.
+/// Who hears of a flight that landed, and what it brought them.
 #[derive(Debug)]
 pub(crate) enum Landed {
-    /// Only [`said`] makes one.
-    Sent(Result<Reply, ModelFailure>),
-    Ran(Outcome, Blobs, After),
-    Recovered(Option<ProbeAnswer>, Blobs, Vec<Written>),
-    Checked(Verdict, Blobs, After),
+    Send(AttemptId, Result<Sent, Cut>),
+    Run(ActionId, u32, Result<(Ran, After, Option<TreeId>), Cut>),
+    Overtime(ActionId, u32, Result<Ran, Cut>),
+    Recover(ActionId, u32, Result<(Option<Probed>, Vec<Written>), Cut>),
+    Check(CheckName, u32, Result<(Checked, After), Cut>),
+    CheckAction(ActionId, u32, Result<(Checked, Vec<Mark>), Cut>),
     /// The workspace as it is now.
-    Tree(Result<TreeId, String>),
-    Undone(Result<Undone, String>),
+    Tree(usize, Result<Seen, Cut>),
+    Proof(u32, Result<Seen, Cut>),
+    AskJudge(CheckName, u32, Result<Seen, Cut>),
+    Undo(ActionId, u32, Result<Result<Undone, String>, Cut>),
     /// What hooks said, in order.
-    Heard(Vec<HookRan>),
-    Child(Came),
-    InboxChanged,
-    Indexed,
-    Kept,
+    Hooks(Moment, Result<Vec<HookRan>, Cut>),
+    Child(RunId, Result<Came, Cut>),
+    ChildInbox(RunId),
+    Inbox,
     /// What is to be sent for a summary, or why there is nothing.
-    Gathered(Result<Box<Gathered>, String>),
+    Gather(u32, Result<Result<Box<Gathered>, String>, Cut>),
+    Summary(u32, u32, Result<Sent, Cut>),
+    Judge(u32, Result<Sent, Cut>),
+    /// Nobody waits for a cache.
+    Cache,
+}
+
+/// Why a flight brought nothing.
+#[derive(Debug)]
+pub(crate) enum Cut {
     /// It was given up.
     Aborted,
     /// It panicked.
     Broken(String),
 }
 
+/// The workspace as it was found, or why it could not be looked at.
+pub(crate) type Seen = Result<TreeId, String>;
+
+/// What came of something that may fail, breaking down included. None: it was given up, and is owed still if it is.
+pub(crate) fn unless_given_up<T>(landed: Result<Result<T, String>, Cut>) -> Option<Result<T, String>> {
+    match landed {
+        Ok(came) => Some(came),
+        Err(Cut::Broken(panic)) => Some(Err(format!("it broke down: {panic}"))),
+        Err(Cut::Aborted) => None,
+    }
+}
+
 pub(crate) type Blobs = Vec<(Digest, Payload)>;
 
 /// What is known of a program only after its end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct After {
     /// What its result turned out to bring.
     pub(crate) brings: Vec<Mark>,
     /// What it wrote, where somebody must know.
     pub(crate) written: Vec<Written>,
-    /// The workspace as it was left, where that is wanted.
-    pub(crate) left: Option<TreeId>,
 }
 
 /// All flights of one run. Dropping it ends them all.
 pub(crate) struct Hangar {
-    tasks: JoinSet<(Flight, Landed)>,
+    tasks: JoinSet<Landed>,
     flying: BTreeMap<Flight, AbortHandle>,
-    by_task: BTreeMap<tokio::task::Id, Flight>,
+    by_task: BTreeMap<tokio::task::Id, (Flight, WhenCut)>,
 }
+
+/// Whoever hears of a flight hears that it brought nothing.
+type WhenCut = Box<dyn FnOnce(Cut) -> Landed + Send + Sync>;
 
 impl Hangar {
     pub(crate) fn new() -> Self {
         Self { tasks: JoinSet::new(), flying: BTreeMap::new(), by_task: BTreeMap::new() }
     }
 
-    pub(crate) fn launch(&mut self, flight: Flight, work: impl Future<Output = Landed> + Send + 'static) {
-        let name = flight.clone();
-        let handle = self.tasks.spawn(async move { (name, work.await) });
-        self.by_task.insert(handle.id(), flight.clone());
+    /// Begins something; `hears` names who is told of its end.
+    pub(crate) fn launch<T>(
+        &mut self,
+        flight: Flight,
+        work: impl Future<Output = T> + Send + 'static,
+        hears: impl FnOnce(Result<T, Cut>) -> Landed + Clone + Send + Sync + 'static,
+    ) {
+        let hears_of_a_cut = hears.clone();
+        let handle = self.tasks.spawn(async move { hears(Ok(work.await)) });
+        self.by_task.insert(handle.id(), (flight.clone(), Box::new(|cut| hears_of_a_cut(Err(cut)))));
         self.flying.insert(flight, handle);
     }
 
@@ -136,51 +165,17 @@ impl Hangar {
 
     /// What runs past its time: the actions and their tools.
     pub(crate) fn overtime(&self) -> impl Iterator<Item = (ActionId, &ToolName)> {
-        self.flying.keys().filter_map(|flight| match flight {
-            Flight::Overtime(action, _, tool) => Some((*action, tool)),
-            Flight::Send(_)
-            | Flight::Run(..)
-            | Flight::Recover(..)
-            | Flight::Check(..)
-            | Flight::CheckAction(..)
-            | Flight::Tree(_)
-            | Flight::Proof(_)
-            | Flight::Undo(..)
-            | Flight::Hooks(_)
-            | Flight::Child(_)
-            | Flight::ChildInbox(_)
-            | Flight::Inbox
-            | Flight::Index
-            | Flight::Keep
-            | Flight::Gather(..)
-            | Flight::Summary(..)
-            | Flight::AskJudge(..)
-            | Flight::Judge(_) => None,
+        self.flying.keys().filter_map(|flight| {
+            let Flight::Overtime(action, _, tool) = flight else { return None };
+            Some((*action, tool))
         })
     }
 
     /// What hooks are being told of.
     pub(crate) fn moments(&self) -> impl Iterator<Item = &Moment> {
-        self.flying.keys().filter_map(|flight| match flight {
-            Flight::Hooks(moment) => Some(moment),
-            Flight::Send(_)
-            | Flight::Run(..)
-            | Flight::Overtime(..)
-            | Flight::Recover(..)
-            | Flight::Check(..)
-            | Flight::Child(_)
-            | Flight::ChildInbox(_)
-            | Flight::CheckAction(..)
-            | Flight::Tree(_)
-            | Flight::Proof(_)
-            | Flight::Undo(..)
-            | Flight::Inbox
-            | Flight::Index
-            | Flight::Keep
-            | Flight::Gather(..)
-            | Flight::Summary(..)
-            | Flight::AskJudge(..)
-            | Flight::Judge(_) => None,
+        self.flying.keys().filter_map(|flight| {
+            let Flight::Hooks(moment) = flight else { return None };
+            Some(moment)
         })
     }
 
@@ -217,7 +212,7 @@ impl Hangar {
     }
 
     /// Ends everything and waits until it is over; answers what had landed before.
-    pub(crate) async fn abort_all(&mut self) -> Vec<(Flight, Landed)> {
+    pub(crate) async fn abort_all(&mut self) -> Vec<Landed> {
         for handle in self.flying.values() {
             handle.abort();
         }
@@ -229,26 +224,26 @@ impl Hangar {
     }
 
     /// The next one to land; None when nothing flies.
-    pub(crate) async fn next(&mut self) -> Option<(Flight, Landed)> {
+    pub(crate) async fn next(&mut self) -> Option<Landed> {
         let landed = self.tasks.join_next_with_id().await?;
         Some(self.settle(landed))
     }
 
     /// One that has landed already, without waiting.
-    pub(crate) fn landed(&mut self) -> Option<(Flight, Landed)> {
+    pub(crate) fn landed(&mut self) -> Option<Landed> {
         let landed = self.tasks.try_join_next_with_id()?;
         Some(self.settle(landed))
     }
 
-    fn settle(&mut self, landed: Result<(tokio::task::Id, (Flight, Landed)), JoinError>) -> (Flight, Landed) {
+    fn settle(&mut self, landed: Result<(tokio::task::Id, Landed), JoinError>) -> Landed {
         let (id, landed) = match landed {
-            Ok((id, (_, landed))) => (id, landed),
-            Err(error) if error.is_cancelled() => (error.id(), Landed::Aborted),
-            Err(error) => (error.id(), Landed::Broken(error.to_string())),
+            Ok((id, landed)) => (id, Ok(landed)),
+            Err(error) if error.is_cancelled() => (error.id(), Err(Cut::Aborted)),
+            Err(error) => (error.id(), Err(Cut::Broken(error.to_string()))),
         };
-        let flight = self.by_task.remove(&id).expect("every task was registered when it was launched");
+        let (flight, when_cut) = self.by_task.remove(&id).expect("every task was registered when it was launched");
         self.flying.remove(&flight);
-        (flight, landed)
+        landed.unwrap_or_else(when_cut)
     }
 }
 
@@ -257,7 +252,7 @@ pub(crate) fn send(
     model: &ModelName,
     encoded: Encoded,
     ear: Ear,
-) -> impl Future<Output = Landed> + Send + 'static {
+) -> impl Future<Output = Sent> + Send + 'static {
     let (model, tools) = (Arc::clone(ports.model_named(model)), Arc::clone(&ports.tools));
     async move { said::sent_heard(model.as_ref(), tools.as_ref(), encoded, ear).await }
 }
@@ -268,16 +263,16 @@ pub(crate) fn run(
     call: Cleared,
     handed: Handed,
     aftermath: Aftermath,
-) -> impl Future<Output = Landed> + Send + 'static {
+) -> impl Future<Output = (Ran, After, Option<TreeId>)> + Send + 'static {
     let ports = ports.clone();
     let Aftermath { watch, has_tree } = aftermath;
     let (action, attempt) = (call.attempt().action, call.attempt().number);
     async move {
-        let Ran { outcome, blobs } = ports.tools.run(&task, call, handed).await;
+        let ran = ports.tools.run(&task, call, handed).await;
         let brings = edge::trusted(&ports, ports.tools.brought(action, attempt));
         let written = look(&ports, watch).await;
         let left = if has_tree { steps::left(&ports).await } else { None };
-        Landed::Ran(outcome, blobs, After { brings, written, left })
+        (ran, After { brings, written }, left)
     }
 }
 
@@ -317,7 +312,7 @@ pub(crate) struct Caches {
 }
 
 /// Keeps caches; nothing waits for it.
-pub(crate) fn keep(ports: &Ports, caches: Caches) -> impl Future<Output = Landed> + Send + 'static {
+pub(crate) fn keep(ports: &Ports, caches: Caches) -> impl Future<Output = ()> + Send + 'static {
     let ports = ports.clone();
     async move {
         tokio::time::sleep(CACHES_AFTER).await;
@@ -333,32 +328,17 @@ pub(crate) fn keep(ports: &Ports, caches: Caches) -> impl Future<Output = Landed
             // Without it the next claim folds more.
             let _ = ports.cabinet.keep_snapshot(&id, &kept).await;
         }
-        Landed::Kept
     }
 }
 
 /// Makes what a run has seen by now ready to be found.
-pub(crate) fn index(ports: &Ports, run: RunId) -> impl Future<Output = Landed> + Send + 'static {
+pub(crate) fn index(ports: &Ports, run: RunId) -> impl Future<Output = ()> + Send + 'static {
     let archive = Arc::clone(&ports.archive);
     async move {
         tokio::time::sleep(CACHES_AFTER).await;
         // A cache: whoever searches brings it up, too.
         let _ = archive.index(&run).await;
-        Landed::Indexed
     }
-}
-
-/// Hears how an attempt ends whose time was up, if it has not ended with its time.
-pub(crate) fn overtime(
-    ports: &Ports,
-    action: ActionId,
-    attempt: u32,
-) -> Option<impl Future<Output = Landed> + Send + 'static> {
-    let work = ports.tools.overtime(action, attempt)?;
-    Some(async move {
-        let Ran { outcome, blobs } = work.await;
-        Landed::Ran(outcome, blobs, After::default())
-    })
 }
 
 pub(crate) fn check(
@@ -366,17 +346,21 @@ pub(crate) fn check(
     task: Arc<Task>,
     check: steps::Acceptance,
     watch: Option<Watch>,
-) -> impl Future<Output = Landed> + Send + 'static {
+) -> impl Future<Output = (Checked, After)> + Send + 'static {
     let ports = ports.clone();
     async move {
-        let Checked { verdict, blobs } = steps::accept(&ports, &task, check).await;
-        // The model is shown what a failed one printed, and that may be what lies in any file.
-        let brings = match verdict.finding {
-            Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
-            Finding::Passed | Finding::Held => Vec::new(),
-        };
+        let checked = steps::accept(&ports, &task, check).await;
+        let brings = shown_of(&ports, &task, &checked);
         let written = look(&ports, watch).await;
-        Landed::Checked(verdict, blobs, After { brings, written, left: None })
+        (checked, After { brings, written })
+    }
+}
+
+/// What a check brings: the model is shown what a failed one printed, and that may be what lies in any file.
+pub(crate) fn shown_of(ports: &Ports, task: &Task, checked: &Checked) -> Vec<Mark> {
+    match checked.verdict.finding {
+        Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
+        Finding::Passed | Finding::Held => Vec::new(),
     }
 }
 
@@ -403,7 +387,7 @@ pub(crate) fn recover(
     ports: &Ports,
     task: Arc<Task>,
     recovery: Recovery,
-) -> impl Future<Output = Landed> + Send + 'static {
+) -> impl Future<Output = (Option<Probed>, Vec<Written>)> + Send + 'static {
     let ports = ports.clone();
     async move {
         let tools = &ports.tools;
@@ -414,15 +398,15 @@ pub(crate) fn recover(
             Reaped::Unverified => tokio::time::sleep(recovery.unseen).await,
         }
         match recovery.effect {
-            EffectClass::Read => return Landed::Recovered(None, Vec::new(), look(&ports, recovery.watch).await),
+            EffectClass::Read => return (None, look(&ports, recovery.watch).await),
             // What ran here is gone with its process: nothing of it is on a wire.
             EffectClass::Workspace => {}
             EffectClass::External => tokio::time::sleep(recovery.settle_after).await,
         }
         if !recovery.has_probe {
-            return Landed::Recovered(None, Vec::new(), look(&ports, recovery.watch).await);
+            return (None, look(&ports, recovery.watch).await);
         }
-        let Probed { answer, blobs } = tools.probe(&task, recovery.attempt, recovery.handed).await;
-        Landed::Recovered(Some(answer), blobs, look(&ports, recovery.watch).await)
+        let probed = tools.probe(&task, recovery.attempt, recovery.handed).await;
+        (Some(probed), look(&ports, recovery.watch).await)
     }
 }

@@ -8,16 +8,15 @@ use longrein_core::decide::{AskJudge, Command, TakeJudge};
 use longrein_core::event::{JudgeRequested, Suspension};
 use longrein_core::ids::CheckName;
 use longrein_core::judge::{self, EVIDENCE_MAX, Work};
-use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::run::{Evidence, Run};
 use longrein_ports::{Encoded, JournalError};
 
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
-use crate::jobs::{Flight, Landed};
+use crate::jobs::{Cut, Flight, Landed, Seen, unless_given_up};
 use crate::ports::Ports;
-use crate::said;
+use crate::said::{self, Sent};
 use crate::waiting::given_up;
 
 impl Drive<'_> {
@@ -33,34 +32,20 @@ impl Drive<'_> {
             return self.command(Command::Suspend { cause: Suspension::Model, detail });
         }
         let trees = self.trees().map(Arc::clone);
-        self.hangar.launch(Flight::AskJudge(check.clone(), round), async move {
-            Landed::Tree(match trees {
-                Ok(trees) => trees.snapshot().await.map_err(|error| error.to_string()),
-                Err(why) => Err(why),
-            })
-        });
+        let look = async move { trees?.snapshot().await.map_err(|error| error.to_string()) };
+        let (flight, check) = (Flight::AskJudge(check.clone(), round), check.clone());
+        self.hangar.launch(flight, look, move |seen| Landed::AskJudge(check, round, seen));
         true
     }
 
     /// Asks, if it is still to be asked.
-    pub(crate) async fn judge_asked(&mut self, check: CheckName, round: u32, landed: Landed) -> Result<(), DriveError> {
-        let tree = match landed {
-            Landed::Tree(tree) => tree,
-            Landed::Broken(panic) => Err(format!("it broke down: {panic}")),
-            // Given up: still owed if it is.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Child(_)
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Gathered(_) => return Ok(()),
-        };
+    pub(crate) async fn judge_asked(
+        &mut self,
+        check: CheckName,
+        round: u32,
+        seen: Result<Seen, Cut>,
+    ) -> Result<(), DriveError> {
+        let Some(tree) = unless_given_up(seen) else { return Ok(()) };
         let Some(model) = self.ports.judges.get(&check).map(Arc::clone) else { return Ok(()) };
         let Some(spec) = self.run.check_spec(&check) else { return Ok(()) };
         let Some(judge) = judge::spec(spec) else { return Ok(()) };
@@ -89,33 +74,20 @@ impl Drive<'_> {
             return;
         };
         let wait = Duration::from_millis(self.run.judging.wait_ms);
-        let tools = Arc::clone(&self.ports.tools);
-        self.hangar.launch(Flight::Judge(requested.call), async move {
+        let (call, tools) = (requested.call, Arc::clone(&self.ports.tools));
+        let send = async move {
             tokio::time::sleep(wait).await;
             said::sent(model.as_ref(), tools.as_ref(), encoded).await
-        });
+        };
+        self.hangar.launch(Flight::Judge(call), send, move |sent| Landed::Judge(call, sent));
     }
 
-    pub(crate) fn judge_replied(&mut self, call: u32, landed: Landed) {
-        // Told to stop, the suspension settles it.
-        if self.stopping.is_some() && matches!(landed, Landed::Aborted) {
-            return;
-        }
-        let result: Result<Reply, ModelFailure> = match landed {
-            Landed::Sent(result) => result,
-            landed @ (Landed::Broken(_)
-            | Landed::Aborted
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Child(_)
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Gathered(_)) => Err(given_up(&landed)),
+    pub(crate) fn judge_replied(&mut self, call: u32, sent: Result<Sent, Cut>) {
+        let result = match sent {
+            Ok(sent) => sent.result(),
+            // Told to stop, the suspension settles it.
+            Err(Cut::Aborted) if self.stopping.is_some() => return,
+            Err(cut) => Err(given_up(cut)),
         };
         let jitter = self.ports.clock.jitter();
         self.command(Command::TakeJudge(TakeJudge { call, result, jitter }));

@@ -10,7 +10,7 @@ use longrein_ports::{AppendError, Claim, LEASE};
 use crate::batch::{RESEND_EVERY, without_blobs};
 use crate::claimed::Drive;
 use crate::drive::DriveError;
-use crate::jobs::{Flight, Landed};
+use crate::jobs::{After, Flight, Landed};
 
 /// The loop turns over at least this often, so that renewals go out while it lives.
 pub(crate) const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
@@ -43,8 +43,8 @@ impl Drive<'_> {
             if now >= self.renew_at + OVERSLEPT {
                 self.hear_last_words().await?;
             }
-            for (flight, landed) in self.hangar.abort_all().await {
-                self.take(flight, landed).await?;
+            for landed in self.hangar.abort_all().await {
+                self.take(landed).await?;
             }
             self.watch_inbox();
         }
@@ -77,8 +77,8 @@ impl Drive<'_> {
     pub(crate) async fn hear_last_words(&mut self) -> Result<(), DriveError> {
         let over = tokio::time::Instant::now() + LAST_WORDS;
         while self.hangar.flights().any(|flight| matches!(flight, Flight::Run(..))) {
-            let Ok(Some((flight, landed))) = tokio::time::timeout_at(over, self.hangar.next()).await else { break };
-            self.take(flight, landed).await?;
+            let Ok(Some(landed)) = tokio::time::timeout_at(over, self.hangar.next()).await else { break };
+            self.take(landed).await?;
         }
         Ok(())
     }
@@ -86,13 +86,11 @@ impl Drive<'_> {
     /// The claim is lost: ends every effect and posts the outcomes nobody else can know (`semantics.md` C4).
     pub(crate) async fn pass_on_what_is_known(&mut self) {
         let mut known = std::mem::take(&mut self.draft.outcomes);
-        for (flight, landed) in self.hangar.abort_all().await {
-            if let (
-                Flight::Run(action, attempt) | Flight::Overtime(action, attempt, _),
-                Landed::Ran(outcome, _, after),
-            ) = (flight, landed)
-            {
-                known.push(LateOutcome { action, attempt, outcome, brings: after.brings });
+        for landed in self.hangar.abort_all().await {
+            if let Landed::Run(action, attempt, Ok((ran, After { brings, .. }, _))) = landed {
+                known.push(LateOutcome { action, attempt, outcome: ran.outcome, brings });
+            } else if let Landed::Overtime(action, attempt, Ok(ran)) = landed {
+                known.push(LateOutcome { action, attempt, outcome: ran.outcome, brings: Vec::new() });
             }
         }
         for mut late in known {

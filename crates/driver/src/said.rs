@@ -5,15 +5,24 @@ use longrein_core::payload::Payload;
 use longrein_ports::{Encoded, Model, Tools};
 
 use crate::ear::Ear;
-use crate::jobs::Landed;
 
-/// Sends a request, and brings what came of it as it may be kept.
-pub(crate) async fn sent(model: &dyn Model, tools: &dyn Tools, encoded: Encoded) -> Landed {
+/// What came of a request, as it may be kept. Made only here.
+#[derive(Debug)]
+pub(crate) struct Sent(Result<Reply, ModelFailure>);
+
+impl Sent {
+    pub(crate) fn result(self) -> Result<Reply, ModelFailure> {
+        self.0
+    }
+}
+
+/// Sends a request.
+pub(crate) async fn sent(model: &dyn Model, tools: &dyn Tools, encoded: Encoded) -> Sent {
     kept(model.send(encoded).await, tools)
 }
 
 /// The same, with somebody listening.
-pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: Encoded, ear: Ear) -> Landed {
+pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: Encoded, ear: Ear) -> Sent {
     let sent = model.send_heard(encoded, &ear).await;
     if sent.is_ok() {
         ear.over();
@@ -21,12 +30,12 @@ pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: En
     kept(sent, tools)
 }
 
-fn kept(mut sent: Result<Reply, ModelFailure>, tools: &dyn Tools) -> Landed {
+fn kept(mut sent: Result<Reply, ModelFailure>, tools: &dyn Tools) -> Sent {
     match &mut sent {
         Ok(reply) => unsay_reply(tools, reply),
         Err(failure) => unsay_failure(tools, failure),
     }
-    Landed::Sent(sent)
+    Sent(sent)
 }
 
 fn unsay(tools: &dyn Tools, text: &mut String) {
@@ -139,8 +148,7 @@ mod tests {
     async fn kept(said: Result<Reply, ModelFailure>) -> Result<Reply, ModelFailure> {
         let encoded =
             Encoded { bytes: Vec::new().into(), digest: Digest::of(b""), position: 0, answer: AnswerForm::Text };
-        let Landed::Sent(kept) = sent(&Says(said), &Knows, encoded).await else { panic!() };
-        kept
+        sent(&Says(said), &Knows, encoded).await.result()
     }
 
     #[tokio::test]

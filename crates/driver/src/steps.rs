@@ -11,6 +11,7 @@ use longrein_core::ids::{ActionId, CheckName, Digest, TreeId};
 use longrein_core::owed;
 use longrein_core::payload::{Content, Payload, text_of};
 use longrein_core::run::Stage;
+use longrein_core::taint::Mark;
 use longrein_core::task::{CheckBy, EffectClass, Snapshots, Task};
 use longrein_core::time::Timestamp;
 use longrein_ports::{ActionCheck, Changed, CheckRun, Checked, Difference, TreeError, Trees, Work};
@@ -18,7 +19,7 @@ use longrein_ports::{ActionCheck, Changed, CheckRun, Checked, Difference, TreeEr
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
-use crate::jobs::{After, Flight, Landed};
+use crate::jobs::{self, Cut, Flight, Landed, Seen, unless_given_up};
 use crate::ports::Ports;
 
 /// Times a restore is asked for that stopped in the middle or found the disk unwilling, and the wait between them.
@@ -53,13 +54,17 @@ impl Drive<'_> {
     pub(crate) fn take_tree(&mut self, action: ActionId) -> bool {
         let Ok(trees) = self.trees().map(Arc::clone) else { return false };
         self.tree_waits.insert(action);
-        let flight = Flight::Tree(self.run.epochs.len());
-        if self.hangar.is_flying(&flight) {
+        if self.hangar.is_flying(&Flight::Tree(self.run.epochs.len())) {
             return false;
         }
-        self.hangar
-            .launch(flight, async move { Landed::Tree(trees.snapshot().await.map_err(|error| error.to_string())) });
+        self.look_at_tree(trees);
         true
+    }
+
+    fn look_at_tree(&mut self, trees: Arc<dyn Trees>) {
+        let epoch = self.run.epochs.len();
+        let look = async move { trees.snapshot().await.map_err(|error| error.to_string()) };
+        self.hangar.launch(Flight::Tree(epoch), look, move |seen| Landed::Tree(epoch, seen));
     }
 
     /// How the run found the workspace, before children may change it.
@@ -74,30 +79,14 @@ impl Drive<'_> {
         if self.hangar.is_flying(&Flight::Tree(epoch)) {
             return Look::Flying;
         }
-        self.hangar.launch(Flight::Tree(epoch), async move {
-            Landed::Tree(trees.snapshot().await.map_err(|error| error.to_string()))
-        });
+        self.look_at_tree(trees);
         Look::TookOff
     }
 
-    pub(crate) fn tree_taken(&mut self, epoch: usize, landed: Landed) {
+    pub(crate) fn tree_taken(&mut self, epoch: usize, seen: Result<Seen, Cut>) {
         self.tree_waits.clear();
-        match landed {
-            Landed::Tree(taken) => self.tree = Some((epoch, taken)),
-            Landed::Broken(panic) => self.tree = Some((epoch, Err(format!("it broke down: {panic}")))),
-            // Given up: taken again if it is still wanted.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Child(_)
-            | Landed::Gathered(_) => {}
+        if let Some(taken) = unless_given_up(seen) {
+            self.tree = Some((epoch, taken));
         }
     }
 
@@ -109,7 +98,7 @@ impl Drive<'_> {
         until: Option<Timestamp>,
     ) -> Result<bool, DriveError> {
         if until.is_some_and(|until| self.ports.clock.now() >= until) {
-            self.action_checked(id, attempt, Landed::Aborted);
+            self.action_checked(id, attempt, Err(Cut::Aborted));
             return Ok(true);
         }
         // Its result is journaled before anything looks at it.
@@ -126,26 +115,29 @@ impl Drive<'_> {
         let is_alone =
             action.effect == EffectClass::Workspace && action.tree.is_some() && (writes.is_some() || !action.beside);
         let trees = self.trees().map(Arc::clone).ok().filter(|_| is_alone);
-        self.hangar.launch(Flight::CheckAction(id, attempt), async move {
+        let check = async move {
             let before = match &trees {
                 Some(trees) => trees.snapshot().await.ok(),
                 None => None,
             };
-            let Checked { mut verdict, blobs } = ports.checks.check_action(&task, check).await;
+            let mut checked = ports.checks.check_action(&task, check).await;
             if let (Some(trees), Some(before)) = (&trees, before) {
-                tidy(trees.as_ref(), before, writes, &mut verdict).await;
+                tidy(trees.as_ref(), before, writes, &mut checked.verdict).await;
             }
-            // The model is shown what a failed one printed, and that may be what lies in any file.
-            let brings = match verdict.finding {
-                Finding::Failed => ports.origins.below(&task.workspace).into_iter().collect(),
-                Finding::Passed | Finding::Held => Vec::new(),
-            };
-            Landed::Checked(verdict, blobs, After { brings, ..After::default() })
-        });
+            let brings = jobs::shown_of(&ports, &task, &checked);
+            (checked, brings)
+        };
+        let hears = move |checked| Landed::CheckAction(id, attempt, checked);
+        self.hangar.launch(Flight::CheckAction(id, attempt), check, hears);
         Ok(true)
     }
 
-    pub(crate) fn action_checked(&mut self, action: ActionId, attempt: u32, landed: Landed) {
+    pub(crate) fn action_checked(
+        &mut self,
+        action: ActionId,
+        attempt: u32,
+        checked: Result<(Checked, Vec<Mark>), Cut>,
+    ) {
         let not_run = |why: &str| Verdict {
             finding: Finding::Failed,
             evidence: Content::Inline(Payload::string(why)),
@@ -153,29 +145,18 @@ impl Drive<'_> {
             took_ms: 0,
             proof: Proof::default(),
         };
-        let (verdict, brings) = match landed {
-            Landed::Checked(verdict, blobs, After { brings, .. }) => {
+        let (verdict, brings) = match checked {
+            Ok((Checked { verdict, blobs }, brings)) => {
                 self.keep_blobs(blobs);
                 (verdict, brings)
             }
-            Landed::Broken(panic) => (not_run(&format!("The check broke down: {panic}")), Vec::new()),
+            Err(Cut::Broken(panic)) => (not_run(&format!("The check broke down: {panic}")), Vec::new()),
             // What was not seen to pass is not kept.
-            Landed::Aborted if self.stopping.is_none() && self.run.winding.is_some() => {
+            Err(Cut::Aborted) if self.stopping.is_none() && self.run.winding.is_some() => {
                 (not_run("The check was ended before it was through: the run is brought to rest."), Vec::new())
             }
             // Given up: still owed if it is.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Child(_)
-            | Landed::Gathered(_) => return,
+            Err(Cut::Aborted) => return,
         };
         self.command(Command::GiveActionVerdict { action, attempt, verdict, brings });
     }
@@ -199,30 +180,16 @@ impl Drive<'_> {
                 return self.command(Command::TakeUndone { action: id, attempt, undone });
             }
         };
-        self.hangar
-            .launch(Flight::Undo(id, attempt), async move { Landed::Undone(set_back(trees.as_ref(), undo).await) });
+        let work = async move { set_back(trees.as_ref(), undo).await };
+        self.hangar.launch(Flight::Undo(id, attempt), work, move |undone| Landed::Undo(id, attempt, undone));
         true
     }
 
-    pub(crate) fn undone(&mut self, action: ActionId, attempt: u32, landed: Landed) {
-        let undone = match landed {
-            Landed::Undone(undone) => undone,
-            Landed::Broken(panic) => Err(format!("it broke down: {panic}")),
-            // Given up: still owed, and asked twice it ends as if asked once.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Child(_)
-            | Landed::Gathered(_) => return,
-        };
-        self.command(Command::TakeUndone { action, attempt, undone });
+    /// Asked twice it ends as if asked once.
+    pub(crate) fn undone(&mut self, action: ActionId, attempt: u32, undone: Result<Result<Undone, String>, Cut>) {
+        if let Some(undone) = unless_given_up(undone) {
+            self.command(Command::TakeUndone { action, attempt, undone });
+        }
     }
 
     /// What an acceptance check needs.
@@ -261,7 +228,7 @@ impl Drive<'_> {
     /// very moment, it is looked at once more (`semantics.md` G3).
     pub(crate) fn conclude(&mut self) -> bool {
         // While a model thinks about it the workspace does not stand still: a verdict that is an opinion is old.
-        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && !finished.verdict.proof.opinion);
+        let is_now = |event: &Event| matches!(event, Event::CheckFinished(finished) if finished.action.is_none() && finished.verdict.proof.opinion.is_none());
         let is_last_verdict = self.draft.events.iter().any(|new| is_now(&new.event));
         let seen = match (owed::due_end(&self.run), &self.run.stage) {
             (Some(End::Done(_)), Stage::Verifying { round, .. }) if !is_last_verdict => {
@@ -271,32 +238,17 @@ impl Drive<'_> {
         };
         match (seen, self.trees().map(Arc::clone)) {
             (Some(round), Ok(trees)) => {
-                let work = async move { Landed::Tree(trees.hash().await.map_err(|error| error.to_string())) };
-                self.hangar.launch(Flight::Proof(round), work);
+                let look = async move { trees.hash().await.map_err(|error| error.to_string()) };
+                self.hangar.launch(Flight::Proof(round), look, move |seen| Landed::Proof(round, seen));
                 true
             }
             (Some(_), Err(_)) | (None, _) => self.command(Command::Conclude),
         }
     }
 
-    pub(crate) fn proof_taken(&mut self, round: u32, landed: Landed) {
-        let tree = match landed {
-            Landed::Tree(taken) => taken.ok(),
-            Landed::Broken(_) => None,
-            // Given up: looked at again if it is still wanted.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Child(_)
-            | Landed::Gathered(_) => return,
-        };
+    pub(crate) fn proof_taken(&mut self, round: u32, seen: Result<Seen, Cut>) {
+        let Some(seen) = unless_given_up(seen) else { return };
+        let tree = seen.ok();
         let is_proven = tree.as_ref().is_some_and(|tree| self.run.proven_tree() == Some(tree));
         if !is_proven {
             self.command(Command::VoidChecks { round, tree });

@@ -10,14 +10,13 @@ use longrein_core::context::summary::material::{Material, Request, Terms};
 use longrein_core::decide::{AskSummary, Command, TakeSummary};
 use longrein_core::event::SummaryRequested;
 use longrein_core::ids::{ModelName, RunId, Seq};
-use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_ports::{Encoded, Journal, JournalError, RecordedBody};
 
 use crate::claimed::Drive;
 use crate::context::Learned;
-use crate::jobs::{Flight, Landed};
+use crate::jobs::{Cut, Flight, Landed};
 use crate::ports::Ports;
-use crate::said;
+use crate::said::{self, Sent};
 use crate::waiting::given_up;
 
 /// Events read at a time.
@@ -50,37 +49,28 @@ impl Drive<'_> {
     /// Begins to gather what the summary that is due is made from. Answers whether that took off.
     pub(crate) fn gather(&mut self) -> bool {
         let Some(terms) = Terms::of(&self.run) else { return false };
-        let flight = Flight::Gather(terms.owed.stretch.generation, terms.owed.attempt);
-        self.hangar.launch(flight, gather(self.ports, self.run.id.clone(), terms));
+        let generation = terms.owed.stretch.generation;
+        let flight = Flight::Gather(generation, terms.owed.attempt);
+        let work = gather(self.ports, self.run.id.clone(), terms);
+        self.hangar.launch(flight, work, move |gathered| Landed::Gather(generation, gathered));
         true
     }
 
     /// Asks for the summary, if it may still be asked for.
-    pub(crate) fn gathered(&mut self, generation: u32, landed: Landed) {
+    pub(crate) fn gathered(&mut self, generation: u32, gathered: Result<Result<Box<Gathered>, String>, Cut>) {
         let Some(summariser) = self.ports.summariser.clone() else { return };
-        let Gathered { model, request, estimator, learned } = match landed {
-            Landed::Gathered(Ok(gathered)) => *gathered,
-            Landed::Gathered(Err(reason)) => {
+        let gathered = match gathered {
+            Ok(gathered) => gathered,
+            Err(Cut::Broken(panic)) => Err(format!("gathering it broke down: {panic}")),
+            // Given up: still owed if it is.
+            Err(Cut::Aborted) => return,
+        };
+        let Gathered { model, request, estimator, learned } = match gathered {
+            Ok(gathered) => *gathered,
+            Err(reason) => {
                 self.command(Command::ForgoSummary { generation, reason });
                 return;
             }
-            Landed::Broken(panic) => {
-                self.command(Command::ForgoSummary { generation, reason: format!("gathering it broke down: {panic}") });
-                return;
-            }
-            // Given up: still owed if it is.
-            Landed::Aborted
-            | Landed::Sent(_)
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Child(_)
-            | Landed::Indexed
-            | Landed::Kept => return,
         };
         let Request { prompt, counted, shown, features } = request;
         let encoded = summariser.encode(&prompt);
@@ -105,33 +95,20 @@ impl Drive<'_> {
         else {
             return;
         };
-        let flight = Flight::Summary(requested.generation, requested.attempt);
-        let tools = Arc::clone(&self.ports.tools);
-        self.hangar.launch(flight, async move { said::sent(summariser.as_ref(), tools.as_ref(), encoded).await });
+        let (generation, attempt, tools) = (requested.generation, requested.attempt, Arc::clone(&self.ports.tools));
+        let send = async move { said::sent(summariser.as_ref(), tools.as_ref(), encoded).await };
+        let hears = move |sent| Landed::Summary(generation, attempt, sent);
+        self.hangar.launch(Flight::Summary(generation, attempt), send, hears);
     }
 
-    pub(crate) async fn summarised(&mut self, generation: u32, attempt: u32, landed: Landed) {
-        // Told to stop, the suspension settles it.
-        if self.stopping.is_some() && matches!(landed, Landed::Aborted) {
-            return;
-        }
-        let Some(mut asked) = self.summary.take_if(|asked| asked.generation == generation) else { return };
-        let result: Result<Reply, ModelFailure> = match landed {
-            Landed::Sent(result) => result,
-            landed @ (Landed::Broken(_)
-            | Landed::Aborted
-            | Landed::Ran(..)
-            | Landed::Recovered(..)
-            | Landed::Checked(..)
-            | Landed::Tree(_)
-            | Landed::Undone(_)
-            | Landed::Heard(_)
-            | Landed::InboxChanged
-            | Landed::Child(_)
-            | Landed::Indexed
-            | Landed::Kept
-            | Landed::Gathered(_)) => Err(given_up(&landed)),
+    pub(crate) async fn summarised(&mut self, generation: u32, attempt: u32, sent: Result<Sent, Cut>) {
+        let result = match sent {
+            Ok(sent) => sent.result(),
+            // Told to stop, the suspension settles it.
+            Err(Cut::Aborted) if self.stopping.is_some() => return,
+            Err(cut) => Err(given_up(cut)),
         };
+        let Some(mut asked) = self.summary.take_if(|asked| asked.generation == generation) else { return };
         let reported = match &result {
             Ok(reply) => reply.usage,
             Err(failure) => failure.usage,
@@ -151,17 +128,17 @@ impl Drive<'_> {
     }
 }
 
-fn gather(ports: &Ports, run: RunId, terms: Terms) -> impl Future<Output = Landed> + Send + 'static {
+fn gather(
+    ports: &Ports,
+    run: RunId,
+    terms: Terms,
+) -> impl Future<Output = Result<Box<Gathered>, String>> + Send + 'static {
     let (journal, cabinet) = (Arc::clone(&ports.journal), Arc::clone(&ports.cabinet));
     async move {
-        let material = match material(journal.as_ref(), &run, &terms).await {
-            Ok(material) => material,
-            Err(error) => return Landed::Gathered(Err(error.to_string())),
-        };
+        let material = material(journal.as_ref(), &run, &terms).await.map_err(|error| error.to_string())?;
         let Learned { estimator, limit, .. } = Learned::recall(cabinet.as_ref(), &terms.model, &[]).await;
-        let request = material.request(&terms, &estimator, limit);
-        let model = terms.model.name;
-        Landed::Gathered(request.map(|request| Box::new(Gathered { model, request, estimator, learned: limit })))
+        let request = material.request(&terms, &estimator, limit)?;
+        Ok(Box::new(Gathered { model: terms.model.name, request, estimator, learned: limit }))
     }
 }
 

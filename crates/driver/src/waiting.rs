@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use longrein_core::decide::{Command, Readiness};
 use longrein_core::event::Wait;
-use longrein_core::ids::ActionId;
+use longrein_core::ids::{ActionId, AttemptId, TreeId};
 use longrein_core::input::{Input, InputBody, LateOutcome};
-use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
-use longrein_core::owed::{self, Duty};
+use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
+use longrein_core::owed;
 use longrein_core::run::{Activity, Stage};
+use longrein_ports::{Checked, Probed, Ran};
 
 use crate::batch::in_bytes;
 use crate::claimed::Drive;
 use crate::drive::{DriveError, Standing, WhenAsked};
 use crate::edge;
-use crate::jobs::{self, After, Flight, Landed};
+use crate::jobs::{self, After, Cut, Flight, Landed};
 use crate::lease::{RENEW_EVERY, late_id};
+use crate::said::Sent;
 
 /// How long external calls get to end by themselves when the process is told to stop (`semantics.md` E3).
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -96,11 +98,11 @@ impl Drive<'_> {
             landed = self.hangar.next() => landed,
             () = tokio::time::sleep(nap) => None,
         };
-        if let Some((flight, landed)) = landed {
-            self.take(flight, landed).await?;
+        if let Some(landed) = landed {
+            self.take(landed).await?;
         }
-        while let Some((flight, landed)) = self.hangar.landed() {
-            self.take(flight, landed).await?;
+        while let Some(landed) = self.hangar.landed() {
+            self.take(landed).await?;
         }
         Ok(())
     }
@@ -110,33 +112,7 @@ impl Drive<'_> {
         let now = self.ports.clock.now();
         let boottime = self.ports.clock.boottime();
         let renewal = self.renew_at.saturating_sub(boottime);
-        let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| match duty {
-            Duty::Wake { at } => Some(at.since(now)),
-            Duty::AwaitAction { until: Some(until), .. } | Duty::CheckAction { until: Some(until), .. } => {
-                Some(until.since(now))
-            }
-            Duty::AwaitAction { until: None, .. }
-            | Duty::AwaitReply { .. }
-            | Duty::Call { .. }
-            | Duty::Start { .. }
-            | Duty::Recover { .. }
-            | Duty::CheckAction { until: None, .. }
-            | Duty::Undo { .. }
-            | Duty::Hooks { .. }
-            | Duty::AskChecks { .. }
-            | Duty::Check { .. }
-            | Duty::Judge { .. }
-            | Duty::AwaitJudge { .. }
-            | Duty::Child { .. }
-            | Duty::Summarise { .. }
-            | Duty::AwaitSummary { .. }
-            | Duty::NoticeLoop
-            | Duty::Transit { .. }
-            | Duty::Propose { .. }
-            | Duty::AskChildren { .. }
-            | Duty::Conclude
-            | Duty::Suspend => None,
-        });
+        let by_time = owed::owed(&self.run).into_iter().filter_map(|duty| duty.due().map(|at| at.since(now)));
         let key_poll = (!self.key_waits.is_empty()).then_some(KEY_POLL);
         let stopping = self.stopping.map(|until| until.saturating_sub(boottime));
         by_time
@@ -150,47 +126,91 @@ impl Drive<'_> {
             .unwrap_or(RENEW_EVERY)
     }
 
-    pub(crate) async fn take(&mut self, flight: Flight, landed: Landed) -> Result<(), DriveError> {
-        match (flight, landed) {
-            (Flight::Inbox, _) => {
+    pub(crate) async fn take(&mut self, landed: Landed) -> Result<(), DriveError> {
+        match landed {
+            Landed::Inbox => {
                 self.take_inbox().await?;
                 self.watch_inbox();
             }
-            (Flight::Send(attempt), Landed::Sent(Ok(reply))) => {
+            Landed::Send(attempt, sent) => self.model_came(attempt, sent).await?,
+            Landed::Run(action, attempt, ran) => self.tool_came(action, attempt, ran).await,
+            Landed::Overtime(action, attempt, Ok(Ran { outcome, blobs })) => {
+                self.keep_blobs(blobs);
+                self.look_after(action).await;
+                self.late(LateOutcome { action, attempt, outcome, brings: Vec::new() });
+            }
+            Landed::Recover(action, attempt, Ok((probed, written))) => {
+                let (probe, blobs) = probed.map(|Probed { answer, blobs }| (answer, blobs)).unzip();
+                self.keep_blobs(blobs.unwrap_or_default());
+                self.enter(Some(action), written);
                 let jitter = self.ports.clock.jitter();
-                let too_many = reply.calls.len() > longrein_core::decide::CALLS_MAX;
-                let proposals = if too_many {
-                    Vec::new()
-                } else {
-                    edge::proposals(self.ports, &self.run, &reply.calls, self.asks()).await?
-                };
-                // A program's replies are judged where they lead.
-                let judgement = if reply.calls.is_empty() && self.run.course.is_none() {
-                    let cited = edge::cited(self.ports, &self.run, &reply.text).await?;
-                    Some(self.ports.checks.judge(self.run.task.answer.as_ref(), &reply.text, &cited))
-                } else {
-                    None
-                };
-                let first = proposals.first().map(|proposal| (self.run.next_action(), proposal.readiness.clone()));
-                self.command(Command::Reply { attempt, reply, proposals, judgement, jitter });
-                self.just_ruled = first.and_then(|(action, readiness)| match readiness {
-                    Readiness::Ruled { .. } => Some((self.run.head, action, readiness)),
-                    // Not to be told yet, or for good.
-                    Readiness::Refused(_) | Readiness::Later | Readiness::Note(_) | Readiness::Question { .. } => None,
-                });
+                self.command(Command::Recover { action, attempt, probe, jitter });
             }
-            (Flight::Send(attempt), Landed::Sent(Err(failure))) => {
-                let jitter = self.ports.clock.jitter();
-                self.command(Command::FailModel { attempt, failure, jitter });
+            Landed::Check(check, round, Ok((Checked { verdict, blobs }, After { brings, written }))) => {
+                self.keep_blobs(blobs);
+                self.command(Command::GiveVerdict { check, round, verdict, brings });
+                self.enter(None, written);
             }
-            (Flight::Send(attempt), landed) => {
-                // Given up while winding down; told to stop, the suspension settles it.
-                if self.stopping.is_none() {
-                    let failure = given_up(&landed);
-                    self.command(Command::FailModel { attempt, failure, jitter: 0 });
-                }
-            }
-            (Flight::Run(action, attempt), Landed::Ran(outcome, blobs, After { brings, written, left })) => {
+            Landed::Child(child, came) => self.child_came(child, came).await?,
+            Landed::ChildInbox(child) => self.child_heard(child).await?,
+            Landed::CheckAction(action, attempt, checked) => self.action_checked(action, attempt, checked),
+            Landed::Tree(epoch, seen) => self.tree_taken(epoch, seen),
+            Landed::Proof(round, seen) => self.proof_taken(round, seen),
+            Landed::Undo(action, attempt, undone) => self.undone(action, attempt, undone),
+            Landed::Hooks(moment, ran) => self.heard(moment, ran).await?,
+            Landed::Gather(generation, gathered) => self.gathered(generation, gathered),
+            Landed::Summary(generation, attempt, sent) => self.summarised(generation, attempt, sent).await,
+            Landed::AskJudge(check, round, seen) => self.judge_asked(check, round, seen).await?,
+            Landed::Judge(call, sent) => self.judge_replied(call, sent),
+            // Given up: still owed if it is.
+            Landed::Recover(_, _, Err(_)) | Landed::Check(_, _, Err(_)) | Landed::Overtime(_, _, Err(_)) => {}
+            Landed::Cache => {}
+        }
+        Ok(())
+    }
+
+    /// A model call came back.
+    async fn model_came(&mut self, attempt: AttemptId, sent: Result<Sent, Cut>) -> Result<(), DriveError> {
+        let (failure, jitter) = match sent.map(Sent::result) {
+            Ok(Ok(reply)) => return self.take_reply(attempt, reply).await,
+            Ok(Err(failure)) => (failure, self.ports.clock.jitter()),
+            // Given up while winding down; told to stop, the suspension settles it.
+            Err(_) if self.stopping.is_some() => return Ok(()),
+            Err(cut) => (given_up(cut), 0),
+        };
+        self.command(Command::FailModel { attempt, failure, jitter });
+        Ok(())
+    }
+
+    async fn take_reply(&mut self, attempt: AttemptId, reply: Reply) -> Result<(), DriveError> {
+        let jitter = self.ports.clock.jitter();
+        let too_many = reply.calls.len() > longrein_core::decide::CALLS_MAX;
+        let proposals = if too_many {
+            Vec::new()
+        } else {
+            edge::proposals(self.ports, &self.run, &reply.calls, self.asks()).await?
+        };
+        // A program's replies are judged where they lead.
+        let judgement = if reply.calls.is_empty() && self.run.course.is_none() {
+            let cited = edge::cited(self.ports, &self.run, &reply.text).await?;
+            Some(self.ports.checks.judge(self.run.task.answer.as_ref(), &reply.text, &cited))
+        } else {
+            None
+        };
+        let first = proposals.first().map(|proposal| (self.run.next_action(), proposal.readiness.clone()));
+        self.command(Command::Reply { attempt, reply, proposals, judgement, jitter });
+        self.just_ruled = first.and_then(|(action, readiness)| match readiness {
+            Readiness::Ruled { .. } => Some((self.run.head, action, readiness)),
+            // Not to be told yet, or for good.
+            Readiness::Refused(_) | Readiness::Later | Readiness::Note(_) | Readiness::Question { .. } => None,
+        });
+        Ok(())
+    }
+
+    /// A tool came back.
+    async fn tool_came(&mut self, action: ActionId, attempt: u32, ran: Result<(Ran, After, Option<TreeId>), Cut>) {
+        let why = match ran {
+            Ok((Ran { outcome, blobs }, After { brings, written }, left)) => {
                 self.keep_blobs(blobs);
                 let late = LateOutcome { action, attempt, outcome: outcome.clone(), brings: brings.clone() };
                 self.draft.outcomes.push(late);
@@ -203,71 +223,24 @@ impl Drive<'_> {
                 self.just_left = begins_with.map(|tree| (self.run.epochs.len(), tree));
                 self.enter(Some(action), written);
                 self.hear_out(action, attempt);
+                return;
             }
-            (Flight::Overtime(action, attempt, _), Landed::Ran(outcome, blobs, After { brings, .. })) => {
-                self.keep_blobs(blobs);
-                self.look_after(action).await;
-                self.late(LateOutcome { action, attempt, outcome, brings });
-            }
-            (Flight::Run(action, attempt), landed) => {
-                // Told to stop, the suspension makes it lost, and the next claim finds out.
-                if self.stopping.is_none() {
-                    let why = match landed {
-                        Landed::Broken(panic) => format!("The tool broke down: {panic}"),
-                        Landed::Aborted
-                        | Landed::Sent(_)
-                        | Landed::Ran(..)
-                        | Landed::Recovered(..)
-                        | Landed::Checked(..)
-                        | Landed::Tree(_)
-                        | Landed::Undone(_)
-                        | Landed::Heard(_)
-                        | Landed::InboxChanged
-                        | Landed::Child(_)
-                        | Landed::Indexed
-                        | Landed::Kept
-                        | Landed::Gathered(_) => {
-                            "It was ended before it was through: the run is brought to rest.".to_owned()
-                        }
-                    };
-                    let outcome = edge::cut_off(self.effect(action), &why);
-                    self.look_after(action).await;
-                    self.command(Command::Finish { action, attempt, outcome, brings: Vec::new(), left: None });
-                }
-            }
-            (Flight::Recover(action, attempt, _), Landed::Recovered(probe, blobs, written)) => {
-                self.keep_blobs(blobs);
-                self.enter(Some(action), written);
-                let jitter = self.ports.clock.jitter();
-                self.command(Command::Recover { action, attempt, probe, jitter });
-            }
-            (Flight::Check(check, round), Landed::Checked(verdict, blobs, After { brings, written, left: _ })) => {
-                self.keep_blobs(blobs);
-                self.command(Command::GiveVerdict { check, round, verdict, brings });
-                self.enter(None, written);
-            }
-            (Flight::Child(child), landed) => self.child_came(child, landed).await?,
-            (Flight::ChildInbox(child), _) => self.child_heard(child).await?,
-            (Flight::CheckAction(action, attempt), landed) => self.action_checked(action, attempt, landed),
-            (Flight::Tree(epoch), landed) => self.tree_taken(epoch, landed),
-            (Flight::Proof(round), landed) => self.proof_taken(round, landed),
-            (Flight::Undo(action, attempt), landed) => self.undone(action, attempt, landed),
-            (Flight::Hooks(moment), landed) => self.heard(moment, landed).await?,
-            (Flight::Gather(generation, _), landed) => self.gathered(generation, landed),
-            (Flight::Summary(generation, attempt), landed) => self.summarised(generation, attempt, landed).await,
-            (Flight::AskJudge(check, round), landed) => self.judge_asked(check, round, landed).await?,
-            (Flight::Judge(call), landed) => self.judge_replied(call, landed),
-            // Given up: still owed if it is.
-            (Flight::Recover(..) | Flight::Check(..) | Flight::Overtime(..) | Flight::Index | Flight::Keep, _) => {}
-        }
-        Ok(())
+            // Told to stop, the suspension makes it lost, and the next claim finds out.
+            Err(_) if self.stopping.is_some() => return,
+            Err(Cut::Broken(panic)) => format!("The tool broke down: {panic}"),
+            Err(Cut::Aborted) => "It was ended before it was through: the run is brought to rest.".to_owned(),
+        };
+        let outcome = edge::cut_off(self.effect(action), &why);
+        self.look_after(action).await;
+        self.command(Command::Finish { action, attempt, outcome, brings: Vec::new(), left: None });
     }
 
     /// An attempt whose time was up and that still runs is heard out beside everything else.
     fn hear_out(&mut self, action: ActionId, attempt: u32) {
-        let Some(work) = jobs::overtime(self.ports, action, attempt) else { return };
+        let Some(work) = self.ports.tools.overtime(action, attempt) else { return };
         if let Some(tool) = self.run.action(action).map(|action| action.tool.clone()) {
-            self.hangar.launch(Flight::Overtime(action, attempt, tool), work);
+            let hears = move |ran| Landed::Overtime(action, attempt, ran);
+            self.hangar.launch(Flight::Overtime(action, attempt, tool), work, hears);
         }
     }
 
@@ -288,46 +261,15 @@ impl Drive<'_> {
             return;
         }
         let (journal, run) = (Arc::clone(&self.ports.journal), self.run.id.clone());
-        self.hangar.launch(Flight::Inbox, async move {
-            journal.inbox_changed(&run).await;
-            Landed::InboxChanged
-        });
+        self.hangar.launch(Flight::Inbox, async move { journal.inbox_changed(&run).await }, |_| Landed::Inbox);
     }
 }
 
 /// The failure of a call that was given up or broke down here.
-pub(crate) fn given_up(landed: &Landed) -> ModelFailure {
-    let message = match landed {
-        Landed::Broken(panic) => format!("the model client broke down: {panic}"),
-        Landed::Aborted
-        | Landed::Sent(_)
-        | Landed::Ran(..)
-        | Landed::Recovered(..)
-        | Landed::Checked(..)
-        | Landed::Tree(_)
-        | Landed::Undone(_)
-        | Landed::Heard(_)
-        | Landed::InboxChanged
-        | Landed::Child(_)
-        | Landed::Indexed
-        | Landed::Kept
-        | Landed::Gathered(_) => "given up: the run is brought to rest".to_owned(),
-    };
-    let class = match landed {
-        Landed::Broken(_) => ModelErrorClass::Transient,
-        Landed::Aborted
-        | Landed::Sent(_)
-        | Landed::Ran(..)
-        | Landed::Recovered(..)
-        | Landed::Checked(..)
-        | Landed::Tree(_)
-        | Landed::Undone(_)
-        | Landed::Heard(_)
-        | Landed::InboxChanged
-        | Landed::Child(_)
-        | Landed::Indexed
-        | Landed::Kept
-        | Landed::Gathered(_) => ModelErrorClass::Lost,
+pub(crate) fn given_up(cut: Cut) -> ModelFailure {
+    let (class, message) = match cut {
+        Cut::Broken(panic) => (ModelErrorClass::Transient, format!("the model client broke down: {panic}")),
+        Cut::Aborted => (ModelErrorClass::Lost, "given up: the run is brought to rest".to_owned()),
     };
     ModelFailure {
         class,

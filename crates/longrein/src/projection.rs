@@ -2,7 +2,7 @@
 //!
 //! A line keeps its meaning for ever; readers pass over what they do not know.
 
-use longrein_core::event::{End, Event, How, RollbackWhy, RouteWhy, SettledBy, Truthful};
+use longrein_core::event::{End, Event, How, No, RollbackWhy, RouteWhy, SettledBy, Truthful};
 use longrein_core::hook::HookSpec;
 use longrein_core::ids::{AttemptId, RunId, Seq};
 use longrein_core::input::Truth;
@@ -197,10 +197,8 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             let mut map = object(json!({
                 "action": e.action, "tool": e.tool, "effect": e.effect, "args": e.args, "digest": e.digest,
             }));
-            if let Some(other) = e.compensates {
-                map.insert("compensates".to_owned(), json!(other));
-            }
-            map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
+            map.extend(e.proposer.undoes().map(|other| ("compensates".to_owned(), json!(other))));
+            map.extend(e.proposer.phase().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)
         }
         Event::ActionRefused(e) => {
@@ -221,10 +219,10 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
             "covers": e.covers, "reason": e.reason,
         }),
         Event::ActionDenied(e) => {
-            let (by, door, reason) = (&e.by, e.door, &e.reason);
+            let (input, door) = (e.no.input(), e.no.door());
             let mut map =
-                object(json!({ "action": e.action, "input": e.input, "by": by, "door": door, "reason": reason }));
-            if e.expired {
+                object(json!({ "action": e.action, "input": input, "by": e.by, "door": door, "reason": e.reason }));
+            if e.no == No::Expired {
                 map.insert("expired".to_owned(), json!(true));
             }
             Value::Object(map)
@@ -307,7 +305,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 "evidence": content(&e.verdict.evidence, blobs), "brings": e.brings, "command": proof.command,
                 "output": proof.output, "tree": proof.tree, "left": proof.left, "unhashed": proof.unhashed,
                 "protected": proof.protected, "program": proof.program.as_ref().map(|(file, _)| file),
-                "opinion": proof.opinion,
+                "opinion": proof.opinion.is_some(),
             }));
             map.extend(e.phase.iter().map(|phase| ("phase".to_owned(), json!(phase))));
             Value::Object(map)

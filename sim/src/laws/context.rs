@@ -298,7 +298,7 @@ impl Past {
             }
             Event::ActionProposed(proposed) => {
                 self.tools.insert(proposed.action, (proposed.tool.clone(), proposed.effect));
-                self.undoes.extend(proposed.compensates.map(|other| (proposed.action, other)));
+                self.undoes.extend(proposed.proposer.undoes().map(|other| (proposed.action, *other)));
                 self.arguments.push(proposed.args.as_str().to_owned());
             }
             Event::ActionStarted(started) if started.effect == EffectClass::External => {

@@ -36,7 +36,7 @@ pub(super) fn check(town: &Town, id: &RunId, shadow: &ShadowRun) {
                 settled.insert(not.action);
             }
             Event::ActionProposed(proposed) => {
-                compensations.extend(proposed.compensates.map(|other| (other, proposed.action)));
+                compensations.extend(proposed.proposer.undoes().map(|other| (*other, proposed.action)));
             }
             Event::CheckFinished(finished) => {
                 let Some(action) = finished.action else { continue };
@@ -139,7 +139,7 @@ pub(super) fn compensated(town: &Town) -> BTreeSet<(RunId, ActionId)> {
         for new in &run.events {
             let done = match &new.event {
                 Event::ActionProposed(proposed) => {
-                    undoes.extend(proposed.compensates.map(|other| (proposed.action, other)));
+                    undoes.extend(proposed.proposer.undoes().map(|other| (proposed.action, *other)));
                     None
                 }
                 Event::ActionFinished(finished) => {

@@ -240,7 +240,7 @@ impl Desk {
                         found = Some(Ok(true));
                     }
                 } else if let Event::ActionDenied(denied) = event
-                    && denied.input.as_ref() == Some(input)
+                    && denied.no.input() == Some(input)
                 {
                     found = Some(Ok(true));
                 }

@@ -60,10 +60,10 @@ fn unasked(
         judges.push(run.check_spec(name).filter(|spec| judge::spec(spec).is_some())?);
         Some(judges)
     });
-    let text = "Not asked for an opinion: another check has failed.";
     let (tree, unhashed) = (&verdict.proof.tree, &verdict.proof.unhashed);
     let not_asked = |spec: &crate::task::CheckSpec| {
-        (spec.name.clone(), judge::verdict(spec, Finding::Failed, text, tree.clone(), unhashed.clone()))
+        let why = "Not asked for an opinion: another check has failed.".to_owned();
+        (spec.name.clone(), judge::verdict(spec, Err(why), tree.clone(), unhashed.clone()))
     };
     judges.unwrap_or_default().into_iter().map(not_asked).collect()
 }
@@ -118,9 +118,7 @@ pub(super) fn question(run: &Run, asks: Asks) -> Result<Vec<Event>, Refusal> {
         key: None,
         path: None,
         after: Vec::new(),
-        compensates: None,
-        accepts: true,
-        phase: None,
+        proposer: Proposer::Acceptance,
     };
     let held = ActionHeld {
         action,

@@ -234,7 +234,7 @@ pub(super) fn reply_arrived(
                 }));
             }
         }
-        Purpose::Work => events.extend(propose(run, &calls, proposals)),
+        Purpose::Work => events.extend(propose(run, &calls, proposals, &Proposer::Model)),
     }
     Ok(events)
 }

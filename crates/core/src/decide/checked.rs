@@ -150,9 +150,7 @@ pub(super) fn verdict(
                     key: None,
                     path: None,
                     after: Vec::new(),
-                    compensates: Some(id),
-                    accepts: false,
-                    phase: None,
+                    proposer: Proposer::Undo(id),
                 })),
                 None => {
                     let reason = format!("{} names no tool that undoes it", action.tool);

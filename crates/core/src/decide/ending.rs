@@ -62,7 +62,7 @@ fn no_check_was_run(run: &Run) -> bool {
 
 fn has_opinion(run: &Run) -> bool {
     match &run.stage {
-        Stage::Verifying { verdicts, .. } => verdicts.values().flatten().any(|verdict| verdict.proof.opinion),
+        Stage::Verifying { verdicts, .. } => verdicts.values().flatten().any(|verdict| verdict.proof.opinion.is_some()),
         Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => false,
     }
 }

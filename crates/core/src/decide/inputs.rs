@@ -93,11 +93,9 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
             held_question(run, deny.action, &deny.digest)?;
             Ok(vec![Event::ActionDenied(ActionDenied {
                 action: deny.action,
-                input: Some(input),
                 by: deny.by,
-                door: Some(deny.door),
                 reason: deny.reason,
-                expired: false,
+                no: No::Person { input, door: Some(deny.door) },
             })])
         }
         InputBody::Settle(settle) => {

@@ -44,7 +44,7 @@ pub(super) fn ask(run: &Run, asked: AskJudge) -> Result<Vec<Event>, Refusal> {
     // The same question to the same model about the same workspace is answered already.
     if let Some(opinion) = run.judging.opinions.get(&check).filter(|opinion| opinion.about == about) {
         let text = judge::in_words(&opinion.model, &opinion.reason);
-        return found(run, spec, round, (opinion.finding, &text), tree, unhashed);
+        return found(run, spec, round, Ok((opinion.finding, text)), tree, unhashed);
     }
     match judge::reserve(run, model, bytes, output) {
         Ok(reserved) => Ok(vec![Event::JudgeRequested(JudgeRequested {
@@ -61,7 +61,7 @@ pub(super) fn ask(run: &Run, asked: AskJudge) -> Result<Vec<Event>, Refusal> {
         })]),
         Err(budget) => {
             let text = format!("No verdict: what is left of the budget of {budget} is less than the judge may cost.");
-            found(run, spec, round, (Finding::Failed, &text), tree, unhashed)
+            found(run, spec, round, Err(text), tree, unhashed)
         }
     }
 }
@@ -83,12 +83,12 @@ pub(super) fn take(run: &Run, taken: TakeJudge) -> Result<Vec<Event>, Refusal> {
         }
     };
     let unreachable = unreachable(run, awaited, &outcome);
-    let verdict = match &outcome {
-        JudgeOutcome::Opinion { finding, reason } => Some((*finding, judge::in_words(&awaited.model, reason))),
+    let said = match &outcome {
+        JudgeOutcome::Opinion { finding, reason } => Some(Ok((*finding, judge::in_words(&awaited.model, reason)))),
         JudgeOutcome::Unusable { reason } => {
-            no_verdict(run, awaited, &format!("a reply that is none: {reason}"), false)
+            no_verdict(run, awaited, &format!("a reply that is none: {reason}"), false).map(Err)
         }
-        JudgeOutcome::Failed { message, wait_ms, .. } => no_verdict(run, awaited, message, wait_ms.is_none()),
+        JudgeOutcome::Failed { message, wait_ms, .. } => no_verdict(run, awaited, message, wait_ms.is_none()).map(Err),
         JudgeOutcome::Lost => None,
     };
     let (usage, settled) = settle(reported, billing, awaited.reserved);
@@ -97,9 +97,9 @@ pub(super) fn take(run: &Run, taken: TakeJudge) -> Result<Vec<Event>, Refusal> {
     let spec = run.check_spec(&awaited.check).filter(|_| judge::awaits(run, &awaited.check, awaited.round));
     if let (Some(detail), Some(_)) = (unreachable, spec) {
         events.push(Event::RunSuspended(RunSuspended { cause: Suspension::Model, detail }));
-    } else if let (Some((finding, text)), Some(spec)) = (verdict, spec) {
+    } else if let (Some(said), Some(spec)) = (said, spec) {
         let (tree, unhashed) = (awaited.tree.clone(), awaited.unhashed.clone());
-        events.extend(found(run, spec, awaited.round, (finding, &text), tree, unhashed)?);
+        events.extend(found(run, spec, awaited.round, said, tree, unhashed)?);
     }
     Ok(events)
 }
@@ -122,13 +122,12 @@ fn unreachable(run: &Run, awaited: &Awaited, outcome: &JudgeOutcome) -> Option<S
     is_over.then(|| format!("the judge of \"{}\", {}: {message}", awaited.check, awaited.model))
 }
 
-/// The verdict of a judge that gave none, once it has been asked often enough, or will never give one.
-fn no_verdict(run: &Run, awaited: &Awaited, why: &str, for_good: bool) -> Option<(Finding, String)> {
+/// What is said of a judge that gave no verdict, once it has been asked often enough, or will never give one.
+fn no_verdict(run: &Run, awaited: &Awaited, why: &str, for_good: bool) -> Option<String> {
     let tries = run.judging.failures + 1;
     (for_good || tries >= JUDGE_TRIES_MAX).then(|| {
         let times = if tries == 1 { "once".to_owned() } else { format!("{tries} times") };
-        let text = format!("No verdict: {} was asked {times}, the last time with this outcome: {why}", awaited.model);
-        (Finding::Failed, text)
+        format!("No verdict: {} was asked {times}, the last time with this outcome: {why}", awaited.model)
     })
 }
 
@@ -136,11 +135,11 @@ fn found(
     run: &Run,
     spec: &CheckSpec,
     round: u32,
-    (finding, text): (Finding, &str),
+    said: Result<(Finding, String), String>,
     tree: Option<TreeId>,
     unhashed: Option<String>,
 ) -> Result<Vec<Event>, Refusal> {
-    let verdict = judge::verdict(spec, finding, text, tree, unhashed);
+    let verdict = judge::verdict(spec, said, tree, unhashed);
     give_verdict(run, spec.name.clone(), round, verdict, Vec::new())
 }
 

@@ -204,13 +204,7 @@ pub(super) fn propose_call(
         }
     };
     let call = RawCall { id: String::new(), name: proposal.tool.to_string(), arguments: String::new() };
-    let mut events = propose(run, &[call], vec![proposal]);
-    for event in &mut events {
-        if let Event::ActionProposed(proposed) = event {
-            proposed.phase = Some(phase.name.clone());
-        }
-    }
-    Ok(events)
+    Ok(propose(run, &[call], vec![proposal], &Proposer::Program(phase.name.clone())))
 }
 
 /// The children of the present phase; or why they cannot be named, which ends the run as a condition without a verdict does.
@@ -325,6 +319,6 @@ pub(super) fn unusable(run: &Run, reply: &Reply, purpose: Purpose) -> Option<(Mo
 
 /// Whether a question is one of the program's that is answered by yes or no.
 pub(super) fn wants_yes_or_no(run: &Run, action: &Action) -> bool {
-    let Some(phase) = action.phase.as_ref().and_then(|name| run.phases()?.phase(name)) else { return false };
+    let Some(phase) = action.proposer.phase().and_then(|name| run.phases()?.phase(name)) else { return false };
     matches!(&phase.kind, Kind::Ask(ask) if ask.form == Form::YesNo)
 }

@@ -1,8 +1,13 @@
-//! The calls of a reply become actions: refused, held, or left to start.
+//! The calls of a reply, or of the program, become actions: refused, held, or left to start.
 
 use super::*;
 
-pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: Vec<Proposal>) -> Vec<Event> {
+pub(super) fn propose(
+    run: &Run,
+    calls: &[crate::outcome::RawCall],
+    proposals: Vec<Proposal>,
+    proposer: &Proposer,
+) -> Vec<Event> {
     // Every call is proposed before any is ruled on: a turn closes when all its calls are told.
     let mut events = Vec::new();
     let mut rulings = Vec::new();
@@ -43,9 +48,7 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
             key: proposal.key,
             path: proposal.path,
             after: after.into_iter().collect(),
-            compensates: None,
-            accepts: false,
-            phase: None,
+            proposer: proposer.clone(),
         }));
         let refused = |error: ToolError| refused(action, error);
         if let Some(before) = circle {

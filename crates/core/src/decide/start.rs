@@ -48,7 +48,7 @@ pub(super) fn start(
     let Before { heard, tree } = before;
     let first = action.attempts == 0;
     // What undoes another call is no new step of the model's.
-    let undoes = action.compensates.is_some();
+    let undoes = action.undoes().is_some();
     if first
         && !undoes
         && let Some(error) = missing_capability(run, &action.tool)

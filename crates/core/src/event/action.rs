@@ -22,15 +22,77 @@ pub struct ActionProposed {
     /// Calls of the same reply that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ActionId>,
-    /// The harness proposes it, to undo this action whose check failed: no call of the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compensates: Option<ActionId>,
-    /// The harness proposes it: to accept verdicts on changed checks. Nothing is run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub accepts: bool,
-    /// The program proposed it in this phase, and no reply of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<PhaseName>,
+    #[serde(flatten, with = "proposer_fields")]
+    pub proposer: Proposer,
+}
+
+/// Who proposed a call. `U` tells of the call that is undone: here its id, in the state all that undoing it takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proposer<U = ActionId> {
+    /// The model, in a reply.
+    #[default]
+    Model,
+    /// The program, in this phase, and no reply of the model.
+    Program(PhaseName),
+    /// The harness, to undo a call whose check failed.
+    Undo(U),
+    /// The harness, to have verdicts on changed checks accepted. Nothing is run.
+    Acceptance,
+}
+
+impl<U> Proposer<U> {
+    pub fn is_model(&self) -> bool {
+        matches!(self, Proposer::Model)
+    }
+
+    /// The phase whose call it is.
+    pub fn phase(&self) -> Option<&PhaseName> {
+        if let Proposer::Program(phase) = self { Some(phase) } else { None }
+    }
+
+    /// The call that it undoes.
+    pub fn undoes(&self) -> Option<&U> {
+        if let Proposer::Undo(undone) = self { Some(undone) } else { None }
+    }
+}
+
+/// A proposer as it has always been written: an optional field for each but the model.
+mod proposer_fields {
+    use serde::{Deserializer, Serializer};
+
+    use super::*;
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Fields {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensates: Option<ActionId>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accepts: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<PhaseName>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(proposer: &Proposer, serializer: S) -> Result<S::Ok, S::Error> {
+        let none = Fields::default();
+        match proposer.clone() {
+            Proposer::Model => none,
+            Proposer::Program(phase) => Fields { phase: Some(phase), ..none },
+            Proposer::Undo(undone) => Fields { compensates: Some(undone), ..none },
+            Proposer::Acceptance => Fields { accepts: true, ..none },
+        }
+        .serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proposer, D::Error> {
+        // No line was ever written with two of them.
+        Ok(match Fields::deserialize(deserializer)? {
+            Fields { compensates: Some(undone), .. } => Proposer::Undo(undone),
+            Fields { accepts: true, .. } => Proposer::Acceptance,
+            Fields { phase: Some(phase), .. } => Proposer::Program(phase),
+            Fields { compensates: None, accepts: false, phase: None } => Proposer::Model,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,19 +155,81 @@ pub struct ActionApproved {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "DeniedFields", into = "DeniedFields")]
 pub struct ActionDenied {
     pub action: ActionId,
-    /// None: nobody could be asked, and the default is no.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<InputId>,
     pub by: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub door: Option<Door>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Nobody said so: the question was not answered in time.
+    pub no: No,
+}
+
+/// Where a no came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum No {
+    Person {
+        input: InputId,
+        door: Option<Door>,
+    },
+    /// Nobody could be asked, and the default is no.
+    Unasked,
+    /// The question was not answered in time.
+    Expired,
+}
+
+impl No {
+    /// The input that said it.
+    pub fn input(&self) -> Option<&InputId> {
+        match self {
+            No::Person { input, .. } => Some(input),
+            No::Unasked | No::Expired => None,
+        }
+    }
+
+    pub fn door(&self) -> Option<Door> {
+        match self {
+            No::Person { door, .. } => *door,
+            No::Unasked | No::Expired => None,
+        }
+    }
+}
+
+/// A no as it has always been written.
+#[derive(Serialize, Deserialize)]
+struct DeniedFields {
+    action: ActionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<InputId>,
+    by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    door: Option<Door>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub expired: bool,
+    expired: bool,
+}
+
+impl From<DeniedFields> for ActionDenied {
+    fn from(fields: DeniedFields) -> Self {
+        let DeniedFields { action, input, by, door, reason, expired } = fields;
+        let no = match input {
+            Some(input) => No::Person { input, door },
+            None if expired => No::Expired,
+            None => No::Unasked,
+        };
+        Self { action, by, reason, no }
+    }
+}
+
+impl From<ActionDenied> for DeniedFields {
+    fn from(denied: ActionDenied) -> Self {
+        let ActionDenied { action, by, reason, no } = denied;
+        let (input, door, expired) = match no {
+            No::Person { input, door } => (Some(input), door, false),
+            No::Unasked => (None, None, false),
+            No::Expired => (None, None, true),
+        };
+        Self { action, input, by, door, reason, expired }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -58,13 +58,32 @@ impl Run {
         self.waived.as_ref().is_some_and(|waived| waived.digest == *question)
     }
 
-    /// Whether an action is the question about changed checks.
-    pub(super) fn accepts(&self, id: ActionId) -> bool {
-        self.action(id).is_some_and(|action| action.accepts)
+    /// The question about changed checks that a person is asked.
+    pub fn checks_question(&self) -> Option<&Action> {
+        match &self.stage {
+            Stage::Verifying { question, .. } => question.as_deref(),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Acting { .. } | Stage::Rest(_) => None,
+        }
     }
 
-    pub(super) fn drop_questions(&mut self) {
-        self.open.retain(|_, action| !action.accepts);
+    pub(super) fn asks_about_checks(&self, id: ActionId) -> bool {
+        self.checks_question().is_some_and(|question| question.id == id)
+    }
+
+    pub(super) fn ask_about_checks(&mut self, about: Action) {
+        if let Stage::Verifying { question, .. } = &mut self.stage {
+            *question = Some(Box::new(about));
+        }
+    }
+
+    /// The checks have run once more, in another claim: what is as it was again is no question.
+    pub(super) fn look_at_question_again(&mut self) {
+        let is_as_it_was = self.changed_checks().is_none();
+        if let Stage::Verifying { question, .. } = &mut self.stage
+            && is_as_it_was
+        {
+            *question = None;
+        }
     }
 
     pub(super) fn checks_voided(&mut self) {
@@ -77,11 +96,11 @@ impl Run {
     /// A person takes it as it is; what was not run for that reason is run.
     pub(super) fn waive(&mut self, approved: &ActionApproved) {
         self.barren_claims = 0;
-        let asked = self.action(approved.action).and_then(|action| action.args.read::<ChangedChecks>().ok());
+        let asked = self.checks_question().and_then(|question| question.args.read::<ChangedChecks>().ok());
         let programs = asked.map(|asked| asked.programs).unwrap_or_default();
         self.waived = Some(Waived { digest: approved.digest.clone(), by: approved.by.clone(), programs });
-        self.drop_questions();
-        if let Stage::Verifying { verdicts, .. } = &mut self.stage {
+        if let Stage::Verifying { verdicts, question, .. } = &mut self.stage {
+            *question = None;
             let is_held =
                 |verdict: &Option<Verdict>| verdict.as_ref().is_some_and(|verdict| verdict.finding == Finding::Held);
             verdicts.values_mut().filter(|verdict| is_held(verdict)).for_each(|verdict| *verdict = None);
@@ -90,7 +109,6 @@ impl Run {
 
     pub(super) fn reject(&mut self, denied: &ActionDenied) {
         self.barren_claims = 0;
-        self.drop_questions();
         let mut detail =
             format!("what the work is checked by was changed by the run, and {} does not accept that", denied.by);
         if let Some(reason) = &denied.reason {

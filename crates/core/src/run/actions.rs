@@ -20,21 +20,31 @@ impl Run {
 
     pub(super) fn proposed(&mut self, proposed: &ActionProposed) {
         self.next_action = proposed.action.0 + 1;
-        // What the harness proposes is no call of the conversation.
-        let is_call = proposed.compensates.is_none() && !proposed.accepts && proposed.phase.is_none();
-        if is_call || proposed.phase.is_some() {
-            self.call_ids.insert(proposed.call.clone());
-        }
-        if proposed.phase.is_some() {
-            self.phase_calls(proposed.action);
-        } else if is_call
-            && let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
-            && let Some(call) = calls.get_mut(proposed.index as usize)
-        {
-            call.id = proposed.call.clone();
+        match &proposed.proposer {
+            Proposer::Model => {
+                self.call_ids.insert(proposed.call.clone());
+                if let Some(Item::Assistant { calls, .. }) = self.window.last_mut()
+                    && let Some(call) = calls.get_mut(proposed.index as usize)
+                {
+                    call.id = proposed.call.clone();
+                }
+            }
+            Proposer::Program(_) => {
+                self.call_ids.insert(proposed.call.clone());
+                self.phase_calls(proposed.action);
+            }
+            // What the harness proposes is no call of the conversation.
+            Proposer::Undo(_) | Proposer::Acceptance => {}
         }
         self.use_folders(proposed);
-        let compensates = proposed.compensates.and_then(|id| self.compensated(id));
+        let proposer = match &proposed.proposer {
+            Proposer::Model => Proposer::Model,
+            Proposer::Program(phase) => Proposer::Program(phase.clone()),
+            Proposer::Undo(id) => {
+                self.compensated(*id).map(|undone| Proposer::Undo(Box::new(undone))).unwrap_or_default()
+            }
+            Proposer::Acceptance => Proposer::Acceptance,
+        };
         let on_unknown = self.task.tool(&proposed.tool).map_or(OnUnknown::Wait, |tool| tool.on_unknown);
         let turn = self.turn();
         let action = Action {
@@ -57,30 +67,31 @@ impl Run {
             idempotency_key: None,
             in_doubt: false,
             brings: Vec::new(),
-            phase: proposed.phase.clone(),
+            proposer,
             grant: None,
             tree: None,
             left: None,
             beside: false,
-            compensates,
-            accepts: proposed.accepts,
             life: Life::Queued,
         };
-        if proposed.accepts {
-            self.drop_questions();
-            self.open.insert(proposed.action, action);
-        } else if let Stage::Acting { actions, .. } = &mut self.stage {
-            actions.insert(proposed.action, action);
+        match &proposed.proposer {
+            Proposer::Acceptance => self.ask_about_checks(action),
+            Proposer::Model | Proposer::Program(_) | Proposer::Undo(_) => {
+                if let Stage::Acting { actions, .. } = &mut self.stage {
+                    actions.insert(proposed.action, action);
+                }
+            }
         }
-        if let Some(other) = proposed.compensates {
-            self.compensating(other, proposed.action);
+        if let Some(undone) = proposed.proposer.undoes() {
+            self.compensating(*undone, proposed.action);
         }
     }
 
     pub(super) fn change(&mut self, id: ActionId, change: impl FnOnce(&mut Action)) {
         let present = match &mut self.stage {
             Stage::Acting { actions, .. } => actions.get_mut(&id),
-            Stage::Ready(_) | Stage::Thinking(_) | Stage::Verifying { .. } | Stage::Rest(_) => None,
+            Stage::Verifying { question, .. } => question.as_deref_mut().filter(|question| question.id == id),
+            Stage::Ready(_) | Stage::Thinking(_) | Stage::Rest(_) => None,
         };
         if let Some(action) = present.or(self.open.get_mut(&id)) {
             change(action);
@@ -124,7 +135,7 @@ impl Run {
     /// Counts a call once, however many attempts it takes.
     pub(super) fn count_call(&mut self, id: ActionId) {
         // What the harness calls to undo another is none of the model's calls, and must not fail for want of one.
-        let counts = |action: &&Action| action.attempts == 0 && action.compensates.is_none();
+        let counts = |action: &&Action| action.attempts == 0 && action.undoes().is_none();
         let Some(tool) = self.action(id).filter(counts).map(|action| action.tool.clone()) else {
             return;
         };
@@ -189,18 +200,7 @@ impl Run {
                 }
                 let error = error.clone();
                 self.change(finished.action, |action| {
-                    let started = match action.life {
-                        Life::Started { at, .. } => at,
-                        Life::Queued
-                        | Life::Held { .. }
-                        | Life::Lost(_)
-                        | Life::Doubtful(..)
-                        | Life::Unknown(_)
-                        | Life::Checking(_)
-                        | Life::Undoing(..)
-                        | Life::Compensating(..)
-                        | Life::Ended(_) => at,
-                    };
+                    let started = if let Life::Started { at, .. } = action.life { at } else { at };
                     action.life = if can_find_out {
                         Life::Doubtful(Doubt { started, since: at, probes: 0, retry_at: None }, error)
                     } else {
@@ -269,7 +269,7 @@ impl Run {
         self.barren_claims = 0;
         let id = settled.action;
         let Some(action) = self.action(id) else { return };
-        let action_before = action.clone();
+        let undone = action.undoes().map(|undone| undone.action);
         let (effect, tool, was_told) = (action.effect, action.tool.clone(), self.open.contains_key(&id));
         self.bring(&settled.brings);
         if effect != EffectClass::Read {
@@ -297,7 +297,9 @@ impl Run {
         };
         if was_told {
             self.open.remove(&id);
-            self.note_compensated(&action_before, matches!(settled.truth, Truth::Done(_)));
+            if let (Some(undone), Truth::Done(_)) = (undone, &settled.truth) {
+                self.note_compensated(undone);
+            }
             let item = observe::update(id, &tool, word, result);
             self.tell_when_possible(item);
         } else {
@@ -324,7 +326,7 @@ impl Run {
         let unproven = actions.values().filter(|action| finish::stands_unproven(action)).map(|action| action.id);
         self.unproven.extend(unproven);
         // The program's own calls are no circle of the model's, and no work of its that is left undone.
-        if actions.values().all(|action| action.phase.is_none()) {
+        if actions.values().all(|action| action.proposer.phase().is_none()) {
             let succeeded = self.repeats.turn(actions.values(), &self.task);
             self.memory.saw(&succeeded);
             self.finish.turn(actions.values());
@@ -332,7 +334,7 @@ impl Run {
         self.phase_told(&actions);
         for (id, action) in actions {
             self.settle_effect(&action);
-            if action.compensates.is_some() {
+            if action.undoes().is_some() {
                 // The model hears of it in the observation of the call it undoes.
                 if action.is_uncertain() {
                     self.open.insert(id, action);

@@ -15,7 +15,7 @@ impl Run {
     pub fn is_checked(&self, action: &Action) -> bool {
         let spec = self.task.tool(&action.tool);
         let has_check = spec.is_some_and(|tool| !tool.check.is_empty() && tool.effect != EffectClass::Read);
-        has_check && action.compensates.is_none()
+        has_check && action.undoes().is_none()
     }
 
     pub(crate) fn has_check(&self, id: ActionId) -> bool {
@@ -125,18 +125,7 @@ impl Run {
     /// What a compensation needs to know of the call it undoes.
     pub(super) fn compensated(&self, id: ActionId) -> Option<Compensates> {
         let action = self.action(id)?;
-        let result = match &action.life {
-            Life::Undoing(error, _) => error.data.clone(),
-            Life::Queued
-            | Life::Held(_)
-            | Life::Started { .. }
-            | Life::Lost(_)
-            | Life::Doubtful(..)
-            | Life::Unknown(_)
-            | Life::Checking(_)
-            | Life::Compensating(..)
-            | Life::Ended(_) => None,
-        };
+        let result = if let Life::Undoing(error, _) = &action.life { error.data.clone() } else { None };
         let result = result.unwrap_or(Content::Inline(crate::payload::Payload::null()));
         Some(Compensates {
             action: id,
@@ -160,7 +149,7 @@ impl Run {
     pub(super) fn end_compensated(&mut self, by: ActionId) {
         let Stage::Acting { actions, .. } = &mut self.stage else { return };
         let Some(compensation) = actions.get(&by).filter(|action| action.is_told()) else { return };
-        let Some(other) = compensation.compensates.clone() else { return };
+        let Some(undone) = compensation.undoes().map(|undone| undone.action) else { return };
         let (is_done, tool) = (compensation.is_done(), compensation.tool.clone());
         let why_not = match &compensation.life {
             Life::Ended(Ended::Refused(error) | Ended::Error(error) | Ended::NotDone(error)) => error.message.clone(),
@@ -175,7 +164,7 @@ impl Run {
             | Life::Compensating(..)
             | Life::Ended(Ended::Done { .. }) => String::new(),
         };
-        let Some(action) = actions.get_mut(&other.action) else { return };
+        let Some(action) = actions.get_mut(&undone) else { return };
         let Life::Compensating(error, _) = &action.life else { return };
         action.life = if is_done {
             let message = format!("{} It was undone by {tool} ({by}).", error.message);
@@ -184,16 +173,16 @@ impl Run {
             let why = format!("{tool} ({by}) was called to undo it, and did not: {why_not}");
             Life::Ended(Ended::Error(kept_though(error, &why)))
         };
-        let other_action = action.clone();
-        self.note_compensated(&Action { compensates: Some(other), ..other_action }, is_done);
+        if is_done {
+            self.note_compensated(undone);
+        }
     }
 
-    /// Keeps that the call which this action was to undo is undone.
-    pub(super) fn note_compensated(&mut self, by: &Action, is_done: bool) {
-        let Some(other) = by.compensates.as_ref().filter(|_| is_done) else { return };
-        self.happened.retain(|id| *id != other.action);
-        self.unproven.remove(&other.action);
-        if let Some(effect) = self.memory.effects.get_mut(&other.action) {
+    /// Keeps that a call is undone by another.
+    pub(super) fn note_compensated(&mut self, undone: ActionId) {
+        self.happened.retain(|id| *id != undone);
+        self.unproven.remove(&undone);
+        if let Some(effect) = self.memory.effects.get_mut(&undone) {
             effect.state = EffectState::Compensated;
         }
     }

@@ -104,7 +104,6 @@ impl Run {
                 self.window.push(part, Arc::new(item));
             }
             Stage::Verifying { .. } | Stage::Rest(_) => {
-                self.drop_questions();
                 self.forget_refusals();
                 self.stage = Stage::Ready(Ready::default());
                 self.course_heard();
@@ -186,10 +185,10 @@ impl Run {
             .filter(|(_, verdict)| verdict.finding == Finding::Failed)
             .collect();
         if failed.is_empty() {
+            self.look_at_question_again();
             return;
         }
         self.failed_rounds += 1;
-        self.drop_questions();
         self.stage = Stage::Ready(Ready::default());
         let mut text = String::from("Your work was not accepted. These checks failed:");
         for (name, verdict) in &failed {
@@ -206,7 +205,6 @@ impl Run {
     /// A check has left a workspace that is not the work, and it cannot be set back: nothing can be proven about it any more.
     fn wrecked(&mut self, finished: &CheckFinished) {
         let Some(why) = &finished.verdict.proof.unrestored else { return };
-        self.drop_questions();
         self.stage = Stage::Ready(Ready {
             after: Some(AfterFailure::Fail(crate::event::Failure::Checks)),
             detail: format!("the check {}: {why}", finished.check),

@@ -23,6 +23,9 @@ pub enum Stage {
         /// How often they were voided because the workspace moved under them.
         #[serde(default, skip_serializing_if = "is_zero")]
         voided: u32,
+        /// Whether verdicts on changed checks count: asked of a person.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Box<Action>>,
     },
     Rest(Box<RunEnded>),
 }

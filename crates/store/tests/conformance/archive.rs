@@ -7,8 +7,8 @@ use longrein_core::budget::{Limits, Usage};
 use longrein_core::context::archive::Handle;
 use longrein_core::context::settings::ContextSpec;
 use longrein_core::event::{
-    ActionFinished, ActionProposed, ActionSettled, CheckFinished, Event, How, InputReceived, ModelReplied, Received,
-    RunStarted, Settled, SettledBy,
+    ActionFinished, ActionProposed, ActionSettled, CheckFinished, Event, How, InputReceived, ModelReplied, Proposer,
+    Received, RunStarted, Settled, SettledBy,
 };
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, InputId, ModelName, RunId, Seq, ToolName, TurnId};
 use longrein_core::input::Truth;
@@ -74,9 +74,7 @@ impl<'a> Past<'a> {
             key: None,
             path: None,
             after: vec![],
-            compensates: None,
-            accepts: false,
-            phase: None,
+            proposer: Proposer::Model,
         };
         (ActionId(self.actions), Event::ActionProposed(proposed))
     }
