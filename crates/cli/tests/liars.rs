@@ -157,3 +157,165 @@ fn what_stands_in_another_s_place_proves_nothing() {
         assert_ne!(world.show("r")["verified"], true, "{lie:?}");
     }
 }
+
+/// A task with a check in a workspace of its own; the model runs each deed in a shell and then says that it is done.
+fn bends(files: &[(&str, &str)], check: &str, deeds: &[&str]) -> (World, i32) {
+    let world = World::new();
+    for (name, text) in files {
+        world.write(&format!("space/{name}"), text);
+    }
+    world.write(
+        "task.toml",
+        &format!(
+            "goal = \"Mend it.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\nbuiltins = [\"shell\"]\n\
+             [policy]\nallow = [\"shell\"]\n{check}"
+        ),
+    );
+    let shell =
+        |deed: &&str| format!("[[reply]]\ncalls = [{{ name = \"shell\", args = {{ command = '''{deed}''' }} }}]\n");
+    let says = "[[reply]]\ntext = \"All tests pass.\"\n".repeat(6);
+    world.write("m.toml", &(deeds.iter().map(shell).collect::<String>() + &says));
+    let status = world.run("run --task task.toml --id r --on-ask deny").status();
+    (world, status)
+}
+
+#[track_caller]
+fn proves_nothing(files: &[(&str, &str)], check: &str, deeds: &[&str]) {
+    let (world, status) = bends(files, check, deeds);
+    let log = world.run("log r").is(0).stdout;
+    assert_ne!(status, 0, "{deeds:?}\n{log}");
+    assert_ne!(world.show("r")["verified"], true, "{deeds:?}\n{log}");
+}
+
+fn checked_by(command: &str, protect: &str) -> String {
+    format!("[[acceptance]]\nname = \"check\"\ncommand = {command}\nprotect = {protect}\n")
+}
+
+fn is_there(program: &str) -> bool {
+    std::process::Command::new(program).arg("--version").output().is_ok()
+}
+
+/// A line in an ignore file is as easily written as what it hides.
+#[test]
+fn law_7_what_a_check_goes_by_is_seen_though_the_run_had_git_ignore_it() {
+    let make: &[(&str, &str)] = &[("Makefile", "test:\n\tgrep -q good app.txt\n"), ("app.txt", "bad\n")];
+    let hidden = "echo GNUmakefile >> .gitignore; printf 'test:\\n\\ttrue\\n' > GNUmakefile";
+    proves_nothing(make, &checked_by("[\"make\", \"test\"]", "[]"), &[hidden]);
+    let unittest = "echo unittest.py > .gitignore; echo 'raise SystemExit(0)' > unittest.py";
+    let tests: &[(&str, &str)] = &[("t/test_a.py", "import no_such_module\n")];
+    let discovers = checked_by("[\"python3\", \"-m\", \"unittest\", \"discover\", \"-s\", \"t\"]", "[\"t/**\"]");
+    proves_nothing(tests, &discovers, &[unittest]);
+    let own = "mkdir json; echo '*' > json/.gitignore; echo 'raise SystemExit(0)' > json/__init__.py";
+    proves_nothing(
+        &[("check.py", "import json, sys\nsys.exit(1)\n")],
+        &checked_by("[\"python3\", \"check.py\"]", "[]"),
+        &[own],
+    );
+}
+
+/// What Python finds before the file that is protected, and what no snapshot holds.
+#[test]
+fn law_7_no_module_takes_the_place_of_a_protected_one() {
+    if !is_there("python3") {
+        return eprintln!("skipped: there is no python3");
+    }
+    let files: &[(&str, &str)] = &[
+        ("helper.py", "def ok():\n    return False\n"),
+        ("check.py", "import sys, helper\nsys.exit(not helper.ok())\n"),
+    ];
+    let check = checked_by("[\"python3\", \"check.py\"]", "[\"helper.py\"]");
+    let compiled = "echo 'def ok(): return True' > e.py; python3 -c \"import py_compile as p, sys; \
+                    p.compile('e.py', '__pycache__/helper.' + sys.implementation.cache_tag + '.pyc', dfile='helper.py', \
+                    invalidation_mode=p.PycInvalidationMode.UNCHECKED_HASH)\"; rm e.py";
+    proves_nothing(files, &check, &[compiled]);
+    proves_nothing(files, &check, &["mkdir helper; echo 'def ok(): return True' > helper/__init__.py"]);
+    let sys =
+        "echo 'import os; os._exit(0)' > e.py; python3 -c \"import py_compile as p; p.compile('e.py', 'json.pyc')\"";
+    let imports: &[(&str, &str)] = &[("check.py", "import json, sys\nsys.exit(1)\n")];
+    proves_nothing(imports, &checked_by("[\"python3\", \"check.py\"]", "[]"), &[sys]);
+}
+
+/// Neither a hook nor a tool nor what finds out what happened is taken over by a file beside its program.
+#[test]
+fn law_8_nothing_beside_a_pinned_program_is_run_in_its_place() {
+    if !is_there("python3") {
+        return eprintln!("skipped: there is no python3");
+    }
+    let guard = "import json, sys\nsys.exit(2 if 'SECRET' in json.load(sys.stdin)['tool_input']['command'] else 0)\n";
+    let hook = "[[hooks]]\nevent = \"before_tool\"\ncommand = [\"python3\", \"space/guard.py\"]\n";
+    let (world, _) =
+        bends(&[("guard.py", guard)], hook, &["echo 'raise SystemExit(0)' > json.py", "echo SECRET > leaked"]);
+    let log = world.run("log r").is(0).stdout;
+    assert!(!world.path("space/leaked").exists(), "{log}");
+    assert!(log.contains("json.py is not what it was"), "{log}");
+    let tool = "[[tools]]\nname = \"take\"\ndescription = \"Takes.\"\neffect = \"external\"\n\
+                command = [\"python3\", \"space/take.py\"]\n";
+    let world = World::new();
+    world.write("space/take.py", "import json, sys\njson.dump({'took': 1}, sys.stdout)\n");
+    let policy = "[policy]\nallow = [\"shell\", \"take\"]\n";
+    world.write(
+        "task.toml",
+        &format!(
+            "goal = \"Take.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\nbuiltins = [\"shell\"]\n{policy}{tool}"
+        ),
+    );
+    let call = |name: &str, args: &str| format!("[[reply]]\ncalls = [{{ name = \"{name}\", args = {args} }}]\n");
+    let replies = call("take", "{}")
+        + &call("shell", "{ command = '''echo 'print(\"{\\\"took\\\": 99}\")' > json.py''' }")
+        + &call("take", "{}")
+        + "[[reply]]\ntext = \"Taken.\"\n";
+    world.write("m.toml", &replies);
+    world.run("run --task task.toml --id r --on-ask deny");
+    let log = world.run("log r").is(0).stdout;
+    assert!(log.contains("{\"took\":1}") && !log.contains("\"took\":99"), "{log}");
+    assert!(log.contains("json.py"), "it is told what stands there\n{log}");
+}
+
+/// The operator's own `PATH` may lead through the workspace, as that of an activated environment does.
+#[test]
+fn law_7_a_program_that_the_run_puts_on_the_operator_s_path_is_seen() {
+    let world = World::new();
+    world.write("space/app.txt", "bad\n");
+    world.write("space/.gitignore", ".venv/\n");
+    std::fs::create_dir_all(world.path("space/.venv/bin")).unwrap();
+    world.write(
+        "task.toml",
+        &format!(
+            "goal = \"Mend it.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\nbuiltins = [\"shell\"]\n\
+             [policy]\nallow = [\"shell\"]\n{}",
+            checked_by("[\"grep\", \"-q\", \"good\", \"./app.txt\"]", "[]")
+        ),
+    );
+    let deed = "printf '#!/bin/sh\\nexit 0\\n' > .venv/bin/grep; chmod +x .venv/bin/grep";
+    let says = "[[reply]]\ntext = \"All tests pass.\"\n".repeat(6);
+    world.write(
+        "m.toml",
+        &format!("[[reply]]\ncalls = [{{ name = \"shell\", args = {{ command = '''{deed}''' }} }}]\n{says}"),
+    );
+    let path = format!("{}:{}", world.path("space/.venv/bin").display(), std::env::var("PATH").unwrap());
+    let status = world.typed("longrein run --task task.toml --id r --on-ask deny").env("PATH", &path).done().status();
+    assert_ne!(status, 0, "{}", world.run("log r").stdout);
+    assert_ne!(world.show("r")["verified"], true);
+}
+
+/// The work that a check runs cannot rewrite the check under it, not even for a moment.
+#[test]
+fn law_7_a_check_stays_as_it_is_while_it_runs() {
+    let world = World::new();
+    let doctor = world.run("doctor").stdout;
+    if !doctor.contains("tier full") {
+        return eprintln!("skipped: files cannot be held in place here\n{doctor}");
+    }
+    let files: &[(&str, &str)] = &[
+        ("check.sh", "sh app.sh > /dev/null\nsh app.sh | cmp - tests/expected\n"),
+        ("tests/expected", "right\n"),
+        ("app", "wrong\n"),
+    ];
+    let rewrites = "cat > app.sh <<'X'\ncp tests/expected /tmp/kept; echo wrong > tests/expected\necho wrong\n\
+                    ( sleep 0.3; cat /tmp/kept > tests/expected ) > /dev/null 2>&1 &\nX\n";
+    let check = checked_by("[\"sh\", \"-c\", \"sh check.sh; s=$?; sleep 0.6; exit $s\"]", "[\"tests/**\"]");
+    proves_nothing(files, &check, &[rewrites]);
+    let own = "cat > app.sh <<'X'\necho 'exit 0' > check.sh\necho right\nX\n";
+    let (world, _) = bends(files, &checked_by("[\"sh\", \"check.sh\"]", "[]"), &[own]);
+    assert!(world.read("space/check.sh").contains("cmp"), "{}", world.run("log r").stdout);
+}

@@ -10,17 +10,20 @@ use longrein_core::payload::{Content, Payload};
 use longrein_core::task::{AnswerSpec, CheckBy, CheckSpec, Guard, Task};
 use longrein_ports::{ActionCheck, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, GuardInput};
 use longrein_rules::Rulebook;
-use longrein_tools::Toolbox;
+use longrein_tools::{Toolbox, modules};
 use longrein_workspace::Patterns;
 
 use crate::embed::check;
 use crate::helpers::{Helpers, helpers};
+use crate::pins::Commands;
 
 pub(crate) struct Judges {
     pub(crate) rules: Rulebook,
     pub(crate) toolbox: Arc<Toolbox>,
     /// Those in code.
     pub(crate) own: check::Registry,
+    /// As [`path_inside`] has it.
+    pub(crate) path: Vec<String>,
 }
 
 impl Checks for Judges {
@@ -85,14 +88,48 @@ impl Checks for Judges {
     fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
         let scripts: Vec<String> = self.toolbox.files_of_check(&spec.name).filter_map(script).collect();
         let texts = spec.command.iter().chain(&scripts).map(String::as_str);
-        let Helpers { patterns, exactly } = helpers(texts);
-        let protect: Vec<String> = spec.protect.iter().cloned().chain(patterns).collect();
+        let helpers = helpers(texts, &self.path);
+        let protect: Vec<String> = spec.protect.iter().chain(helpers.patterns()).cloned().collect();
         // What cannot be read protects everything.
         if let Ok(patterns) = Patterns::new(&protect) {
-            paths.retain(|path| patterns.matches(path) || exactly.contains(path));
+            paths.retain(|path| {
+                let is_meant = |path: &str| patterns.matches(path) || helpers.name(path);
+                is_meant(path) || stands_before(path).is_some_and(|module| is_meant(&module))
+            });
         }
         paths
     }
+}
+
+/// The Python module whose place a file takes: `a/helper.py` for `a/helper/__init__.py` and `a/helper.so`, which are found
+/// before it.
+fn stands_before(path: &str) -> Option<String> {
+    let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
+    match modules::module(name)? {
+        "__init__" if !folder.is_empty() => Some(format!("{folder}.py")),
+        module if name.ends_with(".so") && folder.is_empty() => Some(format!("{module}.py")),
+        module if name.ends_with(".so") => Some(format!("{folder}/{module}.py")),
+        _ => None,
+    }
+}
+
+/// What the checks of a task go by, beside what they run themselves. `path`: as for [`helpers`].
+pub(crate) fn helpers_of(task: &Task, commands: &Commands, path: &[String]) -> Vec<Helpers> {
+    let of_check = |check: &CheckSpec| {
+        let named = check.command.iter().map(|word| Path::new(&task.workspace).join(word));
+        let files = named.chain(commands.run_by(&check.command, &task.workspace));
+        let scripts: Vec<String> = files.filter_map(|file| script(&file)).collect();
+        helpers(check.command.iter().chain(&scripts).map(String::as_str), path)
+    };
+    task.every_check().filter(|check| !check.command.is_empty()).map(of_check).collect()
+}
+
+/// Folders below the workspace where the operator's `PATH` looks for programs.
+pub(crate) fn path_inside(task: &Task, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let workspace = Path::new(&task.workspace);
+    let folders = environment.get("PATH").map_or("", String::as_str).split(':');
+    let inside = folders.filter_map(|folder| Path::new(folder).strip_prefix(workspace).ok()?.to_str());
+    inside.filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
 }
 
 /// The text of a script that a check runs: of a shell or of make. What others say is no command.

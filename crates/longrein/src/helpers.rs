@@ -5,83 +5,20 @@
 
 use std::collections::BTreeSet;
 
+use longrein_tools::modules;
+
 /// What runners obey. The program's name without its version, and what decides which tests it runs and what a pass is.
 const RUNNERS: [(&[&str], &[&str]); 4] = [
     (
         &["pytest", "py.test"],
-        &["**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/tox.ini", "pytest.py", "pytest/**"],
+        &["**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/tox.ini", "pytest/**", "_pytest/**"],
     ),
     (
         &["python", "pytest", "py.test", "tox", "nox"],
-        &["**/sitecustomize.py", "**/usercustomize.py", "unittest.py", "unittest/**"],
+        &["**/sitecustomize.*", "**/sitecustomize/**", "**/usercustomize.*", "**/usercustomize/**", "unittest/**"],
     ),
     (&["make", "gmake"], &["**/*.mk", "**/GNUmakefile", "**/makefile", "**/Makefile"]),
-    (&["cargo"], &["**/.cargo/**"]),
-];
-
-/// Modules that tests and their runners import before anything of the work: a file of that name beside what Python runs is
-/// taken in their place.
-const SHADOWED: [&str; 60] = [
-    "_thread",
-    "abc",
-    "argparse",
-    "ast",
-    "asyncio",
-    "base64",
-    "bisect",
-    "codecs",
-    "collections",
-    "contextlib",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "difflib",
-    "doctest",
-    "encodings",
-    "enum",
-    "fnmatch",
-    "fractions",
-    "functools",
-    "genericpath",
-    "glob",
-    "hashlib",
-    "heapq",
-    "importlib",
-    "inspect",
-    "io",
-    "json",
-    "linecache",
-    "locale",
-    "logging",
-    "ntpath",
-    "operator",
-    "os",
-    "pathlib",
-    "pickle",
-    "pkgutil",
-    "platform",
-    "posixpath",
-    "pprint",
-    "random",
-    "re",
-    "runpy",
-    "shutil",
-    "signal",
-    "site",
-    "stat",
-    "statistics",
-    "string",
-    "struct",
-    "subprocess",
-    "tempfile",
-    "textwrap",
-    "threading",
-    "traceback",
-    "types",
-    "typing",
-    "warnings",
+    (&["cargo"], &["**/.cargo/**", "**/rust-toolchain", "**/rust-toolchain.toml"]),
 ];
 
 /// Targets of make that are commonly meant as words: where a file of that name stands, the rule is up to date and not run.
@@ -91,15 +28,52 @@ const TARGETS: [&str; 10] = ["test", "tests", "check", "checks", "verify", "lint
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Helpers {
     /// Globs below the workspace.
-    pub(crate) patterns: BTreeSet<String>,
+    patterns: BTreeSet<String>,
     /// Paths of files: what lies in a folder of that name does not count.
-    pub(crate) exactly: BTreeSet<String>,
+    exactly: BTreeSet<String>,
+    /// Folders, with a slash behind them, where Python looks for modules first.
+    modules_in: BTreeSet<String>,
 }
 
-/// What these texts go by: the words of a command, and the scripts that it runs.
-pub(crate) fn helpers<'a>(texts: impl IntoIterator<Item = &'a str>) -> Helpers {
+impl Helpers {
+    /// Globs of those that may lie anywhere.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &String> {
+        self.patterns.iter()
+    }
+
+    /// Whether a path below the workspace is one of them that has its place.
+    pub(crate) fn name(&self, path: &str) -> bool {
+        let is_module = |folder: &String| {
+            let module = path.strip_prefix(folder.as_str()).and_then(modules::module_at);
+            module.is_some_and(|module| modules::IMPORTED_FIRST.contains(&module))
+        };
+        self.exactly.contains(path) || self.modules_in.iter().any(is_module)
+    }
+
+    /// Globs of all that has its place, for a snapshot that no ignore file may keep it from.
+    pub(crate) fn places(&self) -> impl Iterator<Item = String> {
+        let names = modules::IMPORTED_FIRST.join(",");
+        let kinds = modules::KINDS.join(",");
+        let of_modules = self.modules_in.iter().flat_map(move |folder| {
+            let folder = escaped(folder);
+            [format!("{folder}{{{names}}}.{{{kinds},*.so}}"), format!("{folder}{{{names}}}/__init__.{{{kinds},*.so}}")]
+        });
+        self.exactly.iter().map(|path| escaped(path)).chain(of_modules)
+    }
+}
+
+/// A path as the glob that means it alone.
+fn escaped(path: &str) -> String {
+    let is_sign = |letter: char| "*?[]{}!\\".contains(letter);
+    path.chars().flat_map(|letter| is_sign(letter).then_some('\\').into_iter().chain([letter])).collect()
+}
+
+/// What these texts go by: the words of a command, and the scripts that it runs. `path`: folders below the workspace where the
+/// operator's `PATH` looks for programs.
+pub(crate) fn helpers<'a>(texts: impl IntoIterator<Item = &'a str>, path: &[String]) -> Helpers {
     let mut found = Helpers::default();
-    let words: Vec<String> = texts.into_iter().flat_map(shell_words).collect();
+    let texts: Vec<&str> = texts.into_iter().collect();
+    let words: Vec<String> = texts.iter().flat_map(|text| shell_words(text)).collect();
     let programs: BTreeSet<&str> = words.iter().map(|word| program(word)).collect();
     let runs = |names: &[&str]| names.iter().any(|name| programs.contains(name));
     for (names, files) in RUNNERS {
@@ -111,21 +85,40 @@ pub(crate) fn helpers<'a>(texts: impl IntoIterator<Item = &'a str>) -> Helpers {
         let scripts = words.iter().filter(|word| word.ends_with(".py") && !word.starts_with('/'));
         let folders = scripts.map(|script| script.rsplit_once('/').map_or("", |(folder, _)| folder));
         let folders: BTreeSet<&str> = folders.chain([""]).map(|folder| folder.trim_start_matches("./")).collect();
-        for folder in folders {
-            let below = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-            found.exactly.extend(SHADOWED.iter().map(|name| format!("{below}{name}.py")));
-            found.exactly.extend(SHADOWED.iter().map(|name| format!("{below}{name}/__init__.py")));
-        }
+        let below = |folder: &str| if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        found.modules_in.extend(folders.into_iter().map(below));
     }
     if runs(&["make", "gmake"]) {
         let named = words.iter().filter(|word| TARGETS.contains(&word.as_str()));
         found.exactly.extend(named.cloned());
     }
     // Programs are looked for there first.
-    for path in words.iter().filter_map(|word| word.strip_prefix("PATH=")) {
-        let own = path.split(':').map(|folder| folder.trim_start_matches("$PWD/").trim_start_matches("./"));
-        let own = own.filter(|folder| !folder.is_empty() && !folder.starts_with(['/', '$', '~']));
-        found.patterns.extend(own.map(|folder| format!("{}/**", folder.trim_end_matches('/'))));
+    for folder in texts.iter().flat_map(|text| paths_set(text)) {
+        found.patterns.insert(if folder.is_empty() { "*".to_owned() } else { format!("{}/**", escaped(&folder)) });
+    }
+    let is_name = |word: &&String| {
+        let is_sign = |letter: char| letter.is_ascii_alphanumeric() || "._+-".contains(letter);
+        !word.is_empty() && !word.starts_with(['-', '.']) && word.chars().all(is_sign)
+    };
+    let named: BTreeSet<&String> = words.iter().filter(is_name).collect();
+    found.exactly.extend(path.iter().flat_map(|folder| named.iter().map(move |name| format!("{folder}/{name}"))));
+    found
+}
+
+/// Folders of the workspace that a text puts on its `PATH`; an empty one is the folder itself.
+fn paths_set(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for after in text.split("PATH=").skip(1) {
+        let value = after.replace("$(pwd)", ".").replace("${PWD}", ".").replace("$PWD", ".").replace("`pwd`", ".");
+        let value = value.replace(['"', '\''], "");
+        let value = value.split([' ', '\t', '\n', ';', '&', '|', ')']).next().unwrap_or_default();
+        for folder in value.split(':') {
+            let folder = folder.trim_start_matches("./").trim_end_matches('/');
+            let folder = if folder == "." { "" } else { folder };
+            if !folder.starts_with(['/', '$', '~']) {
+                found.push(folder.to_owned());
+            }
+        }
     }
     found
 }
@@ -147,7 +140,7 @@ mod tests {
     use super::*;
 
     fn of(command: &[&str]) -> Vec<String> {
-        helpers(command.iter().copied()).patterns.into_iter().collect()
+        helpers(command.iter().copied(), &[]).patterns.into_iter().collect()
     }
 
     #[test]
@@ -155,7 +148,7 @@ mod tests {
         for command in [vec!["pytest", "-q"], vec!["python3.12", "-m", "pytest"], vec!["sh", "-c", "cd x && pytest"]] {
             let found = of(&command);
             assert!(
-                found.contains(&"**/conftest.py".to_owned()) && found.contains(&"**/sitecustomize.py".to_owned()),
+                found.contains(&"**/conftest.py".to_owned()) && found.contains(&"**/sitecustomize.*".to_owned()),
                 "{found:?}"
             );
         }
@@ -169,14 +162,40 @@ mod tests {
 
     /// A file where a rule's name or a module of the standard library is looked for.
     #[test]
-    fn what_stands_in_another_s_place_is_known() {
-        let exactly = |command: &[&str]| helpers(command.iter().copied()).exactly;
+    fn law_9_what_stands_in_another_s_place_is_known() {
+        let exactly = |command: &[&str]| helpers(command.iter().copied(), &[]).exactly;
         assert_eq!(exactly(&["make", "-s", "test"]).into_iter().collect::<Vec<_>>(), ["test"]);
         assert!(exactly(&["make", "app"]).is_empty(), "that is the work");
-        let found = exactly(&["python3", "tests/run.py"]);
-        for name in ["json.py", "tests/json.py", "tests/re/__init__.py"] {
-            assert!(found.contains(name), "{name}");
+        let found = helpers(["python3", "tests/run.py"], &[]);
+        for name in ["json.py", "tests/json.py", "tests/re/__init__.py", "json.pyc", "json.cpython-311-x.so"] {
+            assert!(found.name(name), "{name}");
         }
-        assert!(!found.contains("src/json.py"));
+        for name in ["src/json.py", "json/other.py", "app.py", "json.txt"] {
+            assert!(!found.name(name), "{name}");
+        }
+        let places: Vec<String> = found.places().collect();
+        let globs = longrein_workspace::Patterns::new(&places).unwrap();
+        assert!(
+            globs.matches("tests/json.pyc") && globs.matches("re/__init__.cpython-311.so") && !globs.matches("app.py")
+        );
+    }
+
+    #[test]
+    fn law_9_a_folder_of_the_workspace_on_the_path_is_known_however_it_is_written() {
+        for (text, folder) in [
+            ("PATH=bin:$PATH make", "bin"),
+            ("export PATH=\"$PWD/bin:$PATH\"\ngrep x", "bin"),
+            ("export PATH=\"$(pwd)/t/bin\":$PATH", "t/bin"),
+            ("PATH=.:$PATH x", ""),
+            ("PATH=:$PATH x", ""),
+        ] {
+            assert_eq!(paths_set(text), [folder], "{text}");
+        }
+        assert!(paths_set("PATH=/usr/bin:$PATH:~/bin x").is_empty());
+        let found = helpers(["sh", "-c", "grep -q good app.txt && test -s app.txt"], &[".venv/bin".to_owned()]);
+        for name in [".venv/bin/grep", ".venv/bin/sh", ".venv/bin/test"] {
+            assert!(found.name(name), "{name}");
+        }
+        assert!(!found.name(".venv/bin/pip"));
     }
 }

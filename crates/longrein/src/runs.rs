@@ -57,8 +57,9 @@ pub struct Runs {
     lanes: Lanes,
 }
 
-/// The snapshots of a task's workspace. None: that one cannot be kept.
-pub type Grove = Arc<dyn Fn(&Task) -> Option<Arc<dyn Trees>> + Send + Sync>;
+/// The snapshots of a task's workspace, in which folders of it, given as paths below it, are where the operator's `PATH` looks
+/// for programs. None: that one cannot be kept.
+pub type Grove = Arc<dyn Fn(&Task, &[String]) -> Option<Arc<dyn Trees>> + Send + Sync>;
 
 /// Which runs were told that a source is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,14 +104,14 @@ impl Runs {
         Self { trees: Some(trees), ..self }
     }
 
-    fn trees_of(&self, task: &Task) -> Option<Arc<dyn Trees>> {
-        self.trees.as_ref().and_then(|trees| trees(task))
+    fn trees_of(&self, task: &Task, path: &[String]) -> Option<Arc<dyn Trees>> {
+        self.trees.as_ref().and_then(|trees| trees(task, path))
     }
 
     /// What undoing a run's changes of its workspace would do; `to`: back to before this action. Nothing is changed.
     pub async fn rollback_plan(&self, id: &RunId, to: Option<ActionId>) -> Result<RollbackPlan, RunsError> {
         let run = self.fold(id, |_| {}).await?;
-        let Some(trees) = self.trees_of(&run.task) else { return Err(RunsError::NoTrees(id.clone())) };
+        let Some(trees) = self.trees_of(&run.task, &[]) else { return Err(RunsError::NoTrees(id.clone())) };
         Ok(rollback_plan(self.journal.as_ref(), trees.as_ref(), id, to).await?)
     }
 
@@ -123,7 +124,7 @@ impl Runs {
         environment: BTreeMap<String, String>,
     ) -> Result<Driven, RunsError> {
         let run = self.fold(id, |_| {}).await?;
-        if self.trees_of(&run.task).is_none() {
+        if self.trees_of(&run.task, &[]).is_none() {
             return Err(RunsError::NoTrees(id.clone()));
         }
         if let Some((_, Some(holder))) = self.listed(id).await? {

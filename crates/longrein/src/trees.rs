@@ -9,6 +9,9 @@ use longrein_ports::{BoxError, BoxFuture, Difference, Restored, TreeError, Trees
 use longrein_workspace::Root;
 use longrein_workspace::trees::{Became, Collected, Sizes, Snapshot, TreeSettings, TreeStore, TreesError};
 
+use crate::checks::helpers_of;
+use crate::helpers::Helpers;
+use crate::pins::Commands;
 use crate::runs::Grove;
 
 /// A workspace and the store its snapshots are kept in. Cheap to clone.
@@ -52,14 +55,19 @@ pub fn folder_of(store: &str) -> Option<PathBuf> {
 }
 
 /// The snapshots of any workspace, in one folder. A workspace that holds the folder itself has none. What a tool says it
-/// writes is kept though git ignores it: a step that cannot be undone is no step. So is what a check protects: an ignore rule
-/// must not hide that it was changed.
+/// writes is kept though git ignores it: a step that cannot be undone is no step. So is what a check protects, and what it
+/// goes by: an ignore rule, which a run may write itself, must not hide that it was changed.
 pub(crate) fn grove(folder: PathBuf) -> Grove {
-    Arc::new(move |task| {
+    Arc::new(move |task, path| {
         let written = task.tools.iter().flat_map(|tool| tool.writes.iter().flatten());
         let protected = task.acceptance.iter().flat_map(|check| &check.protect);
-        let include = written.chain(protected).cloned().collect();
-        let settings = TreeSettings { include, ..TreeSettings::default() };
+        let helpers = helpers_of(task, &Commands::of(task), path);
+        let patterns = helpers.iter().flat_map(Helpers::patterns).cloned();
+        // what may lie anywhere is no reason to look through folders that hold none of the work
+        let (include_where_met, placed): (Vec<_>, Vec<_>) = patterns.partition(|pattern| pattern.starts_with('*'));
+        let places = helpers.iter().flat_map(Helpers::places);
+        let include = written.chain(protected).cloned().chain(places).chain(placed).collect();
+        let settings = TreeSettings { include, include_where_met, ..TreeSettings::default() };
         let trees = WorkspaceTrees::open(Path::new(&task.workspace), &folder, settings).ok()?;
         Some(Arc::new(trees) as Arc<dyn Trees>)
     })

@@ -1,5 +1,8 @@
 //! Checks: commands that judge a call or the whole work; exit 0 passes, and what they print is the evidence.
 
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longrein_core::check::{Finding, Proof, Verdict};
@@ -9,6 +12,7 @@ use longrein_core::task::Task;
 use longrein_core::time::millis;
 use longrein_ports::{ActionCheck, CheckRun, Tools};
 use longrein_sandbox::{Ended, How, Keep, Marker, NO_FLOOD, Spec, StartError, Stderr, reap_marked};
+use longrein_workspace::Patterns;
 
 use crate::ending::Blobs;
 use crate::output::readable;
@@ -39,7 +43,8 @@ impl Toolbox {
             timeout: spec.timeout,
             stdin: Vec::new(),
         };
-        self.judge_by(task, command, marker).await
+        let pinned = self.files_of_check(&spec.name).map(Path::to_owned).collect();
+        self.judge_by(task, command, marker, fixed(task, pinned, &spec.protect)).await
     }
 
     /// Runs the check of a tool over a call that is done: the program gets the call's own object, with its result.
@@ -62,11 +67,18 @@ impl Toolbox {
             timeout: spec.timeout,
             stdin: request::encode(attempt, handed, &task.principal),
         };
-        self.judge_by(task, command, marker).await
+        let pinned = self.files_of_tool(&attempt.tool).map(Path::to_owned).collect();
+        self.judge_by(task, command, marker, fixed(task, pinned, &[])).await
     }
 
-    async fn judge_by(&self, task: &Task, command: Command<'_>, marker: Marker) -> Checked {
+    /// `fixed`: what the work that a check runs must not change under it.
+    async fn judge_by(&self, task: &Task, command: Command<'_>, marker: Marker, fixed: Vec<PathBuf>) -> Checked {
         let line = command.argv.join(" ");
+        let mut env = self.base_env();
+        if holds_compiled_python(Path::new(&task.workspace)) {
+            let (name, nowhere) = NO_COMPILED_PYTHON;
+            env.push((name.to_owned(), nowhere.to_owned()));
+        }
         reap_marked(&marker.run, &marker.action, u64::MAX).await;
         let ended = self
             .sandbox()
@@ -75,13 +87,13 @@ impl Toolbox {
                 Spec {
                     argv: command.argv.to_vec(),
                     cwd: command.cwd.into(),
-                    env: self.base_env(),
+                    env,
                     stdin: command.stdin.clone(),
                     stdout: Keep::Ends { max_bytes: EVIDENCE_MAX_BYTES, flood_bytes: NO_FLOOD },
                     stderr: Stderr::WithStdout,
                     timeout: command.timeout,
                     marker,
-                    confinement: self.sandbox().of_workspace(task),
+                    confinement: self.sandbox().of_check(task, fixed),
                 },
             )
             .await;
@@ -99,6 +111,68 @@ impl Toolbox {
         Checked { verdict: Verdict { finding, evidence, exit_status, took_ms, proof }, blobs: blobs.0 }
     }
 }
+
+/// Files more than this many that are protected are not held one by one.
+const FIXED_MAX: usize = 256;
+/// Files and folders looked at to find them.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// The files of the workspace that stay as they are while a check runs: those it is made of, and those it protects. What
+/// judges must not be rewritten by the work it judges, not even for a moment and put back.
+fn fixed(task: &Task, pinned: Vec<PathBuf>, protect: &[String]) -> Vec<PathBuf> {
+    let workspace = Path::new(&task.workspace);
+    let mut fixed: Vec<PathBuf> = pinned.into_iter().filter(|file| file.starts_with(workspace)).collect();
+    if let (Ok(patterns), false) = (Patterns::new(protect), protect.is_empty()) {
+        let is_meant = |path: &Path| {
+            path.strip_prefix(workspace).ok().and_then(Path::to_str).is_some_and(|below| patterns.matches(below))
+        };
+        let files = files_below(workspace).filter(|(path, kind)| *kind == Kind::File && is_meant(path));
+        fixed.extend(files.map(|(path, _)| path).take(FIXED_MAX));
+    }
+    fixed
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Folder,
+}
+
+/// What lies below a folder, the shallow first, links aside, within bounds.
+fn files_below(folder: &Path) -> impl Iterator<Item = (PathBuf, Kind)> + use<> {
+    const PASSED_OVER: [&str; 3] = [".git", "node_modules", "target"];
+    let mut folders = VecDeque::from([folder.to_owned()]);
+    let mut entries: Option<fs::ReadDir> = None;
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(entry) = entries.as_mut().and_then(Iterator::next) {
+                let Ok(entry) = entry else { continue };
+                let Ok(kind) = entry.file_type() else { continue };
+                let path = entry.path();
+                if kind.is_file() {
+                    return Some((path, Kind::File));
+                }
+                let name = entry.file_name();
+                // an environment of Python's is made by its own tools
+                if kind.is_dir() && !PASSED_OVER.iter().any(|over| name == *over) && !path.join("pyvenv.cfg").exists() {
+                    folders.push_back(path.clone());
+                    return Some((path, Kind::Folder));
+                }
+                continue;
+            }
+            entries = fs::read_dir(folders.pop_front()?).ok();
+        }
+    })
+    .take(LOOKED_AT_MAX)
+}
+
+/// Python takes what lies in `__pycache__` for its source's, by marks that anybody can write, and no snapshot holds it.
+fn holds_compiled_python(workspace: &Path) -> bool {
+    files_below(workspace).any(|(path, kind)| kind == Kind::Folder && path.ends_with("__pycache__"))
+}
+
+/// Where Python then looks for what it compiled before: nowhere.
+const NO_COMPILED_PYTHON: (&str, &str) = ("PYTHONPYCACHEPREFIX", "/dev/null/none");
 
 /// What a check runs.
 struct Command<'a> {

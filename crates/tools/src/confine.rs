@@ -212,6 +212,15 @@ impl Sandbox {
         self.walls(task, Vec::new(), vec![PathBuf::from(&task.workspace)], Network::Off)
     }
 
+    /// The walls around a check: the workspace may be written, but not what is `fixed`.
+    pub(crate) fn of_check(&self, task: &Task, fixed: Vec<PathBuf>) -> Confinement {
+        let mut confinement = self.of_workspace(task);
+        if let Confinement::Confined(confined) = &mut confinement {
+            confined.read_only.extend(fixed);
+        }
+        confinement
+    }
+
     /// The walls around a command of the shell. `beyond`: what a person or a rule allowed it although it lies elsewhere.
     /// With what was made for it, to be kept until it has ended.
     pub(crate) fn of_shell(&self, task: &Task, beyond: &[Effect]) -> (Confinement, Vec<Made>) {

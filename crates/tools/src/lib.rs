@@ -25,6 +25,7 @@ mod held;
 mod hint;
 mod hook;
 mod host;
+pub mod modules;
 mod near;
 mod output;
 mod pins;

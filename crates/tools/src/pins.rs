@@ -1,6 +1,6 @@
 //! The programs a task names, pinned by content: what the model may have rewritten is not run unasked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -11,6 +11,8 @@ use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
 use longrein_core::mcp::{McpReach, McpServer};
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
+
+use crate::modules;
 
 /// What else a command runs than what its words name: the scripts of its shell text, and what those run. Takes the words and
 /// the folder it is run in, gives absolute paths.
@@ -78,14 +80,22 @@ fn named(task: &Task, base: &str, command: &[String], run_by: RunBy<'_>) -> Vec<
         return Vec::new();
     }
     let roots = [base, &task.folder, &task.workspace].map(|root| normal(Path::new(root)));
-    command
+    let files: Vec<PathBuf> = command
         .iter()
         .filter(|word| !word.is_empty() && !word.contains('\0'))
         .map(|word| normal(&Path::new(base).join(word)))
         .chain(run_by(command, base))
         .filter(|path| roots.iter().any(|root| path != root && path.starts_with(root)))
         .filter(|path| !path.is_dir())
-        .collect()
+        .collect();
+    let taken_first: BTreeSet<PathBuf> =
+        files.iter().filter_map(|file| folder_of_modules(file)).flat_map(modules::taken_first).collect();
+    files.into_iter().chain(taken_first).collect()
+}
+
+/// Where a program looks for its modules first. None: it is no program of Python's.
+pub(crate) fn folder_of_modules(file: &Path) -> Option<&Path> {
+    file.extension().filter(|kind| *kind == "py").and(file.parent())
 }
 
 /// Without `.` and `..`, by the words alone.

@@ -30,7 +30,7 @@ use crate::pins::{Hashes, RunBy};
 use crate::schema::{Schema, Unusable};
 use crate::secrets::{Held, Secrets};
 use crate::validated::Validated;
-use crate::{arguments, ending, environment, pins, preview, request};
+use crate::{arguments, ending, environment, modules, pins, preview, request};
 
 /// More is no result but a flood.
 pub(crate) const RESULT_MAX_BYTES: usize = 4 << 20;
@@ -194,6 +194,11 @@ impl Toolbox {
         self.checks.get(check).into_iter().flatten().map(|pinned| pinned.path.as_path())
     }
 
+    /// The files that a tool's commands were found to run when the run started.
+    pub(crate) fn files_of_tool(&self, tool: &ToolName) -> impl Iterator<Item = &Path> {
+        self.tools.get(tool).into_iter().flat_map(|tool| &tool.pinned).map(|pinned| pinned.path.as_path())
+    }
+
     /// As [`Tools::changed`], for a hook.
     pub(crate) fn hook_changed(&self, hook: u32) -> Option<String> {
         self.first_changed(&self.hooks.get(hook as usize)?.pinned).map(|changed| changed.file)
@@ -284,12 +289,19 @@ impl Toolbox {
     }
 
     fn first_changed(&self, pinned: &[Pinned]) -> Option<Changed> {
-        let now = |file: &Pinned| (file.path.display().to_string(), self.hashes.of(&file.path));
-        pinned
+        let now = |path: &Path| Changed { file: path.display().to_string(), content: self.hashes.of(path) };
+        let changed = pinned
             .iter()
-            .map(|file| (file, now(file)))
-            .find(|(file, (_, content))| content.as_ref() != Some(&file.digest))
-            .map(|(_, (file, content))| Changed { file, content })
+            .map(|file| (file, now(&file.path)))
+            .find(|(file, now)| now.content.as_ref() != Some(&file.digest))
+            .map(|(_, now)| now);
+        // a file that was not there and would be run in a module's place
+        let is_new = |file: &PathBuf| !pinned.iter().any(|pinned| pinned.path == *file);
+        changed.or_else(|| {
+            let folders: BTreeSet<&Path> =
+                pinned.iter().filter_map(|file| pins::folder_of_modules(&file.path)).collect();
+            folders.into_iter().flat_map(modules::taken_first).find(is_new).map(|file| now(&file))
+        })
     }
 
     /// One attempt of a tool, without the right to it.

@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 
 use super::models::{Beside, Connected, Missing, Others, Reach, judges_of, nobody, others_of, summariser_of};
 use super::{Runs, RunsError};
-use crate::checks::Judges;
+use crate::checks::{Judges, path_inside};
 use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::embed::check::{Registry, are_here};
 use crate::gate;
@@ -395,7 +395,9 @@ impl Runs {
         let rules = Rulebook::of(task).map_err(|error| wrong(&error))?;
         let gate = self.gate(task, &task.policy, place)?;
         let definitions = offered(task, toolbox.definitions());
-        let checks: Arc<dyn Checks> = Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own });
+        let path = path_inside(task, place.environment);
+        let checks: Arc<dyn Checks> =
+            Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own, path: path.clone() });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();
@@ -403,7 +405,7 @@ impl Runs {
         let tools: Arc<dyn Tools> = toolbox;
         let clock = Arc::clone(&self.clock);
         let origins: Arc<dyn Origins> = self.ledger.clone();
-        let trees = self.trees_of(task);
+        let trees = self.trees_of(task, &path);
         let Some(faults) = place.faults.clone() else {
             return Ok(Ports {
                 journal,

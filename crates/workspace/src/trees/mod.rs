@@ -56,11 +56,19 @@ pub struct TreeSettings {
     pub entries_max: u64,
     /// Globs, relative to the workspace, of what is kept although git ignores it.
     pub include: Vec<String>,
+    /// The same, but no ignored folder is looked through for them.
+    pub include_where_met: Vec<String>,
 }
 
 impl Default for TreeSettings {
     fn default() -> Self {
-        Self { file_max_bytes: 64 << 20, store_max_bytes: 4 << 30, entries_max: 1_000_000, include: Vec::new() }
+        Self {
+            file_max_bytes: 64 << 20,
+            store_max_bytes: 4 << 30,
+            entries_max: 1_000_000,
+            include: Vec::new(),
+            include_where_met: Vec::new(),
+        }
     }
 }
 
@@ -187,8 +195,8 @@ impl TreeStore {
             root,
             view: &view,
             outer: Rules::outer(root.name()),
-            include: &Globs::new(root.name(), &self.settings.include)?,
-            within: within.map(|within| Globs::new(root.name(), within)).transpose()?,
+            include: &Globs::new(root.name(), &self.settings.include, &self.settings.include_where_met)?,
+            within: within.map(|within| Globs::new(root.name(), within, &[])).transpose()?,
             left: self.tree(&view, left)?,
             to: self.tree(&view, to)?,
         };
@@ -231,7 +239,7 @@ impl TreeStore {
             folder: &folder,
             device,
             rules: Rules::outer(root.name()),
-            include: &Globs::new(root.name(), &self.settings.include)?,
+            include: &Globs::new(root.name(), &self.settings.include, &self.settings.include_where_met)?,
             file_max_bytes: self.settings.file_max_bytes,
             entries_max: self.settings.entries_max,
             cache: &Cache::read(cached, device),

@@ -147,10 +147,12 @@ pub(super) struct Globs {
 }
 
 impl Globs {
-    pub(super) fn new(root: &Path, globs: &[String]) -> Result<Self, TreesError> {
+    /// `where_met`: globs that lead nowhere.
+    pub(super) fn new(root: &Path, globs: &[String], where_met: &[String]) -> Result<Self, TreesError> {
         let mut set = GlobSetBuilder::new();
         let mut leads = Vec::new();
-        for written in globs {
+        let leading = globs.iter().map(|written| (written, true));
+        for (written, leads_in) in leading.chain(where_met.iter().map(|written| (written, false))) {
             // outside the workspace there is nothing to take
             let Some(pattern) = relative(root, written) else { continue };
             let glob = |pattern: &str| -> Result<Glob, TreesError> {
@@ -167,6 +169,9 @@ impl Globs {
                 continue;
             }
             set.add(glob(folder)?).add(glob(&format!("{folder}/**"))?);
+            if !leads_in {
+                continue;
+            }
             leads.push(folder.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\'])).collect());
         }
         let set = set.build().map_err(|error| TreesError::Glob(error.to_string()))?;
@@ -271,7 +276,7 @@ mod tests {
     fn a_glob_takes_what_it_names_and_what_is_in_it() {
         let globs = |globs: &[&str]| {
             let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
-            Globs::new(Path::new("/w"), &globs).unwrap()
+            Globs::new(Path::new("/w"), &globs, &[]).unwrap()
         };
         let some = globs(&["./src", "*.md", "/w/out/**", "a/../b/*.c", "../x", "/etc/**"]);
         for (path, taken) in [
@@ -291,6 +296,6 @@ mod tests {
         }
         assert!(globs(&["."]).take(b"a/b") && globs(&["**"]).take(b"a/b"));
         assert!(some.lead_into(b"b") && some.lead_into(b"out/x/y") && !globs(&["b/c"]).lead_into(b"d"));
-        assert!(matches!(Globs::new(Path::new("/w"), &["[".to_owned()]), Err(TreesError::Glob(_))));
+        assert!(matches!(Globs::new(Path::new("/w"), &["[".to_owned()], &[]), Err(TreesError::Glob(_))));
     }
 }
