@@ -68,7 +68,7 @@ fn stats_add_up_over_runs_and_count_nothing_twice() {
     task(&world, &more, &(calls("ok", "{}") + &calls("ok", "{}") + &calls("bad", "{}") + &says("x") + &says("y")));
     world.write("there.sh", "");
     let none = world.run("runs --stats --json").is(0).last_json();
-    assert_eq!(none, serde_json::json!([]), "no store, no runs");
+    assert_eq!(none["runs"], 0, "no store, no runs, and the same shape: {none}");
     world.run("run --task task.toml --id r1 --max-turns 4").is(2);
     world.write("there", "");
     world.run("run --task task.toml --id r2 --crash-at tool.running:2").is(75);
