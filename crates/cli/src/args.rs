@@ -269,6 +269,12 @@ pub(crate) struct GcArgs {
     /// Remove ended runs too that nothing was heard of for this long, for example 90d
     #[arg(long, value_name = "TIME")]
     pub(crate) older_than: Option<String>,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask before runs are removed, on a terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args, Default)]

@@ -39,6 +39,17 @@ pub(crate) fn somebody_is_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// Whether the person at the terminal says yes to a question of ours. No answer is none.
+pub(crate) async fn agreed(question: &str) -> bool {
+    tell!("{question} [y/N]");
+    let line = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let line = line.await.ok().and_then(Result::ok).unwrap_or_default();
+    matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
 /// Who answers, for the record.
 pub(crate) fn operator() -> String {
     std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "operator".to_owned())
