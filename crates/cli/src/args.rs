@@ -120,6 +120,8 @@ pub(crate) enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProgramCommand {
+    /// The programs that come along
+    List(NoArgs),
     /// Check a program and draw it, as text and as a Mermaid flowchart. Nothing is run
     Show(ProgramShowArgs),
 }
@@ -133,8 +135,11 @@ pub(crate) struct ProgramShowArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) task: Option<PathBuf>,
     /// Only the Mermaid flowchart
-    #[arg(long)]
+    #[arg(long, conflicts_with = "source")]
     pub(crate) mermaid: bool,
+    /// Only the program file of one that comes along, to copy and change
+    #[arg(long, conflicts_with = "task")]
+    pub(crate) source: bool,
     /// K=V: replaces ${K} in the task file. Repeatable
     #[arg(long = "var", value_name = "K=V")]
     pub(crate) vars: Vec<String>,

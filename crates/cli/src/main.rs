@@ -114,6 +114,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Gc(args) => keep::gc(globals, args).await,
         Command::Trust(args) => trust::trust(globals, args),
         Command::Policy(PolicyCommand::Check(args)) => policy::check(&globals, args),
+        Command::Program(ProgramCommand::List(_)) => program::list(&globals),
         Command::Program(ProgramCommand::Show(args)) => program::show(&globals, &args),
         Command::Tools(args) => tools::tools(globals, args).await,
         Command::Doctor(args) => doctor::doctor(globals, args).await,
