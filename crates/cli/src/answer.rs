@@ -1,17 +1,20 @@
 //! Answers from another process: messages, approvals, denials, settlements, cancels. Each is an input, durable before this
 //! command ends, and taken by whoever drives the run.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Ended, Life, Question};
-use longrein::core::event::{Wait, Wants};
-use longrein::core::ids::{ActionId, Digest, RunId};
+use longrein::core::event::{Event, InputReceived, Received, Wait, Wants};
+use longrein::core::ids::{ActionId, Digest, RunId, ToolName};
 use longrein::core::input::{Approve, Covers, Deny, Door, Input, InputBody, Settle, Truth};
+use longrein::core::outcome::{Outcome, class};
 use longrein::core::payload::{Content, INLINE_MAX_BYTES, Payload};
 use longrein::core::run::{Run, Stage};
+use longrein::core::task::EffectClass;
 use longrein::core::time::Timestamp;
-use longrein::ports::Posted;
-use longrein::{Image, ImageError, Runs};
+use longrein::ports::{Posted, Recorded, RecordedBody};
+use longrein::{Image, ImageError, Runs, TAINT_RULE};
 use serde_json::json;
 
 use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
@@ -19,7 +22,7 @@ use crate::ask::{GRANT, operator};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::out::{lay, say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -160,9 +163,10 @@ pub(crate) async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result
 
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
     let why = args.reason;
-    answer_all(globals, &args.id, &args.actions, Saying::Yes, |action, digest, now| {
+    let covers = if args.always { Covers::Always } else { Covers::Once };
+    answer_all(globals, &args.id, &args.actions, Saying::Yes(covers), |action, digest, now| {
         let (by, door, expires) = (operator(), Door::Cli, now.plus(GRANT));
-        InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once, reason: why.clone() })
+        InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: why.clone() })
     })
     .await
 }
@@ -178,7 +182,7 @@ pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Fai
 /// What is answered to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Saying {
-    Yes,
+    Yes(Covers),
     No,
 }
 
@@ -205,15 +209,24 @@ async fn answer_all(
     let mut answers = Vec::new();
     for action in actions(named)? {
         let asks = run.action(action).and_then(Action::asks);
-        if let (Saying::Yes, Some(question)) = (saying, asks) {
+        if let (Saying::Yes(_), Some(question)) = (saying, asks) {
             let problem =
                 format!("{action} asks a question, and a yes is no answer to it: {}", words::safe(&question.reason));
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("send {id} 'your answer'"))));
         }
-        if let (Saying::Yes, Some(problem)) = (saying, expired(&runs, &run, action)) {
+        if let (Saying::Yes(_), Some(problem)) = (saying, expired(&runs, &run, action)) {
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("resume {id}"))));
         }
         let digest = question(&runs, &run, action).await?;
+        if saying == Saying::Yes(Covers::Always) {
+            let may_be_given = |asked: &&Action| asked.question().is_some_and(|question| question.exact.is_some());
+            let Some(asked) = run.action(action).filter(may_be_given) else {
+                let problem = format!("{action}: {}", words::no_always(&run));
+                let once = store.command(&format!("approve {id} {action}"));
+                return Err(Failure::new(Status::Data, problem).way_out(once));
+            };
+            tell!("{}", words::always(&run, asked));
+        }
         answers.push(answer(action, digest, runs.clock().now()));
     }
     for answer in answers {
@@ -290,18 +303,29 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                 | Life::Compensating(..)
                 | Life::Ended(_) => None,
             };
-            lines.push((row.run.clone(), action.clone(), what, kind, reason, (digest.cloned(), held), answered));
+            let is_taint = held.as_ref().is_some_and(|held| held.rule == TAINT_RULE);
+            let trust = if is_taint { crate::taint::way_to_trust(&store, &run) } else { None };
+            lines.push((
+                row.run.clone(),
+                action.clone(),
+                what,
+                kind,
+                (reason, trust),
+                (digest.cloned(), held),
+                answered,
+            ));
         }
     }
     if globals.json {
         let rows: Vec<_> = lines
             .iter()
-            .map(|(run, action, _, kind, reason, (digest, held), answered)| {
+            .map(|(run, action, _, kind, (reason, _), (digest, held), answered)| {
                 json!({
                     "run": run, "action": action.id, "kind": kind, "tool": action.tool, "args": action.args,
                     "effect": action.effect, "reason": reason, "digest": digest, "answered": answered,
                     "rule": held.as_ref().map(|held| &held.rule), "asked": held.as_ref().map(|held| held.since),
                     "effects": held.as_ref().map(|held| &held.effects),
+                    "always": held.as_ref().map(|held| held.exact.is_some()),
                 })
             })
             .collect();
@@ -311,12 +335,15 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
     if lines.is_empty() {
         tell!("nothing waits for a person");
     }
-    for (run, action, what, kind, reason, (_, held), answered) in lines {
-        say!("{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
+    for (run, action, what, kind, (reason, trust), (_, held), answered) in lines {
+        lay!(4, "{run}  {}  {kind}  {}", action.id, what.replace("\n", "\n    "));
         for effect in held.iter().flat_map(|held| words::effects(action.tool.as_str(), &held.effects)) {
-            say!("    {effect}");
+            lay!(4, "    {effect}");
         }
-        say!("    {}", words::short(&reason, 200));
+        lay!(4, "    {}", words::short(&reason, 200));
+        if let Some(trust) = &trust {
+            lay!(4, "    {trust}");
+        }
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             "question" => format!("send {run} 'your answer'"),
@@ -392,15 +419,18 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         runs.tend(&id, context::environment(), &Config::load()?.sandbox).await?;
     }
     let asked = Instant::now();
-    let run = loop {
-        let run = runs.fold(&id, |_| {}).await?;
+    let (run, cut) = loop {
+        let mut cut = CutOff::default();
+        let run = runs.fold(&id, |record| cut.see(record)).await?;
         if matches!(run.stage, Stage::Rest(_)) || asked.elapsed() > REACTION {
-            break run;
+            break (run, cut);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     if globals.json {
-        print_line(&serde_json::Value::Object(longrein::projection::summary(&run)));
+        let mut summary = longrein::projection::summary(&run);
+        summary.insert("cut_off".to_owned(), json!(cut.calls.keys().collect::<Vec<_>>()));
+        print_line(&serde_json::Value::Object(summary));
     }
     let list = |ids: &[ActionId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let Stage::Rest(ended) = &run.stage else {
@@ -418,13 +448,54 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
             say!("{word}: {}", list(ids));
         }
     }
-    if done.is_empty() && unknown.is_empty() && !globals.json {
+    if !cut.calls.is_empty() && !globals.json {
+        say!("cut off: {}", cut.named());
+    }
+    if done.is_empty() && unknown.is_empty() && cut.only_looked() && !globals.json {
         say!("nothing was changed");
     }
     if let Some(action) = unknown.first() {
         tell!("{}", store.command(&format!("settle {id} {action} --as done|not-done")));
     }
     Ok(Status::Done)
+}
+
+/// Calls that a cancel ended while they ran, of which it is known that they are over and not how far they came.
+#[derive(Default)]
+struct CutOff {
+    proposed: BTreeMap<ActionId, (ToolName, EffectClass)>,
+    is_cancelled: bool,
+    calls: BTreeMap<ActionId, (ToolName, EffectClass)>,
+}
+
+impl CutOff {
+    fn see(&mut self, record: &Recorded) {
+        let RecordedBody::Known(event) = &record.body else { return };
+        if let Event::ActionProposed(proposed) = event {
+            self.proposed.insert(proposed.action, (proposed.tool.clone(), proposed.effect));
+        } else if let Event::InputReceived(InputReceived { body: Received::Cancel, .. }) = event {
+            self.is_cancelled = true;
+        } else if let Event::ActionFinished(finished) = event
+            && self.is_cancelled
+            && let Outcome::Error(error) = &finished.outcome
+            && [class::CANCELLED, class::UNKNOWN_OUTCOME].contains(&error.class.as_str())
+            && let Some(call) = self.proposed.get(&finished.action)
+        {
+            self.calls.insert(finished.action, call.clone());
+        }
+    }
+
+    fn named(&self) -> String {
+        let named = self.calls.iter().map(|(action, (tool, effect))| {
+            let files = if *effect == EffectClass::Read { "" } else { " (look at its files)" };
+            format!("{action} {}{files}", words::safe(tool.as_str()))
+        });
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    fn only_looked(&self) -> bool {
+        self.calls.values().all(|(_, effect)| *effect == EffectClass::Read)
+    }
 }
 
 /// What a run waits for, in commands. Questions are answered one after the other by the same one.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Form, Status};
 
 /// Runs a language model's work so that it survives crashes, keeps its budget and asks before it acts.
 #[derive(Debug, Parser)]
@@ -120,6 +120,8 @@ pub(crate) enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProgramCommand {
+    /// The programs that come along
+    List(NoArgs),
     /// Check a program and draw it, as text and as a Mermaid flowchart. Nothing is run
     Show(ProgramShowArgs),
 }
@@ -133,8 +135,11 @@ pub(crate) struct ProgramShowArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) task: Option<PathBuf>,
     /// Only the Mermaid flowchart
-    #[arg(long)]
+    #[arg(long, conflicts_with = "source")]
     pub(crate) mermaid: bool,
+    /// Only the program file of one that comes along, to copy and change
+    #[arg(long, conflicts_with = "task")]
+    pub(crate) source: bool,
     /// K=V: replaces ${K} in the task file. Repeatable
     #[arg(long = "var", value_name = "K=V")]
     pub(crate) vars: Vec<String>,
@@ -269,6 +274,12 @@ pub(crate) struct GcArgs {
     /// Remove ended runs too that nothing was heard of for this long, for example 90d
     #[arg(long, value_name = "TIME")]
     pub(crate) older_than: Option<String>,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask before runs are removed, on a terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args, Default)]
@@ -484,7 +495,7 @@ pub(crate) struct LogArgs {
     /// Go on printing until the run rests or waits
     #[arg(long, short = 'f')]
     pub(crate) follow: bool,
-    /// With what a provider said beside a reply: thoughts, signatures, fields nobody reads
+    /// With what a provider said beside a reply: thoughts, signatures, fields nobody reads; and with its refusals whole
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -508,6 +519,10 @@ pub(crate) struct ApproveArgs {
     /// Actions, for example a7
     #[arg(required = true, value_name = "ACTION")]
     pub(crate) actions: Vec<String>,
+    /// Every call exactly like it too, for the rest of this run: same tool, same arguments. Not for a run that has read what
+    /// others could have written
+    #[arg(long)]
+    pub(crate) always: bool,
     /// Why; kept in the journal
     #[arg(long)]
     pub(crate) reason: Option<String>,
@@ -546,17 +561,22 @@ pub(crate) enum SettleAs {
 }
 
 /// Prints what clap has to say, with our statuses: 0 for help and version, else 64.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, form: Form) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion, UnknownArgument};
+    let is_asked_for = matches!(error.kind(), DisplayHelp | DisplayVersion);
+    let meant = if error.kind() == UnknownArgument { unquoted(std::env::args().skip(1)) } else { None };
+    if form == Form::Json && !is_asked_for {
+        let said = error.render().to_string();
+        let problem = said.trim_start_matches("error: ").trim_end();
+        return Failure { status: Status::Usage, problem: problem.to_owned(), way_out: meant }.print(form);
+    }
     // Nothing can be done about a closed stdout or stderr here.
     let _ = error.print();
-    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion, UnknownArgument};
-    if error.kind() == UnknownArgument
-        && let Some(prompt) = unquoted(std::env::args().skip(1))
-    {
+    if let Some(command) = meant {
         crate::out::tell!("a prompt of several words goes in quotes:");
-        crate::out::tell!("{prompt}");
+        crate::out::tell!("{command}");
     }
-    if matches!(error.kind(), DisplayHelp | DisplayVersion) { ExitCode::SUCCESS } else { Status::Usage.into() }
+    if is_asked_for { ExitCode::SUCCESS } else { Status::Usage.into() }
 }
 
 /// The command that was meant where the words of a prompt follow `run` without quotes. None: flags are among them, so that

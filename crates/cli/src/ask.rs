@@ -17,7 +17,7 @@ use longrein::core::input::{Approve, Covers, Deny, Door, InputBody};
 use longrein::core::run::Run;
 use longrein::core::task::{EffectClass, ToolBody};
 use longrein::{Runs, Stop, Target};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::out::{self, Asked, tell};
 use crate::words;
@@ -37,6 +37,17 @@ const ROOM_FOR_ANSWER: usize = 10;
 /// Whether somebody can be asked here.
 pub(crate) fn somebody_is_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Whether the person at the terminal says yes to a question of ours. No answer is none.
+pub(crate) async fn agreed(question: &str) -> bool {
+    tell!("{question} [y/N]");
+    let line = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let line = line.await.ok().and_then(Result::ok).unwrap_or_default();
+    matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// Who answers, for the record.
@@ -67,8 +78,8 @@ pub(crate) struct Question {
 #[derive(Debug, Clone)]
 enum Always {
     Covers(String),
-    /// What the run has read since counts against it.
-    NotOffered,
+    /// Why not.
+    NotOffered(&'static str),
 }
 
 impl Question {
@@ -98,7 +109,7 @@ impl Question {
         };
         let always = match &question.exact {
             Some(_) => Always::Covers(words::always(run, action)),
-            None => Always::NotOffered,
+            None => Always::NotOffered(words::no_always(run)),
         };
         Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants, always, lines })
     }
@@ -213,10 +224,10 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
     }
 }
 
-/// Asks again what was asked in an earlier session and not answered, the oldest question first.
-pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &UnboundedSender<News>) {
-    let Target::Existing(id) = target else { return };
-    let Ok(run) = runs.fold(id, |_| {}).await else { return };
+/// What was asked in an earlier session and not answered, the oldest question first.
+pub(crate) async fn asked_before(runs: &Runs, target: &Target) -> Vec<Question> {
+    let Target::Existing(id) = target else { return Vec::new() };
+    let Ok(run) = runs.fold(id, |_| {}).await else { return Vec::new() };
     let mut held: Vec<_> = run
         .actions()
         .filter_map(|action| match &action.life {
@@ -233,10 +244,7 @@ pub(crate) async fn ask_again(runs: &Runs, target: &Target, questions: &Unbounde
         })
         .collect();
     held.sort_by_key(|(since, _)| *since);
-    for question in held.into_iter().filter_map(|(_, action)| Question::about(&run, action)) {
-        // The asker is gone only when the command ends.
-        let _ = questions.send(News::Asked(question));
-    }
+    held.into_iter().filter_map(|(_, action)| Question::about(&run, action)).collect()
 }
 
 enum Answer {
@@ -260,13 +268,11 @@ const CHOICES: &str = "[y] once  [a] always (exact)  [n WHY] no  [s] show all  [
 const CHOICES_NARROW: &str = "[y] once  [n WHY] no\n[a] always (exact)\n[s] show all  [q] later: ";
 /// Where no earlier yes counts, none for later is taken.
 const CHOICES_ONCE: &str = "[y] once  [n WHY] no  [s] show all  [q] later: ";
-const NOT_OFFERED: &str =
-    "\"always\" is not offered: this run has read what others could have written, so each such call is asked";
 
 fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer {
     let mut text = shown(lines, LINES_MAX);
-    if let Always::NotOffered = always {
-        text.push_str(NOT_OFFERED);
+    if let Always::NotOffered(why) = always {
+        text.push_str(why);
         text.push('\n');
     }
     loop {
@@ -274,7 +280,7 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
         let choices = match always {
             Always::Covers(_) if is_wide => CHOICES,
             Always::Covers(_) => CHOICES_NARROW,
-            Always::NotOffered => CHOICES_ONCE,
+            Always::NotOffered(_) => CHOICES_ONCE,
         };
         let line = match read_line(&format!("{text}{choices}"), over) {
             Typed::Line(line) => line,
@@ -289,7 +295,7 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
                     tell!("{what}");
                     return Answer::Yes(Covers::Always, None);
                 }
-                Always::NotOffered => text = format!("{NOT_OFFERED}.\n"),
+                Always::NotOffered(why) => text = format!("{why}.\n"),
             },
             ("n" | "no", reason) => {
                 return Answer::No(said(reason));
@@ -299,7 +305,7 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
             _ => {
                 text = match always {
                     Always::Covers(_) => "Please answer y, a, n, s or q.\n".to_owned(),
-                    Always::NotOffered => "Please answer y, n, s or q.\n".to_owned(),
+                    Always::NotOffered(_) => "Please answer y, n, s or q.\n".to_owned(),
                 }
             }
         }

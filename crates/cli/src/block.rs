@@ -15,7 +15,8 @@ use longrein::ports::{Recorded, RecordedBody};
 use longrein::projection;
 use serde_json::{Map, Value, json};
 
-use crate::out::say;
+use crate::inspect::LABEL;
+use crate::out::lay;
 use crate::words;
 
 /// Lines of one kind that are shown; `--json` has them all.
@@ -155,7 +156,8 @@ impl Fill {
         let budget = &self.budget;
         let (limits, safe) = (&budget.limits, budget.limits.safe());
         let percent = (budget.bound.upper * 100).checked_div(safe).unwrap_or_default();
-        say!(
+        lay!(
+            LABEL,
             "context    about {} tokens, at most {} of the {safe} that may be sent ({percent} %)",
             budget.bound.likely,
             budget.bound.upper
@@ -166,7 +168,8 @@ impl Fill {
             (None, Some(_)) => String::new(),
             (None, None) => " (assumed: no context_limit is configured)".to_owned(),
         };
-        say!(
+        lay!(
+            LABEL,
             "           window {}{whose}, {} reserved for the reply, {} margin",
             limits.window,
             limits.reserved,
@@ -178,7 +181,7 @@ impl Fill {
             .filter(|zone| zone.tokens > 0)
             .map(|zone| format!("{} {}", zone.name, zone.tokens))
             .collect();
-        say!("           {}", zones.join(" · "));
+        lay!(LABEL, "           {}", zones.join(" · "));
         let soon = match budget.mark {
             Mark::Below | Mark::Over => "",
             Mark::High => "; above 70 %: results are shown shorter",
@@ -188,13 +191,15 @@ impl Fill {
         let noun = if budget.turns_left == 1 { "turn" } else { "turns" };
         let (generation, at, left) = (budget.generation, budget.rebuild_at, budget.turns_left);
         match budget.mark {
-            Mark::Over => say!("           generation {generation}; this is too much, and is not sent as it is"),
-            Mark::Below | Mark::High | Mark::Rebuild | Mark::Full => say!(
+            Mark::Over => lay!(LABEL, "           generation {generation}; this is too much, and is not sent as it is"),
+            Mark::Below | Mark::High | Mark::Rebuild | Mark::Full => lay!(
+                LABEL,
                 "           generation {generation}; by forecast made anew at about {at} tokens, in {left} {noun}{soon}"
             ),
         }
         if let Some((seq, started)) = &self.rebuilds.last {
-            say!(
+            lay!(
+                LABEL,
                 "           last made anew at event {seq}: {}; {} → {} tokens at most",
                 words::why(started.why),
                 started.before,
@@ -203,18 +208,19 @@ impl Fill {
         }
         if let Some((from, to)) = run.window.archived.turns {
             let archived = &run.window.archived;
-            say!(
+            lay!(
+                LABEL,
                 "           turns {from}–{to} are archived: {}, {}; the model can recall them",
                 words::count(archived.calls.into(), "call", "calls"),
                 words::count(archived.failures.into(), "failure", "failures")
             );
         }
         if let Some(spec) = &run.task.context.summary {
-            say!("           summaries by {}: {}", spec.name, self.rebuilds.summaries.in_words());
+            lay!(LABEL, "           summaries by {}: {}", spec.name, self.rebuilds.summaries.in_words());
         }
         match cached_share(&run.spent.usage) {
-            Some(share) => say!("           {:.0} % of the input came from the provider's cache", share * 100.0),
-            None if run.spent.turns > 0 => say!("           the provider's cache: not reported"),
+            Some(share) => lay!(LABEL, "           {:.0} % of the input came from the provider's cache", share * 100.0),
+            None if run.spent.turns > 0 => lay!(LABEL, "           the provider's cache: not reported"),
             None => {}
         }
     }
@@ -311,7 +317,7 @@ fn said(message: &Message) -> &str {
 pub(crate) fn print(run: &Run) {
     let memory = &run.memory;
     for constraint in &run.task.constraints {
-        say!("constraint {}", words::safe(constraint));
+        lay!(LABEL, "constraint {}", words::safe(constraint));
     }
     let notes = |kind: NoteKind| memory.notes_of(kind).map(|(id, kept)| noted(id, kept));
     print_all("constraint", notes(NoteKind::Constraint));
@@ -376,7 +382,7 @@ fn noted(id: NoteId, kept: &Kept) -> String {
 /// What is in force is shown whole, whatever there is of it.
 fn print_all(title: &str, lines: impl Iterator<Item = String>) {
     for line in lines {
-        say!("{title:<10} {}", words::safe(&line.replace('\n', " ⏎ ")));
+        lay!(LABEL, "{title:<10} {}", words::safe(&line.replace('\n', " ⏎ ")));
     }
 }
 
@@ -384,9 +390,9 @@ fn print_newest(title: &str, lines: impl Iterator<Item = String>) {
     let lines: Vec<_> = lines.collect();
     let skipped = lines.len().saturating_sub(LINES_MAX);
     if skipped > 0 {
-        say!("{title:<10} ({skipped} earlier ones; show --json has them)");
+        lay!(LABEL, "{title:<10} ({skipped} earlier ones; show --json has them)");
     }
     for line in lines.iter().skip(skipped) {
-        say!("{title:<10} {}", words::short(line, LINE_WIDTH));
+        lay!(LABEL, "{title:<10} {}", words::short(line, LINE_WIDTH));
     }
 }

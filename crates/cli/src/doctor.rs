@@ -14,9 +14,12 @@ use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::models;
-use crate::out::say;
+use crate::out::lay;
 use crate::progress::{self, Style, print_line};
 use crate::words;
+
+/// Where what was found stands in a line.
+const BESIDE_SUBJECT: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -74,9 +77,9 @@ pub(crate) async fn doctor(globals: Globals, args: DoctorArgs) -> Result<Status,
         print_line(&json!(rows));
     } else {
         for found in &findings {
-            say!("{:<5} {:<10} {}", level(found.level), found.about, words::safe(&found.what));
+            lay!(BESIDE_SUBJECT, "{:<5} {:<10} {}", level(found.level), found.about, words::safe(&found.what));
             if let Some(way_out) = &found.way_out {
-                say!("{:17}{}", "", words::safe(way_out));
+                lay!(BESIDE_SUBJECT, "{:17}{}", "", words::safe(way_out));
             }
         }
     }
@@ -221,7 +224,7 @@ fn size(bytes: u64) -> String {
 
 // ---- the kernel ----
 
-/// What later confinement can build on. Facts: nothing depends on them yet.
+/// What the sandbox and the file tools build on.
 fn kernel() -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -292,7 +295,7 @@ fn git() -> Finding {
         Ok(output) if output.status.success() => {
             Finding::new(Level::Ok, "git", String::from_utf8_lossy(&output.stdout).trim().to_owned())
         }
-        Ok(_) | Err(_) => Finding::new(Level::Warn, "git", "no git on PATH; nothing needs it yet, coding tasks will")
+        Ok(_) | Err(_) => Finding::new(Level::Warn, "git", "no git on PATH: commands of coding tasks will miss it")
             .way_out("install git"),
     }
 }

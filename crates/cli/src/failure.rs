@@ -1,12 +1,16 @@
 //! Exit statuses and errors for people: what happened, to what, and the way out.
 
-use crate::out::tell;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use longrein::core::event::Suspension;
 use longrein::ports::{ClaimError, JournalError};
 use longrein::taskfile::TaskFileError;
 use longrein::{DriveError, FoldError, RollbackError, RunsError};
+use serde_json::json;
+
+use crate::args::Globals;
+use crate::out::tell;
 
 /// The statuses of the command line. Scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,24 @@ impl From<Status> for ExitCode {
 /// Status of a process that fault injection stopped.
 pub(crate) const CRASHED: i32 = 75;
 
+/// How an error is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Words,
+    Json,
+}
+
+impl Form {
+    pub(crate) fn of(globals: &Globals) -> Self {
+        if globals.json { Form::Json } else { Form::Words }
+    }
+
+    /// Of a command line that could not be read.
+    pub(crate) fn of_unread(words: impl Iterator<Item = OsString>) -> Self {
+        if words.take_while(|word| word != "--").any(|word| word == "--json") { Form::Json } else { Form::Words }
+    }
+}
+
 /// An error with its status, and the way out if there is one.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -88,8 +110,18 @@ impl Failure {
         self
     }
 
-    pub(crate) fn print(&self) -> ExitCode {
-        tell!("longrein: {}", self.problem);
+    /// The command that goes on stands in a line of its own in either form, the last one.
+    pub(crate) fn print(&self, form: Form) -> ExitCode {
+        match form {
+            Form::Words => tell!("longrein: {}", self.problem),
+            Form::Json => {
+                let (status, problem, way_out) = (self.status.code(), &self.problem, &self.way_out);
+                tell!(
+                    "{}",
+                    json!({ "v": 1, "type": "error", "status": status, "problem": problem, "way_out": way_out })
+                );
+            }
+        }
         if let Some(way_out) = &self.way_out {
             tell!("{way_out}");
         }

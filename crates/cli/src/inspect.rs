@@ -26,7 +26,7 @@ use crate::args::{Globals, LogArgs, OneRun, RunsArgs};
 use crate::block::{self, Fill, Rebuilds};
 use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::out::{columns, lay, say, tell};
 use crate::progress::print_line;
 use crate::shadow::Report;
 use crate::stats::Stats;
@@ -36,6 +36,17 @@ use crate::words;
 /// A run of which nothing was heard for this long while its worker lives is marked as stalled.
 const STALLED_AFTER_MS: u64 = 10 * 60 * 1000;
 
+/// Where the second column of the list of runs begins.
+const BESIDE_ID: usize = 15;
+/// What stands before a goal there; characters of it that are shown; with less room for it there is no table.
+const BEFORE_GOAL: usize = 57;
+const GOAL_WIDTH: usize = 60;
+const GOAL_LEAST: usize = 20;
+/// Where the second column of a glance begins.
+pub(crate) const LABEL: usize = 11;
+/// Where the words of a line of the log begin.
+const BESIDE_TIME: usize = 18;
+
 /// Actions that a glance shows, the newest.
 const ACTIONS_SHOWN: usize = 40;
 
@@ -43,7 +54,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
     let store = StoreAt::of(&globals)?;
     if !store.exists() {
         if globals.json {
-            print_line(&json!([]));
+            print_line(&if args.stats { Stats::default().json() } else { json!([]) });
         }
         tell!("no runs: there is no store at {} yet", store.url);
         return Ok(Status::Done);
@@ -91,33 +102,41 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         tell!("no runs in {}", store.url);
         return Ok(Status::Done);
     }
-    say!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
+    let room = columns().map_or(GOAL_WIDTH, |columns| columns.saturating_sub(BEFORE_GOAL).min(GOAL_WIDTH));
+    let is_table = room >= GOAL_LEAST;
+    if is_table {
+        say!("{:<14} {:<18} {:>5} {:>9} {:>5}  GOAL", "RUN", "STATE", "TURNS", "COST", "AGE");
+    }
     for ((row, holder), inbox) in rows.into_iter().zip(inboxes) {
         let mut state = shown_state(&row.state, holder.is_some()).replace('_', " ");
         if is_stalled(row.updated, now, holder.is_some()) {
             state.push_str(" stalled");
         }
         let cost = if row.micros == 0 { "-".to_owned() } else { format!("${:.4}", projection::usd(row.micros)) };
-        say!(
-            "{:<14} {:<18} {:>5} {:>9} {:>5}  {}",
-            words::safe(row.run.as_str()),
-            state,
-            row.turns,
-            cost,
-            age(row.started, now),
-            words::short(&row.goal, 60)
-        );
+        let (id, turns, age) = (words::safe(row.run.as_str()), row.turns, age(row.started, now));
+        if is_table {
+            say!("{id:<14} {state:<18} {turns:>5} {cost:>9} {age:>5}  {}", words::short(&row.goal, room));
+        } else {
+            say!("{id}");
+            lay!(BESIDE_ID, "{:<14} {state}, {turns} turns, {cost}, {age}", "");
+            lay!(BESIDE_ID, "{:<14} {}", "", words::short(&row.goal, GOAL_WIDTH));
+        }
         if !row.reason.is_empty() && row.state != "done" {
-            say!("{:<14} {}", "", words::short(&row.reason, 100));
+            lay!(BESIDE_ID, "{:<14} {}", "", words::short(&row.reason, 100));
         }
         if let Some(parent) = &row.parent {
-            say!("{:<14} child of {}", "", words::safe(parent.as_str()));
+            lay!(BESIDE_ID, "{:<14} child of {}", "", words::safe(parent.as_str()));
         }
         if inbox > 0 && holder.is_none() {
             let verb = if inbox == 1 { "waits" } else { "wait" };
             let root = runs.driven_with(&row.run).await.unwrap_or_else(|_| row.run.clone());
             let command = store.command(&format!("resume {root}"));
-            say!("{:<14} {} {verb} to be taken: {command}", "", words::count(inbox as u64, "input", "inputs"));
+            lay!(
+                BESIDE_ID,
+                "{:<14} {} {verb} to be taken: {command}",
+                "",
+                words::count(inbox as u64, "input", "inputs")
+            );
         }
     }
     if of_others > 0 && !args.all {
@@ -324,21 +343,22 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
         return Ok(Status::Done);
     }
     say!("run        {id}");
-    say!("state      {}", shown_state(&row.state, holder.is_some()).replace('_', " "));
+    lay!(LABEL, "state      {}", shown_state(&row.state, holder.is_some()).replace('_', " "));
     if !row.reason.is_empty() {
-        say!("reason     {}", words::safe(&row.reason));
+        lay!(LABEL, "reason     {}", words::reason(&row.reason, &store.command(&format!("log {id} --raw"))));
     }
     if let Some(holder) = &holder {
-        say!("worker     {holder}");
+        lay!(LABEL, "worker     {holder}");
     }
     if let Some(descent) = &run.descent {
-        say!("child of   {} as {}", descent.parent, words::safe(&descent.key));
+        lay!(LABEL, "child of   {} as {}", descent.parent, words::safe(&descent.key));
     }
-    say!("goal       {}{}", words::safe(&run.task.goal), words::images(&run.task.images));
+    lay!(LABEL, "goal       {}{}", words::safe(&run.task.goal), words::images(&run.task.images));
     if let Some(course) = &run.course {
         let visit = course.visits_of(&course.phase);
         let visit = if visit > 1 { format!(" ({visit})") } else { String::new() };
-        say!(
+        lay!(
+            LABEL,
             "program    {}, phase {}{visit}",
             words::safe(run.task.program.name()),
             words::safe(course.phase.as_str())
@@ -346,34 +366,34 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     }
     for (phase, file, part) in parts(&run.task) {
         let says = longrein::taskfile::part::in_words(part).join("; ");
-        say!("  children {}: {}: {}", words::safe(phase), words::safe(file), words::safe(&says));
+        lay!(LABEL, "  children {}: {}: {}", words::safe(phase), words::safe(file), words::safe(&says));
     }
-    say!("model      {}{}", words::safe(run.model.name.as_str()), routed(&run));
+    lay!(LABEL, "model      {}{}", words::safe(run.model.name.as_str()), routed(&run));
     for route in &run.task.routes {
         let name = words::safe(route.model.name.as_str());
-        say!("  route    {name}: {}", words::safe(&longrein::taskfile::when_of(route)));
+        lay!(LABEL, "  route    {name}: {}", words::safe(&longrein::taskfile::when_of(route)));
     }
-    say!("workspace  {}", run.task.workspace);
+    lay!(LABEL, "workspace  {}", run.task.workspace);
     let source = |key: &str| run.task.sources.get(key).map(|source| format!(" ({})", words::safe(source)));
     let of_start = source("permission_mode").filter(|_| run.mode == run.task.permission_mode).unwrap_or_default();
-    say!("mode       {}{of_start}", run.mode);
+    lay!(LABEL, "mode       {}{of_start}", run.mode);
     for (word, rules) in
         [("allow", &run.task.policy.allow), ("ask", &run.task.policy.ask), ("deny", &run.task.policy.deny)]
     {
         if !rules.is_empty() {
-            say!("{word:<10} {}", words::short(&rules.join(", "), 200));
+            lay!(LABEL, "{word:<10} {}", words::short(&rules.join(", "), 200));
         }
     }
-    if let Some(source) = source("policy") {
-        say!("rules from{source}");
+    if let Some(source) = run.task.sources.get("policy") {
+        lay!(LABEL, "rules from {}", words::safe(source));
     }
     for hook in &run.task.hooks {
-        say!("hook       {}", words::hook(hook));
+        lay!(LABEL, "hook       {}", words::hook(hook));
     }
     bringers.print(&store, &run);
     let may = manifest(&run);
     if !may.withheld.is_empty() {
-        say!("tools      {}", words::offered(&may));
+        lay!(LABEL, "tools      {}", words::offered(&may));
     }
     print_budget(&run);
     fill.print(&run);
@@ -385,19 +405,20 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             None if !run.task.acceptance.is_empty() => "not verified: no more than a model's opinion speaks for it",
             None => "not verified: the task has no check; the answer is the model's word",
         };
-        say!("answer     {}", words::safe(&answer.accepted.rendered));
-        say!("proof      {verified}");
+        lay!(LABEL, "answer     {}", words::safe(&answer.accepted.rendered));
+        lay!(LABEL, "proof      {verified}");
     }
     print_children(&run);
     let earlier = ledger.entries.len().saturating_sub(ACTIONS_SHOWN);
     match (ledger.entries.is_empty(), earlier) {
         (true, _) => {}
         (false, 0) => say!("actions"),
-        (false, _) => say!("actions    ({earlier} earlier ones: {})", store.command(&format!("log {id}"))),
+        (false, _) => lay!(LABEL, "actions    ({earlier} earlier ones: {})", store.command(&format!("log {id}"))),
     }
     for (action, entry) in ledger.entries.iter().skip(earlier) {
         let tries = if entry.attempts > 1 { format!(", {} attempts", entry.attempts) } else { String::new() };
-        say!(
+        lay!(
+            LABEL,
             "  {action:<5} {:<22} {:<10} {}{tries}  {}",
             words::short(&entry.tool, 22),
             entry.effect.to_string(),
@@ -407,19 +428,19 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
     }
     if !shadow.is_empty() {
         say!("would have done");
-        shadow.lines().iter().for_each(|line| say!("  {line}"));
+        shadow.lines().iter().for_each(|line| lay!(LABEL, "  {line}"));
     }
     for (action, tool, state) in &uncertain {
-        say!("unknown    {action} {tool}: {state}");
+        lay!(LABEL, "unknown    {action} {tool}: {state}");
     }
     if !run.surroundings.is_empty() {
         let changed: Vec<_> = run.surroundings.iter().cloned().collect();
-        say!("changed    {}", words::safe(&changed.join(", ")));
+        lay!(LABEL, "changed    {}", words::safe(&changed.join(", ")));
     }
     if !waits.is_empty() {
-        say!("waits for  {}", words::waits(&waits));
+        lay!(LABEL, "waits for  {}", words::waits(&waits));
         for action in run.actions() {
-            question(&run, action).iter().for_each(|line| say!("           {line}"));
+            question(&run, action).iter().for_each(|line| lay!(LABEL, "           {line}"));
         }
         for command in commands(&id, &waits) {
             say!("           {}", store.command(&command));
@@ -432,7 +453,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             && inbox.is_empty()
             && let Some(ways) = crate::run::other_ways(&run, ended)
         {
-            say!("           {ways}");
+            lay!(LABEL, "           {ways}");
         }
     }
     Ok(Status::Done)
@@ -465,7 +486,7 @@ fn print_children(run: &Run) {
             ChildState::Owed(_) | ChildState::Inherited => &child.goal,
         };
         let state = child_state(child).replace('_', " ");
-        say!("  {id} {:<16} {state:<10} {}", words::short(&child.key, 16), words::short(said, 60));
+        lay!(LABEL, "  {id} {:<16} {state:<10} {}", words::short(&child.key, 16), words::short(said, 60));
     }
 }
 
@@ -531,10 +552,10 @@ fn print_inbox(inbox: &[Input]) {
         kinds.push(words::count(others, "other input", "other inputs"));
     }
     let verb = if inbox.len() == 1 { "waits" } else { "wait" };
-    say!("inbox      {} {verb} to be taken", kinds.join(" and "));
+    lay!(LABEL, "inbox      {} {verb} to be taken", kinds.join(" and "));
     for input in inbox {
         if let InputBody::Message(text) = &input.body {
-            say!("           {}{}", words::short(text, 90), words::images(&input.images));
+            lay!(LABEL, "           {}{}", words::short(text, 90), words::images(&input.images));
         }
     }
 }
@@ -585,7 +606,8 @@ fn print_budget(run: &Run) {
         Limit::At(limit) => format!("{used} of {limit}"),
         Limit::Unlimited => format!("{used}"),
     };
-    say!(
+    lay!(
+        LABEL,
         "used       {} turns, {} model calls, {} tool calls, {} tokens",
         of(spent.turns, limits.turns),
         of(spent.model_calls, limits.model_calls),
@@ -603,7 +625,7 @@ fn print_budget(run: &Run) {
     if run.recoveries > 0 {
         more.push(words::count(run.recoveries.into(), "recovery", "recoveries"));
     }
-    say!("           {}", more.join(", "));
+    lay!(LABEL, "           {}", more.join(", "));
 }
 
 pub(crate) async fn log(globals: Globals, args: LogArgs) -> Result<Status, Failure> {
@@ -671,9 +693,18 @@ fn print_record(
                     print_line(&line);
                 }
                 (_, run) => {
-                    say!("{:>6}  {}  {}", record.seq, words::clock(record.at), words::describe(run.as_ref(), event));
+                    lay!(
+                        BESIDE_TIME,
+                        "{:>6}  {}  {}",
+                        record.seq,
+                        words::clock(record.at),
+                        words::describe(run.as_ref(), event)
+                    );
+                    if with_raw && let Event::ModelFailed(failed) = event {
+                        lay!(BESIDE_TIME, "{:18}{}", "", words::safe(&failed.message));
+                    }
                     for block in raw.iter().flat_map(|raw| raw["blocks"].as_array().into_iter().flatten()) {
-                        say!("{:18}{}", "", words::safe(&block.to_string()));
+                        lay!(BESIDE_TIME, "{:18}{}", "", words::safe(&block.to_string()));
                     }
                 }
             }
@@ -682,7 +713,8 @@ fn print_record(
             if globals.json {
                 print_line(&json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": kind }));
             } else {
-                say!(
+                lay!(
+                    BESIDE_TIME,
                     "{:>6}  {}  {} (of a kind this version does not know)",
                     record.seq,
                     words::clock(record.at),
@@ -695,7 +727,7 @@ fn print_record(
                 let line = json!({ "v": 1, "seq": record.seq, "at": record.at.to_string(), "run": id, "type": "damaged", "what": what });
                 print_line(&line);
             } else {
-                say!("{:>6}  {}  DAMAGED: {}", record.seq, words::clock(record.at), words::safe(what));
+                lay!(BESIDE_TIME, "{:>6}  {}  DAMAGED: {}", record.seq, words::clock(record.at), words::safe(what));
             }
         }
     }

@@ -7,15 +7,15 @@ use longrein::Runs;
 use longrein::core::event::Event;
 use longrein::core::ids::{RunId, Seq};
 use longrein::core::task::EffectClass;
-use longrein::ports::RecordedBody;
+use longrein::ports::{RecordedBody, RunRow};
 use serde_json::json;
 
 use crate::args::{ForkArgs, GcArgs, Globals, RmArgs};
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::out::{lay, say, tell};
 use crate::progress::print_line;
-use crate::words;
+use crate::{ask, words};
 
 /// Blobs that lie as files are left this long after they were last written or wanted: an append may be about to refer to
 /// them (`semantics.md` J2).
@@ -113,19 +113,39 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
     let now = runs.clock().now();
-    let mut removed = Vec::new();
-    if let Some(age) = older_than {
-        for (row, holder) in runs.list().await? {
-            let is_old = now.since(row.updated) >= age;
-            // Children go with their roots.
-            if row.parent.is_some() {
-                continue;
-            }
-            if is_old && holder.is_none() && RESTING.contains(&row.state.as_str()) {
-                runs.remove(&row.run).await?;
-                removed.push(row.run);
-            }
+    let is_old = |row: &RunRow| older_than.is_some_and(|age| now.since(row.updated) >= age);
+    let listed = runs.list().await?.into_iter();
+    // Children go with their roots.
+    let old: Vec<RunRow> = listed
+        .filter(|(row, holder)| row.parent.is_none() && holder.is_none() && RESTING.contains(&row.state.as_str()))
+        .map(|(row, _)| row)
+        .filter(is_old)
+        .collect();
+    let ids: Vec<&RunId> = old.iter().map(|row| &row.run).collect();
+    if args.dry_run && globals.json {
+        print_line(&json!({ "would_remove": ids }));
+        return Ok(Status::Done);
+    }
+    let asks = !old.is_empty() && !args.yes && !globals.json && ask::somebody_is_there();
+    if args.dry_run || asks {
+        for row in &old {
+            let (id, state) = (words::safe(row.run.as_str()), row.state.replace('_', " "));
+            lay!(4, "would remove {id}  {state}  {}", words::short(&row.goal, 60));
         }
+    }
+    if args.dry_run {
+        let runs = words::count(old.len() as u64, "run", "runs");
+        say!("{runs} would be removed, and the large results and snapshots that nothing else needs");
+        return Ok(Status::Done);
+    }
+    if asks && !ask::agreed("Remove these runs? That cannot be undone.").await {
+        tell!("nothing was removed");
+        return Ok(Status::Done);
+    }
+    let mut removed = Vec::new();
+    for row in old {
+        runs.remove(&row.run).await?;
+        removed.push(row.run);
     }
     let freed = runs.collect(YOUNG).await?;
     let trees = forget_trees(&store.url)?;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Life};
 use longrein::core::budget::Limit;
+use longrein::core::check::Finding;
 use longrein::core::event::{AfterFailure, Event, EventKind, How, InputReceived, No, Received};
 use longrein::core::hook::HookOutcome;
 use longrein::core::ids::{ActionId, AttemptId};
@@ -17,16 +18,15 @@ use longrein::core::time::Timestamp;
 use longrein::core::{ids::Seq, owed};
 use longrein::ports::{NewEvent, Spoken};
 use longrein::projection::{self, outcome_word};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
+use crate::lines::{WIDTH_MIN, end_of, fit, wrap};
 use crate::words;
 
 /// Lines of what the model said between calls that are shown; the log has it all.
 const SAID_LINES_MAX: usize = 6;
 /// Lines of an error or a note.
 const NOTE_LINES_MAX: usize = 4;
-/// Narrower than this nothing can be laid out; a line may then be cut by the terminal.
-const WIDTH_MIN: usize = 20;
 
 /// How a line is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +214,9 @@ impl View {
                 self.ended(denied.action, &how, new.at, Tone::Bad, &reason, width)
             }
             Event::AnswerRefused(_) | Event::ModelFailed(_) | Event::InputRefused(_) | Event::BudgetReached(_) => {
+                said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
+            }
+            Event::CheckFinished(check) if check.verdict.finding == Finding::Failed => {
                 said(Tone::Bad, &words::describe(Some(run), &new.event), NOTE_LINES_MAX)
             }
             Event::HookFinished(hook) if hook.outcome != HookOutcome::Passed || hook.words.is_some() => {
@@ -449,110 +452,9 @@ fn set(tone: Tone, text: &str) -> String {
     }
 }
 
-/// The beginning of one line that fits into `width` cells, with a sign that there is more.
-fn fit(text: &str, width: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.width() <= width {
-        return line;
-    }
-    let mut fitting = String::new();
-    let mut used = 1;
-    for c in line.chars() {
-        used += c.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        fitting.push(c);
-    }
-    format!("{fitting}…")
-}
-
-/// The end of a text in one line that fits into `width` cells, with a sign that there is more before it.
-fn end_of(text: &str, width: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.width() <= width {
-        return line;
-    }
-    let (mut start, mut used) = (line.len(), 1);
-    for (at, c) in line.char_indices().rev() {
-        used += c.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        start = at;
-    }
-    format!("…{}", &line[start..])
-}
-
-/// Text in lines of at most `width` cells, broken between words where that works; at most `most` lines.
-fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    'text: for paragraph in text.lines() {
-        let mut line = String::new();
-        for word in paragraph.split_whitespace() {
-            if !line.is_empty() && line.width() + 1 + word.width() > width {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            for c in word.chars() {
-                if !line.is_empty() && line.width() + c.width().unwrap_or(0) > width {
-                    lines.push(std::mem::take(&mut line));
-                }
-                line.push(c);
-            }
-            if lines.len() > most {
-                break 'text;
-            }
-        }
-        lines.push(line);
-    }
-    lines.retain(|line| !line.trim().is_empty());
-    if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            *last = fit(&format!("{last} …"), width);
-            if !last.ends_with('…') {
-                last.push('…');
-            }
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TEXTS: [&str; 5] = [
-        "short",
-        "a few words that go over the end of a line, and a-word-that-is-longer-than-any-line-could-ever-be-here",
-        "漢字は二つの幅を取る。漢字は二つの幅を取る。",
-        "one\n\n  two\tthree\n",
-        "e\u{301}e\u{301}e\u{301} 👩‍👩‍👧‍👦👩‍👩‍👧‍👦 ok",
-    ];
-
-    #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        for text in TEXTS {
-            for width in WIDTH_MIN..90 {
-                for most in 1..5 {
-                    let lines = wrap(text, width, most);
-                    assert!(lines.len() <= most, "{lines:?}");
-                    assert!(lines.iter().all(|line| line.width() <= width), "{width}: {lines:?}");
-                }
-                assert!(fit(text, width).width() <= width, "{width}: {text}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_left_out_is_said() {
-        assert_eq!(wrap("one two three four", 5, 2), ["one", "two …"]);
-        assert_eq!(wrap("one two", 7, 2), ["one two"]);
-        assert_eq!(fit("one two", 5), "one …");
-    }
 
     #[test]
     fn spans_and_counts_are_as_exact_as_is_worth_reading() {

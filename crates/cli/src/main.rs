@@ -14,6 +14,7 @@ mod export;
 mod failure;
 mod inspect;
 mod keep;
+mod lines;
 mod live;
 mod manual;
 mod mcp;
@@ -39,23 +40,24 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command, PolicyCommand, ProgramCommand};
-use failure::{Failure, Status};
+use failure::{Failure, Form, Status};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return args::usage(&error),
+        Err(error) => return args::usage(&error, Form::of_unread(std::env::args_os())),
     };
+    let form = Form::of(&cli.globals);
     // The operator's door does not open from inside (`semantics.md` E5).
     if let Some(inside) = std::env::var_os("LONGREIN_INSIDE") {
         let inside = inside.to_string_lossy();
         let problem =
             format!("this process was started by a run ({}), and a run cannot operate Longrein", words::safe(&inside));
-        return Failure::new(Status::Configuration, problem).print();
+        return Failure::new(Status::Configuration, problem).print(form);
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(),
+        Err(error) => return Failure::new(Status::Internal, format!("no runtime: {error}")).print(form),
     };
     let store_flag = context::store_flag(&cli.globals);
     let outcome = runtime.block_on(async {
@@ -73,10 +75,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Status::Done) if out::lost() => {
             let problem = "what was to be printed could not be written to stdout; nothing else went wrong";
-            Failure::new(Status::Internal, problem).print()
+            Failure::new(Status::Internal, problem).print(form)
         }
         Ok(status) => status.into(),
-        Err(failure) => failure.in_store(&store_flag).print(),
+        Err(failure) => failure.in_store(&store_flag).print(form),
     }
 }
 
@@ -112,6 +114,7 @@ async fn dispatch(cli: Cli) -> Result<Status, Failure> {
         Command::Gc(args) => keep::gc(globals, args).await,
         Command::Trust(args) => trust::trust(globals, args),
         Command::Policy(PolicyCommand::Check(args)) => policy::check(&globals, args),
+        Command::Program(ProgramCommand::List(_)) => program::list(&globals),
         Command::Program(ProgramCommand::Show(args)) => program::show(&globals, &args),
         Command::Tools(args) => tools::tools(globals, args).await,
         Command::Doctor(args) => doctor::doctor(globals, args).await,

@@ -13,7 +13,7 @@ use crate::args::{Globals, ModelsArgs};
 use crate::config::Config;
 use crate::context;
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::out::{columns, explain, lay, say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -22,6 +22,9 @@ pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Names of one server's models that are listed on the line of the server itself.
 const NAMES_SHOWN: usize = 5;
+
+/// What stands in a line of the table beside name, address and answer.
+const BESIDE_PLACE: usize = "    native      32768  known  ".len();
 
 /// One line.
 struct Row {
@@ -79,7 +82,7 @@ pub(crate) async fn models(globals: Globals, args: ModelsArgs) -> Result<Status,
         print_line(&rows.iter().map(|row| row.json(&config)).collect());
     }
     if rows.is_empty() {
-        HOW_TO.iter().for_each(|line| tell!("{line}"));
+        HOW_TO.iter().for_each(|line| explain(line));
         return Ok(Status::Done);
     }
     if !globals.json {
@@ -297,7 +300,7 @@ fn say_routes(config: &Config) {
     let Some((routes, source)) = config.routes.as_ref().filter(|(routes, _)| !routes.is_empty()) else { return };
     tell!("routes (from {}):", words::safe(source));
     for (at, route) in routes.iter().enumerate() {
-        tell!("  {}. {}: {}", at + 1, words::safe(route.model()), words::safe(&route.when()));
+        explain(&format!("  {}. {}: {}", at + 1, words::safe(route.model()), words::safe(&route.when())));
     }
 }
 
@@ -307,22 +310,34 @@ fn print(rows: &[Row]) {
     let widest = |of: &dyn Fn(&Row) -> String, head: &str| {
         rows.iter().map(|row| of(row).chars().count()).chain([head.len()]).max().unwrap_or_default()
     };
+    let context = |row: &Row| row.spec.context_limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+    let price = |row: &Row| if row.spec.price.is_some() { "known" } else { "-" };
+    let answers = |row: &Row| {
+        let detail = words::short(&row.detail, 160);
+        if detail.is_empty() { row.answers().to_owned() } else { format!("{}: {detail}", row.answers()) }
+    };
     let (name_width, place_width) = (widest(&shown, "MODEL"), widest(&place, "ENDPOINT"));
-    say!("{:<name_width$}  {:<place_width$}  PROTOCOL  CONTEXT  PRICE  ANSWERS", "MODEL", "ENDPOINT");
-    for row in rows {
-        let context = row.spec.context_limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
-        let price = if row.spec.price.is_some() { "known" } else { "-" };
-        let detail =
-            if row.detail.is_empty() { String::new() } else { format!(": {}", words::short(&row.detail, 160)) };
-        say!(
-            "{:<name_width$}  {:<place_width$}  {:<8}  {context:>7}  {price:<5}  {}{detail}",
-            shown(row),
-            place(row),
-            row.protocol(),
-            row.answers(),
-        );
+    let table_width = name_width + place_width + BESIDE_PLACE + widest(&answers, "ANSWERS");
+    if columns().is_some_and(|columns| columns < table_width) {
+        for row in rows {
+            lay!(4, "{}  answers: {}", shown(row), answers(row));
+            lay!(4, "    {}  {}  context {}  price {}", place(row), row.protocol(), context(row), price(row));
+        }
+    } else {
+        say!("{:<name_width$}  {:<place_width$}  PROTOCOL  CONTEXT  PRICE  ANSWERS", "MODEL", "ENDPOINT");
+        for row in rows {
+            say!(
+                "{:<name_width$}  {:<place_width$}  {:<8}  {:>7}  {:<5}  {}",
+                shown(row),
+                place(row),
+                row.protocol(),
+                context(row),
+                price(row),
+                answers(row),
+            );
+        }
     }
     if let Some(default) = rows.iter().find(|row| row.is_default) {
-        tell!("* taken where a run names no model (from {})", words::safe(&default.source));
+        explain(&format!("* taken where a run names no model (from {})", words::safe(&default.source)));
     }
 }

@@ -5,13 +5,21 @@
 //! be taken away however the terminal was resized meanwhile, and nothing has to be put right if this process is killed.
 
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::lines::hung;
 
 /// A line of results.
 macro_rules! say {
     ($($text:tt)*) => { $crate::out::stdout(format_args!($($text)*)) };
+}
+
+/// A line of a listing: whole in a pipe; on a terminal in lines that fit, all but the first set in by so many blanks.
+macro_rules! lay {
+    ($indent:expr, $($text:tt)*) => { $crate::out::listed($indent, format_args!($($text)*)) };
 }
 
 /// A line of anything else.
@@ -19,7 +27,7 @@ macro_rules! tell {
     ($($text:tt)*) => { $crate::out::stderr(format_args!($($text)*)) };
 }
 
-pub(crate) use {say, tell};
+pub(crate) use {lay, say, tell};
 
 /// Set once results could not be written for another reason than a reader that went away.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -30,6 +38,36 @@ pub(crate) fn stdout(line: Arguments<'_>) {
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         LOST.store(true, Ordering::Relaxed);
     }
+}
+
+pub(crate) fn listed(indent: usize, text: Arguments<'_>) {
+    let Some(width) = columns() else { return stdout(text) };
+    for line in text.to_string().split('\n') {
+        hung(line, indent, width).iter().for_each(|line| stdout(format_args!("{line}")));
+    }
+}
+
+/// Words of some length to whoever looks: whole in a pipe, in lines that fit on a terminal. Commands are none: they are copied.
+pub(crate) fn explain(text: &str) {
+    if !std::io::stderr().is_terminal() {
+        return stderr(format_args!("{text}"));
+    }
+    let width = columns_of(std::io::stderr());
+    for line in text.split('\n') {
+        hung(line, 0, width).iter().for_each(|line| stderr(format_args!("{line}")));
+    }
+}
+
+/// Columns of the terminal that results go to. None: they go to a file or a pipe.
+pub(crate) fn columns() -> Option<usize> {
+    let out = std::io::stdout();
+    out.is_terminal().then(|| columns_of(&out))
+}
+
+/// Columns of a terminal as it is now.
+pub(crate) fn columns_of(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// Whether results were lost on their way out.

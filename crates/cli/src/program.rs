@@ -1,4 +1,4 @@
-//! `longrein program show`: a program checked and drawn, without a run.
+//! `longrein program`: those that come along, and any of them checked and drawn, without a run.
 
 use longrein::core::program::Phases;
 use longrein::taskfile::{self, Place, program};
@@ -9,12 +9,48 @@ use crate::args::{Globals, ProgramShowArgs};
 use crate::context;
 use crate::failure::Failure;
 use crate::failure::Status;
-use crate::out::say;
+use crate::out::{lay, say, tell};
 use crate::progress::print_line;
 use crate::tools;
 use crate::words;
 
+/// Where the second column of the list begins.
+const BESIDE_NAME: usize = 11;
+
+/// The programs that come along, and what each is for.
+pub(crate) fn list(globals: &Globals) -> Result<Status, Failure> {
+    let here = context::here()?;
+    let mut rows = Vec::new();
+    for (name, _) in program::SHIPPED {
+        let found = program::find(name, &here, &Place::Flag("program".to_owned()))?;
+        rows.push((name, found.phases.description));
+    }
+    if globals.json {
+        let rows: Vec<_> =
+            rows.iter().map(|(name, description)| json!({ "name": name, "description": description })).collect();
+        print_line(&json!(rows));
+        return Ok(Status::Done);
+    }
+    for (name, description) in &rows {
+        lay!(BESIDE_NAME, "{name:<BESIDE_NAME$}{}", words::safe(description));
+    }
+    tell!("longrein run --program NAME …; longrein program show NAME --source > mine.toml, to change one");
+    Ok(Status::Done)
+}
+
+fn source(name: &str) -> Result<Status, Failure> {
+    let Some((_, text)) = program::SHIPPED.iter().find(|(shipped, _)| *shipped == name) else {
+        let problem = format!("{} does not come along: what is in a file of yours, you have", words::safe(name));
+        return Err(Failure::new(Status::Usage, problem).way_out("longrein program list"));
+    };
+    say!("{}", text.trim_end());
+    Ok(Status::Done)
+}
+
 pub(crate) fn show(globals: &Globals, args: &ProgramShowArgs) -> Result<Status, Failure> {
+    if args.source {
+        return source(&args.program);
+    }
     let here = context::here()?;
     let place = Place::Flag("program".to_owned());
     let mut program = program::find(&args.program, &here, &place)?;

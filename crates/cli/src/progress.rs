@@ -43,8 +43,7 @@ impl Style {
 
 /// Columns of the terminal as it is now.
 pub(crate) fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
+    out::columns_of(std::io::stderr())
 }
 
 /// How often the status line is looked at: often enough for tenths of a second to be believed.
@@ -53,8 +52,17 @@ const REDRAW_EVERY: Duration = Duration::from_millis(250);
 /// How long a line of what is heard stands at least: faster than this nobody reads, and a terminal far away is spared.
 const REDRAW_LEAST: Duration = Duration::from_millis(40);
 
+/// What is shown once the run has begun, and never if it does not: an error is then the first word.
+pub(crate) struct Opening {
+    pub(crate) line: Option<String>,
+    /// Questions that wait from an earlier session.
+    pub(crate) again: Vec<Question>,
+}
+
 pub(crate) struct Progress {
     style: Style,
+    /// Until it was shown.
+    opening: Mutex<Option<Opening>>,
     /// Where questions go when somebody is there to answer.
     questions: Option<UnboundedSender<News>>,
     view: Arc<Mutex<View>>,
@@ -65,7 +73,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Begins to draw, if the style has something to draw.
-    pub(crate) fn new(style: Style, questions: Option<UnboundedSender<News>>) -> Self {
+    pub(crate) fn new(style: Style, questions: Option<UnboundedSender<News>>, opening: Opening) -> Self {
         let view: Arc<Mutex<View>> = Arc::default();
         let heard: Arc<Notify> = Arc::default();
         if style == Style::Live {
@@ -83,11 +91,32 @@ impl Progress {
                 }
             });
         }
-        Self { style, questions, view, heard, pieces: Printer::default() }
+        let opening = Mutex::new(Some(opening));
+        Self { style, opening, questions, view, heard, pieces: Printer::default() }
+    }
+
+    fn open(&self) {
+        let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Opening { line, again }) = opening else { return };
+        if let Some(line) = line {
+            tell!("{line}");
+        }
+        for question in again {
+            self.send(News::Asked(question));
+        }
+    }
+
+    fn send(&self, news: News) {
+        if let Some(questions) = &self.questions {
+            // The asker is gone only when the command ends, or the person went.
+            let _ = questions.send(news);
+        }
     }
 
     fn ask(&self, run: &Run, event: &Event) {
-        let Some(questions) = &self.questions else { return };
+        if self.questions.is_none() {
+            return;
+        }
         #[expect(clippy::wildcard_enum_match_arm, reason = "no other event is about a question")]
         let news = match event {
             Event::ActionHeld(held) => {
@@ -100,14 +129,14 @@ impl Progress {
             _ => None,
         };
         if let Some(news) = news {
-            // The asker is gone only when the command ends, or the person went.
-            let _ = questions.send(news);
+            self.send(news);
         }
     }
 }
 
 impl Observer for Progress {
     fn committed(&self, run: &Run, events: &[(Seq, NewEvent)]) {
+        self.open();
         match self.style {
             Style::Json => {
                 self.pieces.before(|| {

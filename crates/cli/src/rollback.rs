@@ -1,8 +1,6 @@
 //! `longrein rollback`: the workspace back to before what a run did in it. Shows what would become of which path, asks, and
 //! touches nothing that somebody else has changed since.
 
-use std::io::BufRead;
-
 use longrein::core::event::{Event, RollbackWhy};
 use longrein::core::ids::{ActionId, RunId, Seq, ToolName};
 use longrein::core::input::{Door, Rollback};
@@ -85,13 +83,7 @@ async fn is_agreed(command: String) -> Result<bool, Failure> {
         let problem = "this changes files: say --yes where nobody can be asked";
         return Err(Failure::new(Status::Usage, problem).way_out(command));
     }
-    tell!("Undo this? What stands there now is moved aside. [y/N]");
-    let line = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    let line = line.await.ok().and_then(Result::ok).unwrap_or_default();
-    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+    Ok(ask::agreed("Undo this? What stands there now is moved aside.").await)
 }
 
 /// What came of it, from the journal.

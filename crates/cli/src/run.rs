@@ -23,8 +23,8 @@ use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
-use crate::out::{say, tell};
-use crate::progress::{Progress, Style, print_line};
+use crate::out::{explain, say, tell};
+use crate::progress::{Opening, Progress, Style, print_line};
 use crate::shadow::Report;
 use crate::trust::{self, Tightening};
 use crate::unasked::Unasked;
@@ -117,8 +117,8 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
                 return session.print_stored(&run, &args.drive).await;
             }
             let (id, model) = (run.id.clone(), session.runs.model_of(&run).await?.name);
-            session.announce(permits.mode.unwrap_or(run.mode), &run.task, &permits);
-            session.drive(&id, Target::Existing(id.clone()), &model, permits, &args.drive).await
+            let opening = session.opening(permits.mode.unwrap_or(run.mode), &run.task, &permits);
+            session.drive(&id, Target::Existing(id.clone()), &model, permits, opening, &args.drive).await
         }
         None => {
             let Loaded { mut task, blobs } = load(&args, &session.config)?;
@@ -129,10 +129,9 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             let id = id.unwrap_or_else(context::fresh_id);
             session.warn_if_heavy(&task).await;
             let model = task.model.name.clone();
-            session.announce(task.permission_mode, &task, &permits);
-            session
-                .drive(&id, Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, permits, &args.drive)
-                .await
+            let opening = session.opening(task.permission_mode, &task, &permits);
+            let target = Target::New { id: id.clone(), task: Box::new(task), blobs };
+            session.drive(&id, target, &model, permits, opening, &args.drive).await
         }
     }
 }
@@ -193,8 +192,8 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         return session.print_stored(&run, &args.drive).await;
     }
     let model = session.runs.model_of(&run).await?.name;
-    session.announce(permits.mode.unwrap_or(run.mode), &run.task, &permits);
-    session.drive(&id, Target::Existing(id.clone()), &model, permits, &args.drive).await
+    let opening = session.opening(permits.mode.unwrap_or(run.mode), &run.task, &permits);
+    session.drive(&id, Target::Existing(id.clone()), &model, permits, opening, &args.drive).await
 }
 
 impl Session {
@@ -211,6 +210,11 @@ impl Session {
         if self.globals.json {
             let event = longrein::core::event::Event::RunEnded(ended.clone());
             print_line(&projection::line(run, Some(run.head), run.at, &event));
+        } else if !self.globals.quiet {
+            tell!(
+                "run {} has ended; what it came to is printed again, and no model is called (a new run: another --id)",
+                run.id
+            );
         }
         self.report_shadow(run).await;
         self.report_unasked(run).await;
@@ -223,6 +227,7 @@ impl Session {
         target: Target,
         model: &ModelName,
         permits: Permits,
+        opening: Option<String>,
         args: &DriveArgs,
     ) -> Result<Status, Failure> {
         let environment = context::environment();
@@ -247,9 +252,10 @@ impl Session {
             tokio::spawn(ask::answer_questions(Arc::clone(&self.runs), id.clone(), receive, stop.clone()));
             send
         });
-        if let Some(questions) = &questions {
-            ask::ask_again(&self.runs, &target, questions).await;
-        }
+        let again = match &questions {
+            Some(_) => ask::asked_before(&self.runs, &target).await,
+            None => Vec::new(),
+        };
         let (config, of_models) = (self.config.clone(), environment.clone());
         let around = Surroundings {
             model,
@@ -258,7 +264,7 @@ impl Session {
             }),
             environment,
             asked,
-            observer: Arc::new(Progress::new(style, questions)),
+            observer: Arc::new(Progress::new(style, questions, Opening { line: opening, again })),
             stop: stop.clone(),
             policy: permits.policy,
             hooks: permits.hooks,
@@ -351,10 +357,10 @@ impl Session {
         Ok(settings)
     }
 
-    /// The first thing a person sees of a run: what it may do, and who says so.
-    fn announce(&self, mode: Mode, task: &Task, permits: &Permits) {
+    /// The first thing a person sees of a run: what it may do, and who says so. None: nobody looks.
+    fn opening(&self, mode: Mode, task: &Task, permits: &Permits) -> Option<String> {
         match Style::of(&self.globals) {
-            Style::Json | Style::Quiet => return,
+            Style::Json | Style::Quiet => return None,
             Style::Plain | Style::Live => {}
         }
         let from =
@@ -379,7 +385,8 @@ impl Session {
             SandboxMode::Best | SandboxMode::External => "",
         };
         let sandbox = sandbox.map(|sandbox| format!("{sandbox}{required}")).unwrap_or_default();
-        tell!("permission mode: {mode}{}; rules: {rules}{}{sandbox}", named("permission_mode"), named("policy"));
+        let (mode_from, rules_from) = (named("permission_mode"), named("policy"));
+        Some(format!("permission mode: {mode}{mode_from}; rules: {rules}{rules_from}{sandbox}"))
     }
 
     /// What a shadow run would have done, call by call.
@@ -396,18 +403,16 @@ impl Session {
         report.lines().iter().for_each(|line| tell!("  {line}"));
     }
 
-    /// Which calls a run did without because nobody could be asked.
+    /// Which calls a run did without though nobody said no.
     async fn report_unasked(&self, run: &Run) {
         match Style::of(&self.globals) {
-            Style::Plain => {}
-            Style::Json | Style::Quiet | Style::Live => return,
+            Style::Plain | Style::Live => {}
+            Style::Json | Style::Quiet => return,
         }
         let mut unasked = Unasked::default();
         // Without the journal nothing is known of it; the run's own end is said all the same.
         let _ = self.runs.fold(&run.id, |record| unasked.see(record)).await;
-        if let Some(line) = unasked.line() {
-            tell!("{line}");
-        }
+        unasked.lines(&self.store, run).iter().for_each(|line| explain(line));
     }
 
     /// A run whose requests are nearly full before it has begun is told of (`design.md` §5).
@@ -466,11 +471,12 @@ impl Session {
             return Ok(status);
         }
         let id = &run.id;
+        let whole = self.store.command(&format!("log {id} --raw"));
         match standing {
             Standing::Rested(ended) => {
-                tell!("{}: {}", words::end(&ended.end), words::safe(&ended.reason));
+                explain(&words::ended(&ended.end, &words::reason(&ended.reason, &whole)));
                 if let Some(ways) = other_ways(run, ended) {
-                    tell!("{ways}");
+                    explain(&ways);
                 }
                 if let Some(remark) = &ended.remark {
                     tell!("The model's last words, unverified: {}", words::safe(remark));
@@ -495,7 +501,7 @@ impl Session {
             }
             Standing::Suspended(..) => {
                 let row = longrein::run_row(run);
-                tell!("suspended: {}", words::safe(&row.reason));
+                explain(&format!("suspended: {}", words::reason(&row.reason, &whole)));
             }
         }
         tell!("{}", self.store.command(&next_command(run, standing)));
@@ -647,13 +653,19 @@ pub(crate) fn load(args: &RunArgs, config: &Config) -> Result<Loaded, Failure> {
         loaded.task.questions_expire_ms = config.questions_expire.map(|span| span.as_millis() as u64);
         loaded
     };
+    let names_no_model = options.model.is_none() && options.defaults.model.is_none();
+    let failed = |error: taskfile::TaskFileError| match Failure::from(error) {
+        // It says what can be named, and what answers.
+        failure if names_no_model && failure.status == Status::Configuration => failure.way_out("longrein models"),
+        failure => failure,
+    };
     match &args.task {
-        Some(file) => Ok(finish(taskfile::load(file, &options)?)),
+        Some(file) => Ok(finish(taskfile::load(file, &options).map_err(failed)?)),
         None if options.prompt.is_none() => {
             let problem = "nothing to do: give a PROMPT, or a task file with --task FILE";
             Err(Failure::new(Status::Usage, problem).way_out("longrein run --help"))
         }
-        None => Ok(finish(taskfile::plain(&options)?)),
+        None => Ok(finish(taskfile::plain(&options).map_err(failed)?)),
     }
 }
 

@@ -14,7 +14,8 @@ use crate::args::EndorseArgs;
 use crate::ask::operator;
 use crate::context::StoreAt;
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::inspect::LABEL;
+use crate::out::{lay, say, tell};
 use crate::progress::print_line;
 use crate::words;
 
@@ -65,19 +66,37 @@ impl Bringers {
         if !run.taint.is_tainted() {
             return;
         }
-        say!("tainted    {}, by what it has read", run.taint.label());
+        lay!(LABEL, "tainted    {}, by what it has read", run.taint.label());
         for (source, brought) in &run.taint.sources {
             let by = match self.by_event.get(&brought.since) {
                 Some(action) => format!("{action}, event {}", brought.since),
                 None => format!("event {}", brought.since),
             };
-            say!("           {} ({}): {by}", words::short(source, 200), brought.label);
+            lay!(LABEL, "           {} ({}): {by}", words::short(source, 200), brought.label);
         }
         if run.taint.rest.is_tainted() {
-            say!("           and more sources than are listed ({})", run.taint.rest);
+            lay!(LABEL, "           and more sources than are listed ({})", run.taint.rest);
         }
         if let Some(source) = run.taint.sources.keys().next() {
             say!("trust      {}", store.command(&format!("endorse {}", quoted(source))));
+        }
+    }
+}
+
+/// What takes away what stands against a run's calls. None: it has read too much for that.
+pub(crate) fn way_to_trust(store: &StoreAt, run: &Run) -> Option<String> {
+    let sources: Vec<_> = run.taint.sources.iter().filter(|(_, brought)| brought.label.is_tainted()).collect();
+    match sources.as_slice() {
+        _ if run.taint.rest.is_tainted() => None,
+        [] => None,
+        [(source, _)] => {
+            let command = store.command(&format!("endorse {}", quoted(source)));
+            Some(format!("if you trust {}: {command}", words::short(source, 80)))
+        }
+        more => {
+            let command = store.command("endorse SOURCE");
+            let show = store.command(&format!("show {}", run.id));
+            Some(format!("if you trust all {} sources of it: {command} for each that {show} lists", more.len()))
         }
     }
 }

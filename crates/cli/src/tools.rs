@@ -13,7 +13,7 @@ use crate::args::{Globals, ToolsArgs};
 use crate::config::Config;
 use crate::context;
 use crate::failure::{Failure, Status};
-use crate::out::{say, tell};
+use crate::out::{lay, say, tell};
 use crate::progress::print_line;
 use crate::{trust, words};
 
@@ -80,21 +80,21 @@ pub(crate) async fn tools(globals: Globals, args: ToolsArgs) -> Result<Status, F
         return Ok(Status::Done);
     }
     for (spec, missing, warnings) in &rows {
-        say!("{}  {}  {}", words::safe(spec.name.as_str()), spec.effect, words::short(&source(spec), 100));
-        say!("    takes    {}", parameters(&schema(spec)));
+        lay!(4, "{}  {}  {}", words::safe(spec.name.as_str()), spec.effect, words::short(&source(spec), 100));
+        lay!(13, "    takes    {}", parameters(&schema(spec)));
         match missing {
             None => say!("    available"),
-            Some(why) => say!("    NOT available: {}", words::safe(why)),
+            Some(why) => lay!(4, "    NOT available: {}", words::safe(why)),
         }
         for warning in warnings {
-            say!("    warning  {}", words::safe(warning));
+            lay!(13, "    warning  {}", words::safe(warning));
         }
     }
     if rows.is_empty() {
         say!("no tools");
     }
     for line in &told {
-        say!("{}", words::safe(line));
+        lay!(4, "{}", words::safe(line));
     }
     Ok(Status::Done)
 }

@@ -42,12 +42,29 @@ pub(crate) fn safe(text: &str) -> String {
 
 /// One safe line of at most `limit` characters.
 pub(crate) fn short(text: &str, limit: usize) -> String {
-    let one_line = safe(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let one_line = crate::lines::one_line(&safe(text));
     if one_line.chars().count() <= limit {
         one_line
     } else {
         format!("{}…", one_line.chars().take(limit.saturating_sub(1)).collect::<String>())
     }
+}
+
+/// Characters of a reason that are shown before and after what is left out: the end says what to do.
+const REASON_HEAD: usize = 400;
+const REASON_TAIL: usize = 200;
+
+/// Why a run stands where it does, safe to print. A provider may have answered with a page: of more than anybody reads the
+/// middle is left out, and `whole` is the command that prints it.
+pub(crate) fn reason(text: &str, whole: &str) -> String {
+    let text = safe(text);
+    let count = text.chars().count();
+    let Some(left_out) = count.checked_sub(REASON_HEAD + REASON_TAIL).filter(|left_out| *left_out > REASON_TAIL) else {
+        return text;
+    };
+    let head: String = text.chars().take(REASON_HEAD).collect();
+    let tail: String = text.chars().skip(count - REASON_TAIL).collect();
+    format!("{head} … ({} characters left out: {whole}) … {tail}", grouped(left_out as u64))
 }
 
 pub(crate) fn shown(content: &Content) -> String {
@@ -144,6 +161,15 @@ pub(crate) fn effects(tool: &str, effects: &[Effect]) -> Vec<String> {
 
 /// Effects of one kind that are listed.
 const EFFECTS_SHOWN: usize = 12;
+
+/// Why a yes to every call like this one is not taken: where no earlier yes counts, none for later does.
+pub(crate) fn no_always(run: &Run) -> &'static str {
+    if run.taint.is_tainted() {
+        "\"always\" is not offered: this run has read what others could have written, so each such call is asked"
+    } else {
+        "\"always\" is not offered: each such call is asked"
+    }
+}
 
 /// What a yes to every call like this one covers.
 pub(crate) fn always(run: &Run, action: &longrein::core::action::Action) -> String {
@@ -598,7 +624,7 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             let detail = if e.detail.is_empty() { String::new() } else { format!(": {}", short(&e.detail, 160)) };
             format!("suspended, {}{detail}", longrein::suspension_in_words(e.cause))
         }
-        Event::RunEnded(e) => format!("{}: {}", end(&e.end), short(&e.reason, 200)),
+        Event::RunEnded(e) => ended(&e.end, &short(&e.reason, 200)),
     }
 }
 
@@ -609,6 +635,12 @@ pub(crate) fn short_tree(tree: &TreeId) -> &str {
 
 pub(crate) fn end(end: &End) -> String {
     end.state().replace('_', " ")
+}
+
+/// How a run ended and why, in one line, without the same word twice.
+pub(crate) fn ended(how: &End, reason: &str) -> String {
+    let how = end(how);
+    if reason.starts_with(&how) { reason.to_owned() } else { format!("{how}: {reason}") }
 }
 
 pub(crate) fn waits(waits: &[Wait]) -> String {

@@ -266,7 +266,8 @@ fn a_wrong_configuration_is_78() {
     std::fs::write(&config, model).unwrap();
     world.run("run Hi").is(0);
     std::fs::remove_file(&config).unwrap();
-    world.run("run Hi").is(78).says("no model is named");
+    let nameless = world.run("run Hi").is(78).says("no model is named");
+    assert_eq!(nameless.last_line(), "longrein models");
     world.run("run Hi -m nobody/knows").is(78);
     world.run("run Hi -m openai/x").is(78);
     world.run("run Hi -m script/s.toml --max-budget-usd 1").is(0);
@@ -895,4 +896,64 @@ fn an_mcp_server_on_a_terminal_says_what_it_waits_for() {
     terminal.type_in("\u{4}");
     terminal.end();
     assert!(!world.longrein(["mcp"]).done().stderr.contains("speaks MCP"), "programs are not told");
+}
+
+// ---- what other programs see ----
+
+#[test]
+fn an_error_with_json_is_json_and_the_way_out_is_still_the_last_line() {
+    let world = asking();
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    let missing = world.run("show nobody --json").is(66);
+    let error: Value = serde_json::from_str(missing.stderr.lines().next().unwrap()).unwrap();
+    assert_eq!((&error["type"], &error["status"], &error["v"]), (&"error".into(), &66.into(), &1.into()), "{error}");
+    assert!(error["problem"].as_str().unwrap().contains("nobody"), "{error}");
+    assert_eq!(error["way_out"], missing.last_line());
+    for line in ["show r --nonsense --json", "runs --json extra"] {
+        let usage = world.run(line).is(64);
+        let error: Value = serde_json::from_str(usage.stderr.lines().next().unwrap()).unwrap();
+        assert_eq!((&error["type"], &error["status"]), (&"error".into(), &64.into()), "{error}");
+    }
+    let quoted = world.run("show nobody").is(66);
+    assert!(quoted.stderr.starts_with("longrein: "), "{}", quoted.stderr);
+}
+
+#[test]
+fn always_from_another_process_covers_the_same_call_and_no_other() {
+    let world = World::new();
+    let parameters = "[tools.parameters]\ntype = \"object\"\n[tools.parameters.properties.n]\ntype = \"number\"\n";
+    let replies = calls("act", "{ n = 1 }") + &calls("act", "{ n = 1 }") + &calls("act", "{ n = 2 }") + &says("done");
+    task(&world, &tool("act", "external", &books("act"), parameters), &replies);
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    assert_eq!(world.run("approvals --json").is(0).last_json()[0]["always"], true);
+    world.run("approve r a1 --always").is(0).says("always: act with these very arguments");
+    let parked = world.run("resume r --on-ask wait").is(3);
+    assert_eq!(parked.last_line(), "longrein approve r a3");
+    assert_eq!(booked(&world, "act"), 2);
+}
+
+/// A run that has read what anybody may have written: what stands against its calls is named, and how to trust it.
+#[test]
+fn a_call_denied_for_what_was_read_names_the_source_and_no_rule() {
+    let world = World::new();
+    let tools = tool("read", "read", "echo hello", "untrusted = true\n") + &tool("act", "external", &books("act"), "");
+    let replies = calls("read", "{}") + &calls("act", "{}") + &says("done");
+    task(&world, &format!("[policy]\nallow = [\"act\"]\n{tools}"), &replies);
+    let denied = world.run("run --task task.toml --id d").is(0);
+    assert!(
+        denied.stderr.contains("1 call was denied for what the run has read, and no rule lifts that: a2 act"),
+        "{}",
+        denied.stderr
+    );
+    assert!(!denied.stderr.contains("--allow RULE"), "{}", denied.stderr);
+    let line = denied.stderr.lines().find(|line| line.contains("longrein endorse")).expect("it says how to trust");
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    let listed = world.run("approvals").is(0).stdout;
+    assert!(listed.contains("if you trust read: longrein endorse read"), "{listed}");
+    let refused = world.run("approve w a2 --always").is(65).says("\"always\" is not offered: this run has read");
+    assert_eq!(refused.last_line(), "longrein approve w a2");
+    let command = line.rsplit_once(": ").unwrap().1;
+    world.typed(command).done().is(0);
+    world.run("run --task task.toml --id e").is(0);
+    assert_eq!(booked(&world, "act"), 1, "it is trusted now");
 }

@@ -1,7 +1,7 @@
 //! What a person sees of a run that rests, was killed, or waits for somebody to go on with it.
 
 use crate::support::World;
-use crate::support::server::{Server, text};
+use crate::support::server::{Server, status, text};
 use crate::support::task::{calls, says, task, tool, wire_task};
 
 const ACT: &str = "echo '{}'";
@@ -77,4 +77,98 @@ fn a_run_without_a_price_has_no_known_cost() {
     let stats = world.run("runs --stats").is(0).stdout;
     assert!(stats.contains("cost                 $0.0000, not known of 1 run without a price"), "{stats}");
     assert!(stats.contains("tokens               12,"), "{stats}");
+}
+
+/// The lines of a listing on a terminal: only one that holds a path that has no room may be longer.
+#[test]
+fn listings_fit_the_terminal_and_are_whole_in_a_pipe() {
+    let world = World::new();
+    let goal =
+        "Do this first, then that, and then, once both of these are done, all of the other things that are left.";
+    let tools = tool("act", "external", ACT, "") + &tool("look", "read", "seq 1 40 | tr '\\n' ' '", "");
+    let replies = calls("look", "{}") + &calls("act", "{}") + &says("done");
+    task(&world, &tools, &replies);
+    world.write("task.toml", &world.read("task.toml").replace("Do it.", goal));
+    world.run("run --task task.toml --id r --on-ask wait").is(3);
+    for columns in [80_u16, 40] {
+        for look in ["doctor", "runs", "show r", "log r", "approvals", "models --no-probe", "tools --task task.toml"] {
+            let mut terminal =
+                world.typed(&format!("longrein {look}")).env("LONGREIN_MODEL", "openai/x").on_terminal(columns);
+            let (_, written) = terminal.end();
+            for line in written.lines().map(str::trim_end) {
+                let is_one_word = !line.trim().contains(' ') && line.contains('/');
+                let is_command = line.contains("longrein ");
+                let fits = line.chars().count() <= usize::from(columns);
+                assert!(fits || is_one_word || is_command, "{look} at {columns}: {line}\n{written}");
+            }
+        }
+    }
+    let mut terminal = world.typed("longrein models --no-probe").on_terminal(80);
+    let (_, written) = terminal.end();
+    assert!(written.contains("No model is configured."), "{written}");
+    assert!(written.lines().all(|line| line.trim_end().chars().count() <= 80), "{written}");
+    let shown = world.run("show r").is(0).stdout;
+    assert!(shown.lines().any(|line| line == format!("goal       {goal}")), "{shown}");
+}
+
+#[test]
+fn a_start_that_fails_begins_with_what_is_wrong() {
+    let world = World::new();
+    slow(&world);
+    let run = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the run is there", || (world.run("show r").status() == 0).then_some(()));
+    let held = world.run("resume r").is(69);
+    assert!(held.stderr.starts_with("longrein: "), "{}", held.stderr);
+    run.signal("KILL");
+    let unreachable = world.run("run hello -m anthropic/x --id s");
+    assert!(!unreachable.stderr.contains("permission mode"), "{}", unreachable.stderr);
+    assert_eq!(unreachable.status(), 78, "{}", unreachable.stderr);
+}
+
+#[test]
+fn a_page_for_a_reason_is_shown_in_part() {
+    let world = World::new();
+    wire_task(&world, "");
+    let page = "iVBORw0KGgo".repeat(2_000);
+    let body = format!("{{\"error\":{{\"message\":\"cannot read the image {page}\"}}}}");
+    let server = Server::playing([status(400, &body)]);
+    let failed = server.call(&world, "run --task task.toml --id r").done().is(5);
+    let longest = |text: &str| text.lines().map(str::len).max().unwrap_or_default();
+    assert!(longest(&failed.stderr) < 1_000, "{}", failed.stderr);
+    let shown = world.run("show r").is(0).stdout;
+    assert!(longest(&shown) < 1_000 && shown.contains("characters left out: longrein log r --raw)"), "{shown}");
+    let whole = world.run("log r --raw").is(0).stdout;
+    assert!(longest(&whole) > 2_000 && whole.contains("… (the first 2048 of 22022 bytes that were read)"), "{whole}");
+}
+
+#[test]
+fn cancel_names_what_it_cut_off() {
+    let world = World::new();
+    let tools = tool("act", "workspace", "touch begun; sleep 30", "") + "[policy]\nallow = [\"act\"]\n";
+    task(&world, &tools, &(calls("act", "{}") + &says("done")));
+    let run = world.typed("longrein run --task task.toml --id r").start();
+    world.until("the call runs", || world.path("begun").exists().then_some(()));
+    let cancelled = world.run("cancel r").is(0);
+    assert!(cancelled.stdout.contains("cut off: a1 act (look at its files)"), "{}", cancelled.stdout);
+    assert!(!cancelled.stdout.contains("nothing was changed"), "{}", cancelled.stdout);
+    let told = run.end().is(7).stderr;
+    assert!(told.contains("cancelled by the operator") && !told.contains("cancelled: cancelled"), "{told}");
+}
+
+#[test]
+fn a_stored_answer_is_said_to_be_one() {
+    let world = World::new();
+    task(&world, "", &says("done"));
+    let first = world.run("run --task task.toml --id r").is(0);
+    assert!(!first.stderr.contains("printed again"), "{}", first.stderr);
+    world.run("run --task task.toml --id r").is(0).says("run r has ended; what it came to is printed again");
+}
+
+#[test]
+fn blanks_and_line_ends_in_an_excerpt_are_not_eaten() {
+    let world = World::new();
+    let replies = "[[reply]]\ntext = \"\"\"if x:\n    y  =  1\"\"\"\n";
+    task(&world, "", replies);
+    let done = world.run("run --task task.toml --id r").is(0);
+    assert!(done.stderr.contains("if x: ⏎     y  =  1"), "{}", done.stderr);
 }

@@ -68,7 +68,7 @@ fn stats_add_up_over_runs_and_count_nothing_twice() {
     task(&world, &more, &(calls("ok", "{}") + &calls("ok", "{}") + &calls("bad", "{}") + &says("x") + &says("y")));
     world.write("there.sh", "");
     let none = world.run("runs --stats --json").is(0).last_json();
-    assert_eq!(none, serde_json::json!([]), "no store, no runs");
+    assert_eq!(none["runs"], 0, "no store, no runs, and the same shape: {none}");
     world.run("run --task task.toml --id r1 --max-turns 4").is(2);
     world.write("there", "");
     world.run("run --task task.toml --id r2 --crash-at tool.running:2").is(75);
@@ -80,4 +80,26 @@ fn stats_add_up_over_runs_and_count_nothing_twice() {
     assert_eq!((&stats["tool_calls"], &stats["tool_errors"], &stats["repeats"]), (&6.into(), &2.into(), &2.into()));
     assert_eq!((&stats["recoveries"], &stats["turns_per_run"]["p99"]), (&1.into(), &4.into()));
     assert!(world.run("runs --stats").is(0).stdout.contains("tool calls           6"));
+}
+
+#[test]
+fn a_dry_run_says_what_would_go_and_a_person_is_asked_first() {
+    let world = World::new();
+    task(&world, "", &says("hello"));
+    world.run("run --task task.toml --id old").is(0);
+    let dry = world.run("gc --older-than 1ms --dry-run").is(0).stdout;
+    assert!(dry.contains("would remove old  done  Do it.") && dry.contains("1 run would be removed"), "{dry}");
+    assert_eq!(world.run("gc --older-than 1ms --dry-run --json").is(0).last_json()["would_remove"][0], "old");
+    world.run("show old").is(0);
+
+    let mut terminal = world.typed("longrein gc --older-than 1ms").on_terminal(80);
+    terminal.wait_for("Remove these runs? That cannot be undone. [y/N]");
+    terminal.type_in("\n");
+    assert!(terminal.end().1.contains("nothing was removed"));
+    world.run("show old").is(0);
+    let mut terminal = world.typed("longrein gc --older-than 1ms").on_terminal(80);
+    terminal.wait_for("[y/N]");
+    terminal.type_in("y\n");
+    assert!(terminal.end().1.contains("removed old"));
+    world.run("show old").is(66);
 }

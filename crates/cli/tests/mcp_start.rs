@@ -15,7 +15,8 @@ fn a_tool_that_the_server_does_not_have_is_an_error_where_it_is_named() {
     ] {
         let Some(world) = world() else { return };
         let done = run(&world, "", &server("plain", more), &replies).is(65);
-        assert!(done.stderr.contains(named) && done.stderr.contains("did you mean echo?"), "{more}: {}", done.stderr);
+        let told = done.told();
+        assert!(told.contains(named) && told.contains("did you mean echo?"), "{more}: {told}");
         assert_eq!(booked(&world, "echo"), 0);
         assert!(world.run("runs --json").last_json().as_array().unwrap().is_empty(), "no run was begun");
         assert!(!world.something_runs("w"));

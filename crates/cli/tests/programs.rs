@@ -66,6 +66,23 @@ fn a_program_is_shown_as_text_as_mermaid_and_as_json() {
 }
 
 #[test]
+fn the_programs_that_come_along_are_listed_and_can_be_copied() {
+    let world = gated();
+    let listed = world.run("program list --json").is(0).last_json();
+    for program in listed.as_array().unwrap() {
+        let name = program["name"].as_str().unwrap();
+        assert!(!program["description"].as_str().unwrap().is_empty(), "{name}");
+        assert!(world.run("program list").is(0).stdout.contains(name), "{name}");
+        // What is printed is the program itself.
+        let source = world.run(&format!("program show {name} --source")).is(0).stdout;
+        world.write("copy.toml", &source);
+        let drawn = |of: &str| world.run(&format!("program show {of} --mermaid")).is(0).stdout;
+        assert_eq!(drawn("copy.toml"), drawn(name));
+    }
+    world.run("program show copy.toml --source").is(64).says("longrein program list");
+}
+
+#[test]
 fn a_wrong_program_names_file_line_and_phase() {
     let world = gated();
     world.run("program show nothing").is(64).says("there is no program \"nothing\"").says("react, direct");

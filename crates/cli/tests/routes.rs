@@ -200,7 +200,7 @@ fn routes_that_cannot_be_are_refused_with_what_is_meant() {
         let two = Two::new(&[], &[], route);
         let done = two.start();
         assert!(matches!(done.status(), 65 | 78), "{route}: {}", done.stderr);
-        assert!(done.stderr.contains(says), "{route}: {}", done.stderr);
+        assert!(done.told().contains(says), "{route}: {}", done.stderr);
     }
 }
 

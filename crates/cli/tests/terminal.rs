@@ -256,4 +256,7 @@ fn the_manual_and_the_completions_know_every_command() {
         }
     }
     assert!(man.contains("\\-\\-on\\-ask"), "flags of commands are explained");
+    for below in ["POLICY CHECK", "PROGRAM SHOW", "PROGRAM LIST", "MCP LOGIN"] {
+        assert!(man.contains(&format!("LONGREIN {below}")), "man does not know {below}");
+    }
 }

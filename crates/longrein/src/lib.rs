@@ -90,7 +90,7 @@ pub use longrein_models::{
 /// How far commands are held by what is around them.
 pub use longrein_policy::Containment;
 /// Names that may have been meant by one that is not known.
-pub use longrein_policy::near;
+pub use longrein_policy::{TAINT_RULE, near};
 pub use longrein_ports as ports;
 /// Runs for clients of MCP: the binary opens it a door.
 pub use longrein_protocols::server as mcp_server;

@@ -1,6 +1,8 @@
 //! What a refusal means: from an HTTP status and an error body, in any spelling seen in the wild, to a class that says
 //! what should follow.
 
+use std::borrow::Cow;
+
 use longrein_core::budget::Usage;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Served};
 use serde_json::Value;
@@ -37,7 +39,7 @@ impl Refusal<'_> {
             | ModelErrorClass::Lost
             | ModelErrorClass::Script => None,
         };
-        let text = if told.text.is_empty() { "no explanation was given" } else { bounded(&told.text) };
+        let text = if told.text.is_empty() { Cow::Borrowed("no explanation was given") } else { bounded(&told.text) };
         let place = match self.status {
             Some(status) => format!("HTTP {status}"),
             None => match told.status {
@@ -397,6 +399,10 @@ fn hint(class: ModelErrorClass) -> &'static str {
 }
 
 /// At most [`PROVIDER_TEXT_MAX_BYTES`], cut at a character boundary.
-fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(PROVIDER_TEXT_MAX_BYTES)]
+fn bounded(text: &str) -> Cow<'_, str> {
+    if text.len() <= PROVIDER_TEXT_MAX_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let kept = &text[..text.floor_char_boundary(PROVIDER_TEXT_MAX_BYTES)];
+    Cow::Owned(format!("{kept}… (the first {} of {} bytes that were read)", kept.len(), text.len()))
 }

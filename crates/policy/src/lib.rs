@@ -46,6 +46,7 @@ pub use near::near;
 pub use obeyed::obeyed_by_git;
 pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Expected, Fault, List};
+pub use verdict::TAINT_RULE;
 
 use escalate::{Carries, TABLE, escalate, flows};
 use files::{By, Places, Touch};

@@ -139,6 +139,9 @@ impl Verdict {
     }
 }
 
+/// The name of the rule that escalates calls for what the run has read.
+pub const TAINT_RULE: &str = own::TAINT;
+
 /// Names of the analysis's own rules, as they stand beside rulings.
 pub(crate) mod own {
     /// A `read` tool that the task declares.

@@ -339,8 +339,19 @@ impl Done {
     /// Stderr must say this.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.stderr.contains(text), "longrein {}: \"{text}\" is not in:\n{}", self.line, self.stderr);
+        let told = self.told();
+        assert!(told.contains(text), "longrein {}: \"{text}\" is not in:\n{told}", self.line);
         self
+    }
+
+    /// Stderr, with what errors say as JSON as it would be in words.
+    pub(crate) fn told(&self) -> String {
+        let in_words = |line: &str| {
+            let error: Option<Value> = serde_json::from_str(line).ok();
+            let problem = error.as_ref().filter(|error| error["type"] == "error");
+            problem.and_then(|error| error["problem"].as_str()).unwrap_or(line).to_owned()
+        };
+        self.stderr.lines().map(in_words).collect::<Vec<_>>().join("\n")
     }
 
     /// The answer, without its line end.
