@@ -307,7 +307,11 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
     let written = run.filter(|_| proposed.args.as_str() == "null").and_then(|run| {
         let calls = run.window.items.iter().rev().filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Observation { .. }
+            | Item::Harness(_) => None,
         });
         calls.flatten().find(|call| call.id == proposed.call).map(|call| call.arguments.as_str())
     });

@@ -889,7 +889,7 @@ fn pairing(run: &Run) {
                     owed.push(&call.id);
                 }
             }
-            Item::User(_) | Item::Pictured { .. } | Item::Harness(_) => {
+            Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Harness(_) => {
                 assert!(owed.is_empty(), "words between {owed:?} and their observations")
             }
         }

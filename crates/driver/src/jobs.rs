@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::{Finding, Verdict};
 use longrein_core::decide::Undone;
 use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName, TreeId};
 use longrein_core::outcome::{ModelFailure, Outcome, ProbeAnswer, Reply};
-use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_core::taint::Mark;
@@ -94,7 +94,7 @@ pub(crate) enum Landed {
     Broken(String),
 }
 
-pub(crate) type Blobs = Vec<(Digest, Payload)>;
+pub(crate) type Blobs = Vec<(Digest, Bytes)>;
 
 /// What is known of a program only after its end.
 #[derive(Debug, Default)]

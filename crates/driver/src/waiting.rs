@@ -11,7 +11,6 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure};
 use longrein_core::owed::{self, Duty};
 use longrein_core::run::{Activity, Stage};
 
-use crate::batch::in_bytes;
 use crate::claimed::Drive;
 use crate::drive::{DriveError, Standing, WhenAsked};
 use crate::edge;
@@ -280,7 +279,7 @@ impl Drive<'_> {
     }
 
     pub(crate) fn keep_blobs(&mut self, blobs: jobs::Blobs) {
-        self.draft.blobs.extend(in_bytes(blobs));
+        self.draft.blobs.extend(blobs);
     }
 
     pub(crate) fn watch_inbox(&mut self) {

@@ -27,6 +27,7 @@ mod hook;
 mod host;
 mod near;
 mod output;
+mod pictures;
 mod pins;
 mod planted;
 mod preview;
