@@ -397,6 +397,7 @@ impl Sent {
             .map(|item| match item.as_ref() {
                 Item::User(text)
                 | Item::Pictured { text, images: _ }
+                | Item::Exhibit { text, images: _ }
                 | Item::Harness(text)
                 | Item::Observation { text, .. } => text.len() + 12,
                 Item::Assistant { text, calls, wired: _ } => {
@@ -417,7 +418,8 @@ impl Sent {
     pub fn head(&self) -> String {
         match self.items.first().map(Arc::as_ref) {
             Some(Item::User(goal) | Item::Pictured { text: goal, images: _ }) => format!("{}\n{goal}", self.system),
-            Some(Item::Harness(_) | Item::Observation { .. } | Item::Assistant { .. }) | None => self.system.clone(),
+            Some(Item::Harness(_) | Item::Exhibit { .. } | Item::Observation { .. } | Item::Assistant { .. })
+            | None => self.system.clone(),
         }
     }
 
@@ -429,6 +431,7 @@ impl Sent {
             match item.as_ref() {
                 Item::User(words)
                 | Item::Pictured { text: words, images: _ }
+                | Item::Exhibit { text: words, images: _ }
                 | Item::Harness(words)
                 | Item::Observation { text: words, .. } => {
                     text.push_str(words);
@@ -658,7 +661,7 @@ pub fn pairing(items: &[Arc<Item>]) -> Result<(), String> {
                     owed.push(call.id.clone());
                 }
             }
-            Item::User(_) | Item::Pictured { .. } | Item::Harness(_) => {
+            Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Harness(_) => {
                 if let Some(call) = owed.first() {
                     return Err(format!("item {at}: words stand between a call and the observation of {call}"));
                 }
@@ -678,7 +681,7 @@ fn known_ids(sent: &Sent) -> Vec<String> {
         let (text, from, to) = match item.as_ref() {
             Item::User(text) | Item::Pictured { text, images: _ } => (text, "<longrein id=\"", '"'),
             Item::Observation { text, .. } => (text, "\"data\":{\"id\":\"", '"'),
-            Item::Harness(_) | Item::Assistant { .. } => continue,
+            Item::Harness(_) | Item::Exhibit { .. } | Item::Assistant { .. } => continue,
         };
         let rest = text.split_once(from).and_then(|(_, rest)| rest.split_once(to));
         ids.extend(rest.map(|(id, _)| id.to_owned()));

@@ -820,5 +820,5 @@ fn route(words: &[&str]) -> Result<Route, String> {
     }
     let mut model = ModelSpec::plain(ModelName::new(*name), 200);
     model.context_limit = option(more, "window")?;
-    Ok(Route { model, on, phases, context_over, spent_over: None })
+    Ok(Route { model, on, phases, context_over, spent_over: None, images: false })
 }

@@ -265,8 +265,14 @@ fn draw_routes(task: &mut Task, chance: &mut Chance) {
     for number in 0..chance.between(1, 4) {
         let mut model = ModelSpec::plain(ModelName::new(format!("sim/other{number}")), chance.between(50, 600));
         model.context_limit = task.model.context_limit.map(|limit| limit * chance.between(1, 4));
-        let mut route =
-            Route { model, on: BTreeSet::new(), phases: BTreeSet::new(), context_over: None, spent_over: None };
+        let mut route = Route {
+            model,
+            on: BTreeSet::new(),
+            phases: BTreeSet::new(),
+            context_over: None,
+            spent_over: None,
+            images: false,
+        };
         match chance.below(4) {
             0 => route.context_over = Some(chance.between(100, 3_000)),
             1 => route.on = ROUTABLE.into_iter().collect(),

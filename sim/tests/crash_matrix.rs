@@ -94,8 +94,8 @@ const PLAYS: &[Play] = &[
             for name in ["sim/b", "sim/c"] {
                 let on = ROUTABLE.into_iter().collect();
                 let model = ModelSpec::plain(ModelName::new(name), 200);
-                let (phases, context_over, spent_over) = Default::default();
-                task.routes.push(Route { model, on, phases, context_over, spent_over });
+                let (phases, context_over, spent_over, images) = Default::default();
+                task.routes.push(Route { model, on, phases, context_over, spent_over, images });
             }
         },
         stage: |town| {

@@ -366,7 +366,11 @@ fn k_all_settled_is_the_next_call_with_observations_in_call_order() {
             .flat_map(|sent| sent.items.iter())
             .filter_map(|item| match item.as_ref() {
                 Item::Observation { action, .. } => Some(action.0),
-                Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Harness(_) => None,
+                Item::User(_)
+                | Item::Pictured { .. }
+                | Item::Exhibit { .. }
+                | Item::Assistant { .. }
+                | Item::Harness(_) => None,
             })
             .collect();
         assert_eq!(told, [1, 2, 3, 4, 5, 6, 7]);

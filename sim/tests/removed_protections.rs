@@ -553,7 +553,10 @@ impl Layers for Retells {
 
 fn hide(prompt: &mut Prompt, words: &str) {
     let is_shown = |item: &Arc<Item>| match item.as_ref() {
-        Item::User(text) | Item::Pictured { text, images: _ } | Item::Harness(text) => !text.contains(words),
+        Item::User(text)
+        | Item::Pictured { text, images: _ }
+        | Item::Exhibit { text, images: _ }
+        | Item::Harness(text) => !text.contains(words),
         Item::Assistant { .. } | Item::Observation { .. } => true,
     };
     prompt.items = Arc::new(prompt.items.iter().filter(|item| is_shown(item)).cloned().collect());

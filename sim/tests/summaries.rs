@@ -267,6 +267,7 @@ fn what_is_kept_is_shown_in_the_next_generation() {
             Item::Harness(_)
             | Item::User(_)
             | Item::Pictured { .. }
+            | Item::Exhibit { .. }
             | Item::Assistant { .. }
             | Item::Observation { .. } => None,
         });

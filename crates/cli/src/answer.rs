@@ -2,6 +2,7 @@
 //! command ends, and taken by whoever drives the run.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use longrein::core::action::{Action, Ended, Life, Question};
@@ -56,8 +57,10 @@ async fn say_what_follows(store: &StoreAt, runs: &Runs, id: &RunId) -> Result<()
     Ok(())
 }
 
-fn unshown(error: ImageError) -> Failure {
-    Failure::new(Status::Data, error.to_string())
+/// The images that go with a message.
+pub(crate) fn images(files: &[PathBuf]) -> Result<Vec<Image>, Failure> {
+    let unshown = |error: ImageError| Failure::new(Status::Data, error.to_string());
+    files.iter().map(|file| Image::read(file)).collect::<Result<_, _>>().map_err(unshown)
 }
 
 pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Failure> {
@@ -67,7 +70,7 @@ pub(crate) async fn send(globals: Globals, args: SendArgs) -> Result<Status, Fai
     if args.text.trim().is_empty() {
         return Err(Failure::new(Status::Usage, "the message is empty"));
     }
-    let images: Vec<_> = args.images.iter().map(|file| Image::read(file)).collect::<Result<_, _>>().map_err(unshown)?;
+    let images = images(&args.images)?;
     let row = runs.listed(&id).await?.map(|(row, _)| row);
     let parent = row.as_ref().and_then(|row| row.parent.clone());
     let state = row.map(|row| row.state).unwrap_or_default();

@@ -438,6 +438,9 @@ pub(crate) struct ResumeArgs {
     /// Say this to the model first
     #[arg(long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
+    /// An image to go with the message: png, jpeg, gif or webp. Repeatable
+    #[arg(long = "image", value_name = "FILE", requires = "message")]
+    pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) drive: DriveArgs,
 }

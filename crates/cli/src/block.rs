@@ -309,7 +309,7 @@ fn said(message: &Message) -> &str {
         Item::User(text) | Item::Pictured { text, images: _ } => {
             text.split_once('\n').map_or(text.as_str(), |(_, words)| words)
         }
-        Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => "",
+        Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) | Item::Exhibit { .. } => "",
     }
 }
 

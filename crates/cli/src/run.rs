@@ -176,12 +176,13 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
     if !raise.is_nothing() {
         inputs.push(InputBody::Raise(raise));
     }
-    if let Some(text) = &args.message {
-        inputs.push(InputBody::Message(text.clone()));
-    }
-    let says_something = !inputs.is_empty();
+    let images = crate::answer::images(&args.images)?;
+    let says_something = !inputs.is_empty() || args.message.is_some();
     for body in inputs {
         crate::answer::posted(session.runs.post(&id, body).await?.1, &id)?;
+    }
+    if let Some(text) = &args.message {
+        crate::answer::posted(session.runs.show(&id, text.as_str(), images).await?.1, &id)?;
     }
     if says_something && let Some((_, Some(holder))) = session.runs.listed(&id).await? {
         tell!("recorded; {holder} takes it");

@@ -334,7 +334,11 @@ fn arguments_as_written<'a>(run: Option<&'a Run>, proposed: &'a ActionProposed) 
     let written = run.filter(|_| proposed.args.as_str() == "null").and_then(|run| {
         let calls = run.window.items.iter().rev().filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Observation { .. }
+            | Item::Harness(_) => None,
         });
         calls.flatten().find(|call| call.id == proposed.call).map(|call| call.arguments.as_str())
     });
@@ -433,13 +437,25 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
                 }
                 #[expect(clippy::cast_precision_loss, reason = "shown to people")]
                 RouteWhy::Spent(micros) => format!("${:.4} is spent", *micros as f64 / 1e6),
-                RouteWhy::Phase(_) | RouteWhy::Context(_) | RouteWhy::CooledDown | RouteWhy::Main => e.words.clone(),
+                RouteWhy::Phase(_)
+                | RouteWhy::Context(_)
+                | RouteWhy::Images
+                | RouteWhy::CooledDown
+                | RouteWhy::Main => e.words.clone(),
             };
             let until = match (&e.wanted, e.until) {
                 (Some(wanted), Some(at)) => format!("; {wanted} is tried again at {}", clock(at)),
                 (Some(_) | None, _) => String::new(),
             };
-            safe(&format!("model is now {}: {why}{until}", e.model.name))
+            let passed_over = match e.passed_over.as_slice() {
+                [] => String::new(),
+                [one] => format!("; {one} is passed over, it takes no images"),
+                more => {
+                    let names: Vec<_> = more.iter().map(|name| name.as_str()).collect();
+                    format!("; {} are passed over, they take no images", names.join(", "))
+                }
+            };
+            safe(&format!("model is now {}: {why}{passed_over}{until}", e.model.name))
         }
         Event::ModelSwitched(e) => format!("model is now {}", e.model.name),
         Event::ActionProposed(e) => {

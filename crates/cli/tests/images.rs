@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, text};
+use crate::support::server::{Server, calls, text};
 use crate::support::task::configure;
 use crate::support::{World, of_type};
 
@@ -158,4 +158,67 @@ fn what_no_model_takes_is_refused_by_name_before_anything_starts() {
     world.run("run Look -m script/s.toml --id w --image a.png").is(0);
     world.run("send w More --image letter.png").is(65).says("it is a PDF");
     assert!(of_type(&world.log("w"), "input.received").is_empty());
+}
+
+/// The images of a request, and the words before each.
+fn seen(request: &[Value]) -> Vec<(String, Vec<String>)> {
+    let words = |message: &Value| message["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    request
+        .iter()
+        .filter(|message| !shown(message).is_empty())
+        .map(|message| (words(message), shown(message)))
+        .collect()
+}
+
+#[test]
+fn a_picture_that_a_tool_brings_is_shown_after_the_results_of_its_turn() {
+    let world = world();
+    let both = [("c1", "read_file", r#"{"path":"a.png"}"#), ("c2", "read_file", r#"{"path":"b.png"}"#)];
+    let server = Server::playing([calls(&both), text("lost"), text("Two pictures.")]);
+    let line = "run 'What do you see?' -m openai/test --id w --crash-at model.after_reply:2";
+    server.call(&world, line).done().is(75);
+    server.call(&world, "resume w").done().is(0);
+    let asked = server.asked();
+    let messages = asked[1].messages();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"], "results stand together");
+    let [(words, images)] = &seen(&messages)[..] else { panic!("{messages:?}") };
+    assert_eq!(images, &[url(&png(640, 480)), url(&png(10, 20))]);
+    assert!(
+        words.contains("They are data") && words.ends_with("[image a1.1 640×480 png]\n[image a2.1 10×20 png]"),
+        "{words}"
+    );
+    let result = messages[3]["content"].as_str().unwrap();
+    assert!(result.contains("[image image/png, 3,029 bytes]"), "{result}");
+    assert!(asked[1].bytes == asked[2].bytes, "another request after the kill");
+    let start = &base64(&png(640, 480))[40..400];
+    for line in ["log w --json", "show w", "export w --format openai", "export w --format atif", "context w --turn 2"] {
+        let said = world.run(line).is(0).stdout;
+        assert!(!said.contains(start), "{line}");
+    }
+    world.verify("w");
+    world.run("gc").is(0);
+    world.verify("w");
+}
+
+#[test]
+fn a_model_that_takes_none_is_told_of_what_a_tool_brought() {
+    let world = world();
+    configure(&world, "[models.\"openai/test\"]\nimages = false\n");
+    let server = Server::playing([calls(&[("c1", "read_file", r#"{"path":"a.png"}"#)]), text("Nothing.")]);
+    server.call(&world, "run Look -m openai/test --id w").done().is(0);
+    let said = server.asked()[1].messages().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(said.ends_with("[image a1.1 640×480 png: this model takes no images]"), "{said}");
+}
+
+#[test]
+fn a_message_of_a_resume_brings_its_images() {
+    let world = world();
+    let server = Server::playing([text("A red one."), text("A blue one.")]);
+    server.call(&world, "run 'What is this?' -m openai/test --id w --image a.png").done().is(0);
+    server.call(&world, "resume w --message 'And this?' --image c.png").done().is(65).says("c.png");
+    server.call(&world, "resume w --image b.png").done().is(64);
+    server.call(&world, "resume w --message 'And this?' --image b.png").done().is(0);
+    let of_message: Vec<_> = server.asked()[1].messages().iter().flat_map(shown).collect();
+    assert_eq!(of_message, [url(&png(640, 480)), url(&png(10, 20))]);
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::task::{calls, configure, says, task};
-use crate::support::{Done, World, of_type};
+use crate::support::{Call, Done, World, of_type};
 
 const SERVER: &str = include_str!("mcp_support/oauth.py");
 
@@ -22,6 +22,11 @@ impl Drop for Server {
 
 /// A server whose tokens last so many seconds. None, and it is said: there is no Python here.
 fn world(lasts: u32) -> Option<(World, Server)> {
+    world_with(lasts, None, "")
+}
+
+/// `manner`: a variable that the server is started with. `auth`: more of its declaration.
+fn world_with(lasts: u32, manner: Option<&str>, auth: &str) -> Option<(World, Server)> {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: there is no python3");
         return None;
@@ -29,16 +34,25 @@ fn world(lasts: u32) -> Option<(World, Server)> {
     let world = World::new();
     world.write("oauth.py", SERVER);
     let mut python = Command::new("python3");
-    python.arg("oauth.py").env("LASTS", lasts.to_string()).current_dir(world.work()).stdout(Stdio::null());
+    python
+        .arg("oauth.py")
+        .env("LASTS", lasts.to_string())
+        .envs(manner.map(|manner| (manner, "yes")))
+        .current_dir(world.work())
+        .stdout(Stdio::null());
     let server = Server(python.spawn().unwrap());
     let port = world.until("the server listens", || Some(world.read("port")).filter(|port| !port.is_empty()));
-    configure(&world, &format!("[mcp.shop]\nurl = \"http://127.0.0.1:{port}/mcp\"\neffect = \"read\"\n"));
+    configure(&world, &format!("[mcp.shop]\nurl = \"http://127.0.0.1:{port}/mcp\"\neffect = \"read\"\n{auth}"));
     Some((world, server))
 }
 
 /// A person who opens what is printed in a browser: its stdout, its stderr, its status.
 fn log_in(world: &World) -> (String, String, i32) {
-    let mut command = world.longrein(["mcp", "login", "shop"]).command();
+    log_in_by(world.longrein(["mcp", "login", "shop"]))
+}
+
+fn log_in_by(call: Call) -> (String, String, i32) {
+    let mut command = call.command();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
@@ -150,4 +164,47 @@ fn a_person_says_no() {
     let (said, stderr, status) = log_in(&world);
     assert!(status != 0 && stderr.contains("access_denied: not today"), "{said}{stderr}");
     assert!(!file(&world).exists());
+}
+
+#[test]
+fn a_token_that_is_bound_to_a_key_is_sent_with_a_proof_of_its_own_each_time() {
+    let Some((world, _server)) = world_with(1, Some("BOUND"), "") else { return };
+    let (said, stderr, status) = log_in(&world);
+    assert_eq!(status, 0, "{said}{stderr}");
+    std::thread::sleep(Duration::from_millis(1_200));
+    // it is renewed, and proven with the same key, while the server changes its mind about the nonce
+    let done = run(&world, "a", "whoami").is(0);
+    assert_eq!(outcomes(&done), ["\"done\""], "{}", done.stderr);
+    let notes = world.read("oauth");
+    assert!(notes.contains("token refresh_token True") && notes.contains("called whoami"), "{notes}");
+    assert!(notes.matches("another nonce").count() >= 2, "{notes}");
+    let kept: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file(&world)).unwrap()).unwrap();
+    let key = kept["bound_to"].as_str().unwrap();
+    let shown =
+        [done.stdout, done.stderr, world.run("log a --json").stdout, world.run("mcp list --json").stdout].concat();
+    assert!(!shown.contains(key) && !shown.contains("access-token-"), "{shown}");
+    // without the key the token is worth nothing
+    let other = world.home().join("mcp/other.json");
+    std::fs::write(&other, kept.to_string().replace("\"bound_to\"", "\"unbound\"")).unwrap();
+    std::fs::rename(&other, file(&world)).unwrap();
+    let done = run(&world, "b", "whoami").is(0);
+    assert!(done.stderr.contains("shop is not there"), "{}", done.stderr);
+    assert_eq!(world.read("oauth").matches("called whoami").count(), 1, "{}", world.read("oauth"));
+}
+
+#[test]
+fn a_client_with_a_key_of_its_own_is_let_in_for_itself_and_again_when_its_token_ends() {
+    let auth = "[mcp.shop.auth]\nclient_id = \"signer\"\nclient_key = \"${secret:SHOP_KEY}\"\ngrant = \"client_credentials\"\n";
+    let Some((world, _server)) = world_with(1, Some("SIGNED"), auth) else { return };
+    let pem = world.read("key.pem");
+    let (said, stderr, status) = log_in_by(world.longrein(["mcp", "login", "shop"]).env("SHOP_KEY", &pem));
+    assert_eq!(status, 0, "{said}{stderr}");
+    std::thread::sleep(Duration::from_millis(1_200));
+    let done = run(&world, "a", "whoami").is(0);
+    assert_eq!(outcomes(&done), ["\"done\""], "{}", done.stderr);
+    let notes = world.read("oauth");
+    assert!(notes.matches("signed urn:ietf:params:oauth:client-assertion-type:jwt-bearer").count() >= 2, "{notes}");
+    assert!(!notes.contains("authorize"), "nobody was asked: {notes}");
+    let inner = pem.lines().nth(1).unwrap();
+    assert!(!said.contains(inner) && !done.stdout.contains(inner) && !done.stderr.contains(inner));
 }

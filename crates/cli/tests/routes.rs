@@ -192,6 +192,8 @@ fn routes_that_cannot_be_are_refused_with_what_is_meant() {
         ("[[route]]\nSECOND\non = []", "leave it out for any"),
         ("[[route]]\nSECOND\nphase = [\"review\"]", "there is no phase \"review\""),
         ("[[route]]\nSECOND\ncontext_ower = 1", "near it: context_over"),
+        ("[[route]]\nSECOND\nimages = false", "it can only be true"),
+        ("[[route]]\nmodel = \"script/task.toml\"\nimages = true", "takes none; say images = true"),
         ("[[route]]\non = [\"quota\"]", "to which model?"),
         ("[[route]]\nmodel = \"second\"", "names no model"),
         ("[[route]]\nmodel = \"nobody/x\"", "the route to nobody/x cannot be used"),
@@ -202,6 +204,54 @@ fn routes_that_cannot_be_are_refused_with_what_is_meant() {
         assert!(matches!(done.status(), 65 | 78), "{route}: {}", done.stderr);
         assert!(done.told().contains(says), "{route}: {}", done.stderr);
     }
+}
+
+/// A gif of 640 × 480 in the workspace.
+fn picture(two: &Two) {
+    std::fs::write(two.world.path("a.gif"), b"GIF89a\x80\x02\xe0\x01").unwrap();
+}
+
+#[test]
+fn a_choice_for_images_holds_while_there_is_one_to_see() {
+    let two = Two::new(&[text("Nothing to see.")], &[text("A horse.")], "[[route]]\nSECOND\nimages = true\n");
+    picture(&two);
+    two.run("run --task task.toml --id v").is(0);
+    assert_eq!((two.first.asked().len(), two.second.asked().len()), (1, 0));
+    two.run("run --task task.toml --id w --image a.gif").is(0);
+    assert_eq!((two.asked(), two.switch()["why"].clone()), (vec!["second".to_owned()], "images".into()));
+    assert!(two.run("log w").is(0).stdout.contains("there is an image to see"));
+    two.world.verify("w");
+}
+
+#[test]
+fn a_way_out_that_takes_no_images_is_passed_over_while_there_are_some() {
+    let no = || error(401, r#"{"message":"no"}"#);
+    let route = format!("[[route]]\nmodel = \"openai/blind\"\n{ANY}");
+    for (line, routed) in [("--image a.gif", "openai/second"), ("", "openai/blind")] {
+        let two = Two::new(&[no()], &[text("A horse."), text("A horse.")], &route);
+        picture(&two);
+        let file = two.world.user().join(".config/longrein/config.toml");
+        let config = std::fs::read_to_string(&file).unwrap();
+        let blind = format!("[models.\"openai/blind\"]\nbase_url = \"{}\"\nimages = false\n", two.second.url());
+        configure(&two.world, &format!("{config}{blind}"));
+        two.run(&format!("run --task task.toml --id w {line}")).is(0);
+        let switch = two.switch();
+        assert_eq!(switch["model"], routed, "{switch}");
+        assert_eq!(switch["passed_over"].as_array().map_or(0, Vec::len), usize::from(!line.is_empty()), "{switch}");
+        let log = two.run("log w").is(0).stdout;
+        assert_eq!(log.contains("openai/blind is passed over, it takes no images"), !line.is_empty(), "{log}");
+    }
+    // where there is no other, it is better than none, and is told that it sees nothing
+    let two = Two::new(&[no()], &[text("I see nothing.")], ANY);
+    picture(&two);
+    let file = two.world.user().join(".config/longrein/config.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    configure(
+        &two.world,
+        &config.replace("[models.\"openai/second\"]\n", "[models.\"openai/second\"]\nimages = false\n"),
+    );
+    two.run("run --task task.toml --id w --image a.gif").is(0);
+    assert!(two.second.asked()[0].messages()[1]["content"].as_str().unwrap().contains("this model takes no images"));
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub use header::{Header, Unfit, header};
 pub const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// The longest side: the same.
 pub const IMAGE_SIDE_MAX: u32 = 8_000;
+/// How many images of results a turn shows at most, and in how many bytes: what a request can carry is there for later turns as
+/// well.
+pub const TURN_IMAGES_MAX: usize = 8;
+pub const TURN_BYTES_MAX: u64 = REQUEST_BYTES_MAX / 2;
 /// How much of a file's name is kept.
 const NAME_MAX: usize = 80;
 

@@ -88,10 +88,13 @@ pub struct McpAuth {
     /// `${secret:X}`, never the secret itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
+    /// A private key that the client signs for itself with (PEM), in place of a secret: `${secret:X}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
     /// An `https` address of a document that describes the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_document: Option<String>,
-    /// No person logs in: the client with its secret is let in for itself (`client_credentials`).
+    /// No person logs in: the client with its secret or key is let in for itself (`client_credentials`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_itself: bool,
     /// No person logs in: a token of somebody who vouches for the client (`${secret:X}`), as the place it runs in gives one.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::ids::Digest;
+use crate::image::ImageRef;
 
 /// A JSON value as text, exactly as it came; compared byte by byte. Cheap to clone.
 ///
@@ -95,6 +96,9 @@ pub struct BlobRef {
     pub bytes: u64,
     /// What of it the model is shown: a preview that was made once, of an object the same object with less in it.
     pub shown: Payload,
+    /// The images in it, which the model is shown as such.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
 }
 
 impl BlobRef {
@@ -115,6 +119,14 @@ impl Content {
         match self {
             Content::Inline(payload) => payload,
             Content::Blob(blob) => &blob.shown,
+        }
+    }
+
+    /// The images in it.
+    pub fn images(&self) -> &[ImageRef] {
+        match self {
+            Content::Inline(_) => &[],
+            Content::Blob(blob) => &blob.images,
         }
     }
 
@@ -142,14 +154,14 @@ pub fn place(payload: Payload) -> (Content, Option<(Digest, Payload)>) {
     }
     let readable = payload.read::<String>().ok();
     let shown = Payload::string(&head_and_tail(readable.as_deref().unwrap_or(text), SHOWN_MAX_BYTES));
-    let (content, blob) = place_apart(payload, shown);
+    let (content, blob) = place_apart(payload, shown, Vec::new());
     (content, Some(blob))
 }
 
 /// A payload goes to the blob store whatever its size, and the model is shown `shown` of it.
-pub fn place_apart(payload: Payload, shown: Payload) -> (Content, (Digest, Payload)) {
+pub fn place_apart(payload: Payload, shown: Payload, images: Vec<ImageRef>) -> (Content, (Digest, Payload)) {
     let digest = payload.digest();
-    let blob = BlobRef { digest: digest.clone(), bytes: payload.as_str().len() as u64, shown };
+    let blob = BlobRef { digest: digest.clone(), bytes: payload.as_str().len() as u64, shown, images };
     (Content::Blob(blob), (digest, payload))
 }
 

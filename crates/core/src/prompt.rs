@@ -32,13 +32,15 @@ pub enum Item {
     Observation { call: String, action: ActionId, tool: ToolName, text: String, verdict: Told },
     /// The harness's own words, already in the envelope that no content can imitate.
     Harness(String),
+    /// The images that the results before it brought, under such words: no wire has a place for them among results.
+    Exhibit { text: String, images: Vec<ImageRef> },
 }
 
 impl Item {
     /// The images that go with it.
     pub fn images(&self) -> &[ImageRef] {
         match self {
-            Item::Pictured { images, .. } => images,
+            Item::Pictured { images, .. } | Item::Exhibit { images, .. } => images,
             Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => &[],
         }
     }
@@ -48,7 +50,7 @@ impl Item {
         match self {
             Item::User(text) => Some(Cow::Borrowed(text)),
             Item::Pictured { text, images } => Some(Cow::Owned(labelled(text, images, None))),
-            Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) | Item::Exhibit { .. } => None,
         }
     }
 }

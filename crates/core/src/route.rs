@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{ModelRouted, RouteWhy};
 use crate::ids::{ModelName, PhaseName};
+use crate::image;
 use crate::outcome::ModelErrorClass;
 use crate::run::Run;
 use crate::task::{ModelSpec, Task};
@@ -64,12 +65,16 @@ pub struct Route {
     /// Only once the run has spent more micro-dollars than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_over: Option<u64>,
+    /// Only while there is an image among what the model is shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub images: bool,
 }
 
 impl Route {
     /// Whether it is taken for what the run does, and not for a failure. What has no condition at all is neither.
     fn is_choice(&self) -> bool {
-        let has_condition = !self.phases.is_empty() || self.context_over.is_some() || self.spent_over.is_some();
+        let has_condition =
+            !self.phases.is_empty() || self.context_over.is_some() || self.spent_over.is_some() || self.images;
         self.on.is_empty() && has_condition
     }
 
@@ -79,6 +84,7 @@ impl Route {
         in_phase
             && self.context_over.is_none_or(|tokens| run.routing.largest > tokens)
             && self.spent_over.is_none_or(|micros| run.spent.micros > micros)
+            && (!self.images || shows_images(run))
     }
 
     /// Why this choice holds: its narrowest condition.
@@ -86,9 +92,15 @@ impl Route {
         match (run.phase().filter(|_| !self.phases.is_empty()), self.context_over, self.spent_over) {
             (Some(phase), _, _) => RouteWhy::Phase(phase.name.clone()),
             (None, Some(_), _) => RouteWhy::Context(run.routing.largest),
-            (None, None, _) => RouteWhy::Spent(run.spent.micros),
+            (None, None, Some(_)) => RouteWhy::Spent(run.spent.micros),
+            (None, None, None) => RouteWhy::Images,
         }
     }
+}
+
+/// Whether there is an image among what the model is shown.
+fn shows_images(run: &Run) -> bool {
+    image::of_items(run.window.items.iter()).next().is_some()
 }
 
 /// Where a run stands among its models. `Run::model` is the one in use.
@@ -209,6 +221,7 @@ pub fn due(run: &Run, now: Timestamp) -> Option<ModelRouted> {
         why,
         wanted: None,
         until: None,
+        passed_over: Vec::new(),
     })
 }
 
@@ -220,7 +233,7 @@ pub fn way_out(
     asked: Option<Duration>,
     now: Timestamp,
 ) -> Option<ModelRouted> {
-    let model = next(run, class)?;
+    let (model, passed_over) = next(run, class)?;
     let words: String = words.chars().take(WORDS_MAX).collect();
     Some(ModelRouted {
         from: run.model.name.clone(),
@@ -229,11 +242,13 @@ pub fn way_out(
         model: model.clone(),
         why: RouteWhy::Failed(class),
         words,
+        passed_over,
     })
 }
 
-/// The next model for a run whose own has failed so: by the routes in their order, and last the one it wants anyway.
-pub fn next(run: &Run, class: ModelErrorClass) -> Option<&ModelSpec> {
+/// The next model for a run whose own has failed so: by the routes in their order, and last the one it wants anyway. While the
+/// model is shown images, those that take none are passed over as long as there is another; they come with it.
+pub fn next(run: &Run, class: ModelErrorClass) -> Option<(&ModelSpec, Vec<ModelName>)> {
     if run.task.routes.is_empty() {
         return None;
     }
@@ -256,7 +271,19 @@ pub fn next(run: &Run, class: ModelErrorClass) -> Option<&ModelSpec> {
     };
     let ways = run.task.routes.iter().filter(|route| route.on.contains(&class) && route.holds(run));
     let back = ROUTABLE.contains(&class).then(|| wanted(run).0);
-    ways.map(|route| &route.model).chain(back).filter(is_new).find(|model| has_room(model))
+    let mut left = ways.map(|route| &route.model).chain(back).filter(is_new).filter(|model| has_room(model));
+    let first = left.next()?;
+    if first.takes_images() || !shows_images(run) {
+        return Some((first, Vec::new()));
+    }
+    let mut blind = vec![first.name.clone()];
+    for model in left {
+        if model.takes_images() {
+            return Some((model, blind));
+        }
+        blind.push(model.name.clone());
+    }
+    Some((first, Vec::new()))
 }
 
 /// When the model that is wanted is tried again.

@@ -760,7 +760,11 @@ impl Run {
         }
         let calls = self.window.items.iter().filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Observation { .. }
+            | Item::Harness(_) => None,
         });
         self.call_ids = calls.flatten().map(|call| call.id.clone()).collect();
     }

@@ -233,6 +233,7 @@ impl World {
             .map(|item| match item.as_ref() {
                 Item::User(text)
                 | Item::Pictured { text, images: _ }
+                | Item::Exhibit { text, images: _ }
                 | Item::Harness(text)
                 | Item::Observation { text, .. } => text.len() + 12,
                 Item::Assistant { text, calls, wired: _ } => {
@@ -533,7 +534,10 @@ impl World {
                         owed.push(&call.id);
                     }
                 }
-                Item::User(text) | Item::Pictured { text, images: _ } | Item::Harness(text) => {
+                Item::User(text)
+                | Item::Pictured { text, images: _ }
+                | Item::Exhibit { text, images: _ }
+                | Item::Harness(text) => {
                     assert!(owed.is_empty(), "pairs are whole");
                     all.push_str(text);
                 }
@@ -866,7 +870,11 @@ fn summaries_fill_the_index_of_the_next_generation() {
         assert!(lines.iter().all(|line| line.text.starts_with("FACT ") && line.sources.len() == 1), "{lines:?}");
         let in_header = world.run.window.items.iter().any(|item| match item.as_ref() {
             Item::Harness(text) => text.contains("by a model, from the sources named") && text.contains("- FACT "),
-            Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Observation { .. } => false,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Assistant { .. }
+            | Item::Observation { .. } => false,
         });
         shown += u32::from(in_header);
         let mut open = 0_i32;

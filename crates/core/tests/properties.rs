@@ -889,7 +889,7 @@ fn pairing(run: &Run) {
                     owed.push(&call.id);
                 }
             }
-            Item::User(_) | Item::Pictured { .. } | Item::Harness(_) => {
+            Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Harness(_) => {
                 assert!(owed.is_empty(), "words between {owed:?} and their observations")
             }
         }
@@ -993,6 +993,7 @@ fn routes() -> Vec<Route> {
         phases: BTreeSet::new(),
         context_over: None,
         spent_over: None,
+        images: false,
     };
     let model = |name: &str, limit: u64| ModelSpec {
         context_limit: Some(limit),
@@ -1002,6 +1003,7 @@ fn routes() -> Vec<Route> {
     vec![
         choice(Route { model: model("worker", 9_000), phases: [PhaseName::new("work")].into(), ..all.clone() }),
         choice(Route { model: model("large", 900_000), context_over: Some(900), ..all.clone() }),
+        choice(Route { model: model("seer", 50_000), images: true, ..all.clone() }),
         Route { model: model("busy", 50_000), on: [ModelErrorClass::RateLimited].into(), ..all.clone() },
         Route { model: model("roomy", 500_000), on: [ModelErrorClass::ContextExhausted].into(), ..all.clone() },
         all,

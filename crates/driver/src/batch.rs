@@ -321,7 +321,3 @@ pub(crate) fn without_blobs(outcome: Outcome) -> Outcome {
         Outcome::Unknown(error) => Outcome::Unknown(told(error)),
     }
 }
-
-pub(crate) fn in_bytes(blobs: jobs::Blobs) -> impl Iterator<Item = (Digest, Bytes)> {
-    blobs.into_iter().map(|(digest, payload)| (digest, Bytes::from(payload.as_str().to_owned())))
-}

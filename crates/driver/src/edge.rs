@@ -274,7 +274,7 @@ fn bearing(ports: &Ports, call: &GateCall<'_>) -> Bearing {
 fn said(run: &Run) -> Vec<&str> {
     let words = run.memory.messages.iter().filter_map(|message| match message.item.as_ref() {
         Item::User(words) | Item::Pictured { text: words, images: _ } => Some(words.as_str()),
-        Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+        Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) | Item::Exhibit { .. } => None,
     });
     // What was piped in beside a goal nobody has typed.
     std::iter::once(run.task.typed_goal()).chain(words).collect()

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::check::Finding;
 use longrein_core::decide::Undone;
 use longrein_core::hook::{HookRan, Moment};
 use longrein_core::ids::{ActionId, AttemptId, CheckName, Digest, Fence, ModelName, RunId, ToolName, TreeId};
-use longrein_core::payload::Payload;
 use longrein_core::run::Run;
 use longrein_core::snapshot;
 use longrein_core::taint::Mark;
@@ -116,7 +116,7 @@ pub(crate) fn unless_given_up<T>(landed: Result<Result<T, String>, Cut>) -> Opti
     }
 }
 
-pub(crate) type Blobs = Vec<(Digest, Payload)>;
+pub(crate) type Blobs = Vec<(Digest, Bytes)>;
 
 /// What is known of a program only after its end.
 #[derive(Debug)]

@@ -90,6 +90,7 @@ impl Drive<'_> {
                 if childless.is_some() || phase.kind != Kind::Branch && is_news(&outcome.output, &output) =>
             {
                 let (content, blob) = place(output);
+                let blob = blob.map(|(digest, payload)| (digest, bytes::Bytes::from(payload.as_str().to_owned())));
                 self.keep_blobs(blob.into_iter().collect());
                 Some(content)
             }

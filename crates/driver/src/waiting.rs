@@ -12,7 +12,6 @@ use longrein_core::owed;
 use longrein_core::run::{Activity, Stage};
 use longrein_ports::{Checked, Probed, Ran};
 
-use crate::batch::in_bytes;
 use crate::claimed::Drive;
 use crate::drive::{DriveError, Standing, WhenAsked};
 use crate::edge;
@@ -253,7 +252,7 @@ impl Drive<'_> {
     }
 
     pub(crate) fn keep_blobs(&mut self, blobs: jobs::Blobs) {
-        self.draft.blobs.extend(in_bytes(blobs));
+        self.draft.blobs.extend(blobs);
     }
 
     pub(crate) fn watch_inbox(&mut self) {

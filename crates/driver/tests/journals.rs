@@ -59,7 +59,7 @@ fn digests(run: &Run) -> (String, String) {
                 format!("assistant: {text} {}", calls.join(", "))
             }
             Item::Observation { call, text, .. } => format!("tool {call}: {text}"),
-            Item::Harness(text) => format!("harness: {text}"),
+            Item::Harness(text) | Item::Exhibit { text, images: _ } => format!("harness: {text}"),
         })
         .collect();
     let digest = |words: &[String]| Digest::of(words.join("\n").as_bytes()).to_string();

@@ -80,10 +80,12 @@ pub async fn begin_login(
     };
     let secret = auth.client_secret.as_ref().map(|secret| with_secrets(secret, environment, &mut secrets));
     let secret = secret.transpose()?;
+    let key = auth.client_key.as_ref().map(|key| with_secrets(key, environment, &mut secrets)).transpose()?;
     let assertion = auth.assertion.as_ref().map(|token| with_secrets(token, environment, &mut secrets)).transpose()?;
     let assertion = assertion.map(Assertion::Token);
     let client = Client {
         known: auth.client_id.clone().map(|id| (id, secret)),
+        key,
         document: auth.client_document.clone(),
         scopes: auth.scopes.clone(),
         for_itself: auth.for_itself,

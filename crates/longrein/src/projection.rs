@@ -184,13 +184,18 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 RouteWhy::Phase(_) => ("phase", None),
                 RouteWhy::Context(_) => ("context", None),
                 RouteWhy::Spent(_) => ("spent", None),
+                RouteWhy::Images => ("images", None),
                 RouteWhy::CooledDown => ("cooled_down", None),
                 RouteWhy::Main => ("main", None),
             };
-            json!({
+            let mut map = object(json!({
                 "from": e.from, "model": e.model.name, "why": why, "class": class, "words": e.words,
                 "wanted": e.wanted, "until": e.until.map(|at| at.to_string()), "by": "route",
-            })
+            }));
+            if !e.passed_over.is_empty() {
+                map.insert("passed_over".to_owned(), json!(e.passed_over));
+            }
+            Value::Object(map)
         }
         Event::ModelSwitched(e) => json!({ "input": e.input, "model": e.model.name }),
         Event::ActionProposed(e) => {

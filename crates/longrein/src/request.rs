@@ -295,6 +295,7 @@ fn what(run: &Run, part: &Part, item: &Item) -> String {
             Item::Assistant { .. }
             | Item::User(_)
             | Item::Pictured { .. }
+            | Item::Exhibit { .. }
             | Item::Observation { .. }
             | Item::Harness(_) => {
                 format!("{turn} reply")
@@ -308,7 +309,7 @@ fn what(run: &Run, part: &Part, item: &Item) -> String {
 fn text(item: &Item) -> String {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.clone(),
-        Item::Pictured { text, images } => labelled(text, images, None),
+        Item::Pictured { text, images } | Item::Exhibit { text, images } => labelled(text, images, None),
         Item::Assistant { text, calls, wired: _ } => calls.iter().fold(text.clone(), |mut text, call| {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{gap}{} {} {}", call.id, call.name, call.arguments);

@@ -108,6 +108,9 @@ impl Trajectory {
                     steps.push(step(entry.at, "user", &labelled(text, images, None)));
                 }
                 Item::Harness(text) => steps.push(step(entry.at, "system", text)),
+                Item::Exhibit { text, images } => {
+                    steps.push(step(entry.at, "system", &labelled(text, images, None)));
+                }
                 Item::Assistant { text, calls, wired: _ } => {
                     made.extend(calls.iter().map(|call| (call.id.as_str(), steps.len())));
                     steps.push(agent_step(entry, text, calls, run));
@@ -156,7 +159,9 @@ fn message(item: &Item) -> Value {
     match item {
         Item::User(text) | Item::Harness(text) => json!({ "role": "user", "content": text }),
         // In words: whoever reads lines need not be sent the bytes.
-        Item::Pictured { text, images } => json!({ "role": "user", "content": labelled(text, images, None) }),
+        Item::Pictured { text, images } | Item::Exhibit { text, images } => {
+            json!({ "role": "user", "content": labelled(text, images, None) })
+        }
         Item::Assistant { text, calls, wired: _ } if calls.is_empty() => {
             json!({ "role": "assistant", "content": text })
         }

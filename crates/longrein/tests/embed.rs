@@ -580,7 +580,11 @@ async fn a_model_of_the_program_answers() {
         fn encode(&self, prompt: &Prompt) -> Encoded {
             let heard = prompt.items.iter().rev().find_map(|item| match item.as_ref() {
                 Item::Observation { text, .. } => Some(text.clone()),
-                Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Harness(_) => None,
+                Item::User(_)
+                | Item::Pictured { .. }
+                | Item::Exhibit { .. }
+                | Item::Assistant { .. }
+                | Item::Harness(_) => None,
             });
             let bytes = heard.unwrap_or_default().into_bytes();
             Encoded {

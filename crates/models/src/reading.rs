@@ -50,9 +50,18 @@ pub(crate) const TOKENS_MAX: u64 = 100_000_000;
 /// A count of tokens, if it can be one. Some gateways count in floats; what no model can have counted was not counted.
 pub(crate) fn count(value: &Value) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN gives 0")]
-    let number = value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64));
-    number.filter(|count| *count <= TOKENS_MAX)
+    let counted = || value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64);
+    number(value).or_else(counted).filter(|count| *count <= TOKENS_MAX)
 }
+
+/// A whole number. Some gateways write them as strings.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// How far back is looked for what a piece of a reply belongs to. No reply has so many open at a time, and a flood of them is
+/// not to cost more with every one.
+pub(crate) const OPEN_MAX: usize = 256;
 
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 

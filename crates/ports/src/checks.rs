@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use longrein_core::action::Attempt;
 use longrein_core::check::{Judgement, Verdict};
 use longrein_core::ids::{Digest, EvidenceId, FactName, RunId, Seq, ToolName};
@@ -65,7 +66,7 @@ pub struct ActionCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     pub verdict: Verdict,
-    pub blobs: Vec<(Digest, Payload)>,
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 pub trait Checks: Send + Sync {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use longrein_core::action::{Attempt, Cleared};
 use longrein_core::context::note::Note;
 use longrein_core::ids::{ActionId, Digest, EvidenceId, Fence, RunId, ToolName};
@@ -60,7 +61,7 @@ pub struct Changed {
 pub struct Ran {
     pub outcome: Outcome,
     /// To be stored before the outcome is journaled.
-    pub blobs: Vec<(Digest, Payload)>,
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 /// What a reconcile command answered, with the large payloads the answer refers to.
@@ -68,7 +69,7 @@ pub struct Ran {
 pub struct Probed {
     pub answer: ProbeAnswer,
     /// To be stored before the answer is journaled.
-    pub blobs: Vec<(Digest, Payload)>,
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 pub trait Tools: Send + Sync {

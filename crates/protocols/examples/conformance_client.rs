@@ -64,6 +64,7 @@ async fn visit(url: &str, context: &Value, file: &Path) -> Result<(), String> {
     let client = Client {
         assertion: vouched.or_else(|| text("valid_jwt").map(Assertion::Token)),
         known: text("client_id").map(|id| (id, text("client_secret"))),
+        key: text("private_key_pem"),
         document: Some(DOCUMENT.to_owned()),
         scopes: Vec::new(),
         for_itself: std::env::var("MCP_CONFORMANCE_SCENARIO").is_ok_and(|name| name.contains("client-credentials")),

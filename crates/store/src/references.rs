@@ -111,7 +111,10 @@ pub(crate) fn of_key<'a>(state: &'a KeyState, found: &mut Vec<Referred<'a>>) {
 
 fn of_content<'a>(content: &'a Content, found: &mut Vec<Referred<'a>>) {
     match content {
-        Content::Blob(blob) => found.push(Referred { digest: &blob.digest, bytes: blob.bytes }),
+        Content::Blob(blob) => {
+            found.push(Referred { digest: &blob.digest, bytes: blob.bytes });
+            of_images(&blob.images, found);
+        }
         Content::Inline(_) => {}
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::check::{Finding, Proof, Verdict};
 use longrein_core::ids::Digest;
 use longrein_core::payload::{Content, Payload};
@@ -27,7 +28,7 @@ const EVIDENCE_MAX_BYTES: usize = 256 * 1024;
 pub struct Checked {
     pub verdict: Verdict,
     /// To be stored before the verdict is journaled.
-    pub blobs: Vec<(Digest, Payload)>,
+    pub blobs: Vec<(Digest, Bytes)>,
 }
 
 impl Toolbox {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use longrein_core::ids::Digest;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::payload::{Content, INLINE_MAX_BYTES, Payload, head_and_tail, place_apart};
@@ -11,6 +12,7 @@ use longrein_sandbox::{Ended, How, StartError};
 use serde_json::Value;
 
 use crate::output::{Printed, readable};
+use crate::pictures;
 use crate::preview::{cleaned, preview};
 use crate::secrets::Secrets;
 
@@ -272,7 +274,7 @@ const SHOWN_MAX_BYTES: usize = 8 * 1024;
 
 /// Large payloads to be stored beside what refers to them.
 #[derive(Debug, Default)]
-pub(crate) struct Blobs(pub(crate) Vec<(Digest, Payload)>);
+pub(crate) struct Blobs(pub(crate) Vec<(Digest, Bytes)>);
 
 impl Blobs {
     /// A result small enough to be shown as it is stays inline. Of any other, and of one with data in it that is never
@@ -286,9 +288,15 @@ impl Blobs {
         }
     }
 
+    /// The images in it go apart as well: the model is shown them beside it.
     pub(crate) fn apart(&mut self, payload: Payload, shown: Payload) -> Content {
-        let (content, blob) = place_apart(payload, shown);
-        self.0.push(blob);
+        let mut images = Vec::new();
+        for (image, bytes) in pictures::of(&payload) {
+            self.0.push((image.digest.clone(), bytes));
+            images.push(image);
+        }
+        let (content, (digest, payload)) = place_apart(payload, shown, images);
+        self.0.push((digest, Bytes::from(payload.as_str().to_owned())));
         content
     }
 }

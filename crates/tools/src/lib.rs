@@ -28,6 +28,7 @@ mod host;
 pub mod modules;
 mod near;
 mod output;
+mod pictures;
 mod pins;
 mod planted;
 mod preview;

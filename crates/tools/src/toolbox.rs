@@ -407,7 +407,7 @@ impl Toolbox {
         let mut error = self.redacted(error);
         error.data = data.map(|mut data| {
             self.secrets.redact_value(&mut data);
-            blobs.keep(Payload::of(&data).expect("an object has only string keys"))
+            blobs.keep(Payload::of(&*data).expect("an object has only string keys"))
         });
         Ran { outcome: Outcome::Error(error), blobs: blobs.0 }
     }

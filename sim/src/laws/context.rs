@@ -198,7 +198,11 @@ fn shows_effect(sent: &Sent, action: ActionId, tool: &str, effect: Effect) -> bo
         // What undoes another call is told of in that call's observation.
         Item::Observation { text, .. } if text.contains(&format!("({action})")) => true,
         Item::Harness(text) => text.contains(&update) || in_block(text) || of_program(text, action, effect),
-        Item::Observation { .. } | Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => false,
+        Item::Observation { .. }
+        | Item::User(_)
+        | Item::Pictured { .. }
+        | Item::Exhibit { .. }
+        | Item::Assistant { .. } => false,
     })
 }
 

@@ -288,7 +288,7 @@ fn older_messages(memory: &Memory, shown: &BTreeSet<Seq>, limit: u64) -> Vec<Str
             Item::User(text) | Item::Pictured { text, .. } => {
                 text.split_once('\n').map_or(text.as_str(), |(_, words)| words)
             }
-            Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => "",
+            Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) | Item::Exhibit { .. } => "",
         };
         let images = message.item.images();
         let named = images.iter().take(LABELS_MAX).map(|image| format!(" {}", image.label(Some(GONE))));

@@ -298,7 +298,7 @@ fn size_of_tool(tool: &ToolDef) -> Features {
 /// `takes`: whether the model is sent images as such.
 fn size_of(item: &Item, takes: bool) -> Features {
     let text = match item {
-        Item::Pictured { text, images } => {
+        Item::Pictured { text, images } | Item::Exhibit { text, images } => {
             let words = Features::of(&labelled(text, images, (!takes).then_some(NOT_TAKEN)));
             let pictures =
                 images.iter().filter(|_| takes).fold(Features::default(), |sum, image| sum + image.features());

@@ -165,7 +165,9 @@ fn has_evidence_id(item: &Item) -> bool {
             evidence_ids(text).next().is_some()
                 || calls.iter().any(|call| evidence_ids(&call.arguments).next().is_some())
         }
-        Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => false,
+        Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Observation { .. } | Item::Harness(_) => {
+            false
+        }
     }
 }
 

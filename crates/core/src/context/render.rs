@@ -72,6 +72,7 @@ fn length(item: &Item) -> usize {
     match item {
         Item::User(text)
         | Item::Pictured { text, images: _ }
+        | Item::Exhibit { text, images: _ }
         | Item::Harness(text)
         | Item::Observation { text, .. } => text.len(),
         Item::Assistant { text, calls, wired } => {

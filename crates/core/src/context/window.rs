@@ -309,7 +309,7 @@ fn refer(item: &mut Item, seen: &Seen, why: &str) {
                 *words = changed;
             }
         }
-        Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => {}
+        Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Assistant { .. } => {}
     }
 }
 
@@ -330,7 +330,7 @@ fn shorten(item: &mut Item, seen: &Seen, limit: usize) {
                 *words = changed;
             }
         }
-        Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => {}
+        Item::User(_) | Item::Pictured { .. } | Item::Exhibit { .. } | Item::Assistant { .. } => {}
     }
 }
 
@@ -352,7 +352,11 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
         .iter()
         .filter_map(|item| match item.as_ref() {
             Item::Assistant { calls, .. } => Some(calls),
-            Item::User(_) | Item::Pictured { .. } | Item::Observation { .. } | Item::Harness(_) => None,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Observation { .. }
+            | Item::Harness(_) => None,
         })
         .flatten()
         .map(|call| (call.id.clone(), (call.name.clone(), crate::payload::excerpt(&call.arguments, 100))))
@@ -380,7 +384,11 @@ fn page_out(run: &mut Run, from: TurnId, to: TurnId) {
             window.archived.failures += u32::from(verdict == Told::Error);
             let args = match item.as_ref() {
                 Item::Observation { call, .. } => calls.get(call).map(|(_, args)| args.as_str()).unwrap_or_default(),
-                Item::Harness(_) | Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } => "(by the program)",
+                Item::Harness(_)
+                | Item::User(_)
+                | Item::Pictured { .. }
+                | Item::Exhibit { .. }
+                | Item::Assistant { .. } => "(by the program)",
             };
             window.archived.lines.push(format!("{} {} {args}{mark}", seen.action, seen.tool));
         }
@@ -504,7 +512,7 @@ fn length(item: &Item) -> u64 {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() as u64,
         // In bytes of a text that takes as much of the window.
-        Item::Pictured { text, images } => {
+        Item::Pictured { text, images } | Item::Exhibit { text, images } => {
             let tokens: u64 = images.iter().map(|image| image.features().images).sum();
             (text.len() as u64).saturating_add(tokens.saturating_mul(3))
         }

@@ -247,6 +247,9 @@ pub struct ModelRouted {
     /// When that is tried again. None: not by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Ways out before this one that were passed over: they take no images, and the model is shown some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<crate::ids::ModelName>,
 }
 
 /// Why calls go to another model.
@@ -261,6 +264,8 @@ pub enum RouteWhy {
     Context(u64),
     /// The run has spent so many micro-dollars.
     Spent(u64),
+    /// The model is shown an image.
+    Images,
     /// What sent the run away has had time to pass.
     CooledDown,
     /// No choice holds (any more): the main model.
@@ -275,6 +280,7 @@ impl RouteWhy {
             RouteWhy::Phase(phase) => format!("it is for the phase {phase}"),
             RouteWhy::Context(tokens) => format!("a request had {tokens} tokens"),
             RouteWhy::Spent(micros) => format!("{} micro-dollars are spent", micros),
+            RouteWhy::Images => "there is an image to see".to_owned(),
             RouteWhy::CooledDown => "it has been left alone long enough and is tried again".to_owned(),
             RouteWhy::Main => "no other route holds any more".to_owned(),
         }

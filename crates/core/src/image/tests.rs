@@ -9,7 +9,7 @@ use crate::context::render;
 use crate::context::window::RENDERING;
 use crate::decide;
 use crate::event::{Event, GenerationStarted, InputReceived, RebuildWhy, Received};
-use crate::ids::{InputId, ModelName, RunId, Seq};
+use crate::ids::{ActionId, InputId, ModelName, RunId, Seq};
 use crate::prompt::Purpose;
 use crate::run::Run;
 use crate::task::{ModelSpec, Protocol, Task};
@@ -64,9 +64,36 @@ fn rebuilt(mut run: Run, limit: u64) -> Run {
 fn header(run: &Run) -> String {
     let harness = run.window.items.iter().filter_map(|item| match item.as_ref() {
         Item::Harness(text) => Some(text.as_str()),
-        Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Observation { .. } => None,
+        Item::User(_)
+        | Item::Pictured { .. }
+        | Item::Exhibit { .. }
+        | Item::Assistant { .. }
+        | Item::Observation { .. } => None,
     });
     harness.collect()
+}
+
+#[test]
+fn a_turn_shows_so_many_images_of_its_results_and_names_the_others() {
+    let image = ImageRef::read("image", b"GIF89a\x80\x02\xe0\x01").unwrap();
+    let heavy = ImageRef { bytes: crate::image::IMAGE_BYTES_MAX, ..image.clone() };
+    let shows = |results: &[(u32, &[ImageRef])]| {
+        let item = observe::exhibit(results.iter().map(|(action, images)| (ActionId(*action), *images)))?;
+        let Item::Exhibit { text, images } = item else { panic!("{item:?}") };
+        Some((images.iter().map(|image| image.name.clone()).collect::<Vec<_>>().join(" "), text))
+    };
+    assert_eq!(shows(&[(1, &[]), (2, &[])]), None);
+    let (names, text) =
+        shows(&[(1, std::slice::from_ref(&image)), (2, &[]), (3, &[image.clone(), image.clone()])]).unwrap();
+    assert_eq!(names, "a1.1 a3.1 a3.2");
+    assert!(text.starts_with("<longrein>\n") && text.ends_with("\n</longrein>") && !text.contains("[image"), "{text}");
+    let many = vec![image; TURN_IMAGES_MAX];
+    let (names, text) = shows(&[(1, &many), (2, &many[..1])]).unwrap();
+    assert_eq!(names.split(' ').count(), TURN_IMAGES_MAX);
+    assert!(text.contains("[image a2.1 640×480 gif: not shown, a turn shows no more]"), "{text}");
+    // by their bytes as well
+    let (names, text) = shows(&[(1, &[heavy.clone(), heavy, many[0].clone()])]).unwrap();
+    assert!(names == "a1.1 a1.3" && text.contains("[image a1.2 "), "{names} {text}");
 }
 
 #[test]

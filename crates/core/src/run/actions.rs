@@ -332,6 +332,10 @@ impl Run {
             self.finish.turn(actions.values());
         }
         self.phase_told(&actions);
+        let exhibit = observe::exhibit(
+            actions.values().map(|action| (action.id, action.data().map_or(&[][..], Content::images))),
+        );
+        let turn = actions.values().next_back().map(|action| window::seen(action).turn);
         for (id, action) in actions {
             self.settle_effect(&action);
             if action.undoes().is_some() {
@@ -347,6 +351,9 @@ impl Run {
                 self.open.insert(id, action.clone());
             }
             self.fresh.push(action);
+        }
+        if let Some((item, turn)) = exhibit.zip(turn) {
+            self.window.push(Part::Harness(turn), Arc::new(item));
         }
         self.show_pending();
     }
@@ -375,7 +382,8 @@ impl Run {
         let Some(place) = self.fresh.iter().position(|action| action.id == spilled.action) else { return };
         let mut action = self.fresh.remove(place);
         let short = |content: &Content| {
-            Content::Blob(BlobRef { digest: content.digest(), bytes: spilled.total, shown: spilled.shown.clone() })
+            let (shown, images) = (spilled.shown.clone(), content.images().to_vec());
+            Content::Blob(BlobRef { digest: content.digest(), bytes: spilled.total, shown, images })
         };
         match &mut action.life {
             Life::Ended(Ended::Done { result, .. }) => *result = short(result),

@@ -18,13 +18,14 @@ pub struct Route {
     phases: BTreeSet<PhaseName>,
     context_over: Option<u64>,
     spent_over: Option<u64>,
+    images: bool,
 }
 
 impl Route {
     /// A route to this model.
     pub fn to(model: impl Into<LanguageModel>) -> Self {
         let (on, phases) = Default::default();
-        Self { model: model.into(), on, phases, context_over: None, spent_over: None }
+        Self { model: model.into(), on, phases, context_over: None, spent_over: None, images: false }
     }
 
     /// A way out: where the model that was asked has failed so.
@@ -55,6 +56,13 @@ impl Route {
         self
     }
 
+    /// While the model is shown an image.
+    #[must_use]
+    pub fn images(mut self) -> Self {
+        self.images = true;
+        self
+    }
+
     /// The route as a run has it.
     pub(crate) fn resolve(&self) -> Result<longrein_core::route::Route, Error> {
         let model = self.model.spec();
@@ -68,11 +76,16 @@ impl Route {
             let problem = format!("a route is about money and the price of {} is not known", model.name);
             return Err(Error::Task(problem));
         }
+        if self.images && !model.takes_images() {
+            return Err(Error::Task(format!("a route is about images and {} takes none", model.name)));
+        }
         let (mut on, phases) = (self.on.clone(), self.phases.clone());
-        if on.is_empty() && phases.is_empty() && self.context_over.is_none() && self.spent_over.is_none() {
+        let has_condition =
+            !phases.is_empty() || self.context_over.is_some() || self.spent_over.is_some() || self.images;
+        if on.is_empty() && !has_condition {
             on.extend(ROUTABLE);
         }
-        let (context_over, spent_over) = (self.context_over, self.spent_over);
-        Ok(longrein_core::route::Route { model, on, phases, context_over, spent_over })
+        let (context_over, spent_over, images) = (self.context_over, self.spent_over, self.images);
+        Ok(longrein_core::route::Route { model, on, phases, context_over, spent_over, images })
     }
 }

@@ -23,6 +23,7 @@ pub struct WrittenRoute {
     phases: Vec<(Place, String)>,
     context_over: Option<u64>,
     spent_over: Option<u64>,
+    images: bool,
 }
 
 impl WrittenRoute {
@@ -33,13 +34,19 @@ impl WrittenRoute {
 
     /// When, in words.
     pub fn when(&self) -> String {
-        when(&self.on, self.phases.iter().map(|(_, name)| name.as_str()), self.context_over, self.spent_over)
+        when(
+            &self.on,
+            self.phases.iter().map(|(_, name)| name.as_str()),
+            self.context_over,
+            self.spent_over,
+            self.images,
+        )
     }
 }
 
 /// When calls go to a route's model, in words.
 pub fn when_of(route: &Route) -> String {
-    when(&route.on, route.phases.iter().map(PhaseName::as_str), route.context_over, route.spent_over)
+    when(&route.on, route.phases.iter().map(PhaseName::as_str), route.context_over, route.spent_over, route.images)
 }
 
 fn when<'a>(
@@ -47,6 +54,7 @@ fn when<'a>(
     phases: impl Iterator<Item = &'a str>,
     context_over: Option<u64>,
     spent_over: Option<u64>,
+    images: bool,
 ) -> String {
     let on = match on.len() {
         0 => None,
@@ -61,7 +69,8 @@ fn when<'a>(
     let context = context_over.map(|tokens| format!("beyond {tokens} tokens"));
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
     let spent = spent_over.map(|micros| format!("beyond ${:.2}", micros as f64 / 1e6));
-    [on, phases, context, spent].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let images = images.then(|| "while there is an image to see".to_owned());
+    [on, phases, context, spent, images].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Routes that a configuration file declares. The rest of it is read elsewhere.
@@ -105,11 +114,18 @@ fn read(mut table: Section) -> Result<WrittenRoute, TaskFileError> {
     let phases: Vec<_> = phases.into_iter().map(|phase| (phase_place.clone(), phase)).collect();
     let context_over = table.whole("context_over")?;
     let spent_over = table.micros("spent_over")?;
+    let images_place = table.place("images");
+    let images = table.truth("images")?;
+    if images == Some(false) {
+        let problem = "it can only be true: while there is an image to see; leave it out".to_owned();
+        return Err(TaskFileError::Task { place: images_place, problem });
+    }
+    let images = images.is_some();
     table.finish()?;
-    if !written && phases.is_empty() && context_over.is_none() && spent_over.is_none() {
+    if !written && phases.is_empty() && context_over.is_none() && spent_over.is_none() && !images {
         on.extend(ROUTABLE);
     }
-    Ok(WrittenRoute { place, model, on, phases, context_over, spent_over })
+    Ok(WrittenRoute { place, model, on, phases, context_over, spent_over, images })
 }
 
 /// The routes as a task has them. `find`: what a model's name stands for.
@@ -126,10 +142,17 @@ pub(super) fn resolve(
             );
             return Err(TaskFileError::Task { place: route.place, problem });
         }
+        if route.images && !model.takes_images() {
+            let problem = format!(
+                "it is about images and {} takes none; say images = true in its [models.\"…\"] table if it does",
+                model.name
+            );
+            return Err(TaskFileError::Task { place: route.place, problem });
+        }
         let place = route.phases.first().map_or(route.place, |(place, _)| place.clone());
         let phases = route.phases.into_iter().map(|(_, phase)| PhaseName::new(phase)).collect();
-        let (context_over, spent_over) = (route.context_over, route.spent_over);
-        Ok((place, Route { model, on: route.on, phases, context_over, spent_over }))
+        let (context_over, spent_over, images) = (route.context_over, route.spent_over, route.images);
+        Ok((place, Route { model, on: route.on, phases, context_over, spent_over, images }))
     };
     written.into_iter().map(one).collect()
 }

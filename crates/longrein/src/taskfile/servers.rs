@@ -127,27 +127,34 @@ fn auth(table: &mut Section) -> Result<McpAuth, TaskFileError> {
             return Err(TaskFileError::Task { place: port_place, problem: "a port is 1 to 65535".to_owned() });
         }
     };
-    let (secret, assertion) = (table.text("client_secret")?, table.text("assertion")?);
-    if assertion.as_ref().is_some_and(|token| !token.contains("${secret:")) {
-        return Err(table.wrong("assertion", "name a variable that holds it: \"${secret:NAME}\""));
-    }
-    if secret.as_ref().is_some_and(|secret| !secret.contains("${secret:")) {
-        return Err(table.wrong("client_secret", "name a variable that holds it: \"${secret:NAME}\""));
-    }
+    let mut secret = |name: &'static str| match table.text(name)? {
+        Some(value) if !value.contains("${secret:") => {
+            Err(table.wrong(name, "name a variable that holds it: \"${secret:NAME}\""))
+        }
+        value => Ok(value),
+    };
+    let (client_secret, client_key, assertion) =
+        (secret("client_secret")?, secret("client_key")?, secret("assertion")?);
     let auth = McpAuth {
         client_id: table.text("client_id")?,
-        client_secret: secret,
+        client_secret,
+        client_key,
         client_document: table.text("client_document")?,
         for_itself: tool::one_of(&mut table, "grant", &GRANTS)?.unwrap_or(false),
         assertion,
         scopes: table.texts("scopes")?.unwrap_or_default(),
         port,
     };
-    if auth.for_itself && (auth.client_id.is_none() || auth.client_secret.is_none()) {
-        return Err(table.wrong("grant", "for client_credentials give client_id and client_secret"));
+    let has_secret = auth.client_secret.is_some() || auth.client_key.is_some();
+    if auth.for_itself && (auth.client_id.is_none() || !has_secret) {
+        return Err(table.wrong("grant", "for client_credentials give client_id, and client_secret or client_key"));
     }
-    if auth.client_id.is_none() && auth.client_secret.is_some() {
-        return Err(table.wrong("client_secret", "a secret needs the client_id that it belongs to"));
+    if auth.client_secret.is_some() && auth.client_key.is_some() {
+        return Err(table.wrong("client_key", "a client has a secret or a key: remove one of them"));
+    }
+    if auth.client_id.is_none() && has_secret {
+        let key = if auth.client_key.is_some() { "client_key" } else { "client_secret" };
+        return Err(table.wrong(key, "it needs the client_id that it belongs to"));
     }
     if auth.client_document.as_ref().is_some_and(|document| !document.starts_with("https://")) {
         return Err(table.wrong("client_document", "this must begin with https://"));
@@ -347,7 +354,17 @@ mod tests {
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nport = 70000\n", "1 to 65535"),
             (
                 "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\ngrant = \"client_credentials\"\n",
-                "client_id and client_secret",
+                "client_secret or client_key",
+            ),
+            (
+                "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_id = \"me\"\nclient_key = \"hush\"\n",
+                "${secret:NAME}",
+            ),
+            ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_key = \"${secret:S}\"\n", "client_id"),
+            (
+                "[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_id = \"me\"\nclient_key = \"${secret:S}\"\n\
+                 client_secret = \"${secret:T}\"\n",
+                "remove one",
             ),
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_secret = \"${secret:S}\"\n", "client_id"),
             ("[mcp.a]\nurl = \"https://x\"\n[mcp.a.auth]\nclient_document = \"http://x\"\n", "https://"),

@@ -103,7 +103,11 @@ impl Model for Puppet {
     fn encode(&self, prompt: &Prompt) -> Encoded {
         let read = prompt.items.iter().filter_map(|item| match item.as_ref() {
             Item::Observation { text, .. } => Some(text.as_str()),
-            Item::User(_) | Item::Pictured { .. } | Item::Assistant { .. } | Item::Harness(_) => None,
+            Item::User(_)
+            | Item::Pictured { .. }
+            | Item::Exhibit { .. }
+            | Item::Assistant { .. }
+            | Item::Harness(_) => None,
         });
         let bytes = read.collect::<Vec<_>>().join("\n").into_bytes();
         let digest = Digest::of(&bytes);

@@ -49,7 +49,9 @@ impl<E: Envelope> Spelling for Plain<'_, E> {
         match item {
             Item::User(text) | Item::Harness(text) => say(place, Role::User, text, out),
             // The protocol has text alone.
-            Item::Pictured { text, images } => say(place, Role::User, &Images::NotTaken.words(text, images), out),
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
+                say(place, Role::User, &Images::NotTaken.words(text, images), out)
+            }
             Item::Assistant { text, calls, wired: _ } => {
                 say(place, Role::Assistant, &said(text, calls, &prompt.answer), out)
             }

@@ -11,7 +11,7 @@ use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
 use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{malformed, says_something, spoilt};
+use crate::reading::{malformed, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -23,6 +23,8 @@ pub type Decoder = crate::stream::Decoder<Draft>;
 #[derive(Default)]
 pub struct Draft {
     blocks: BTreeMap<u64, Begun>,
+    /// Where what is about a number belongs, if not to the block of that number: some gateways number several alike.
+    places: BTreeMap<u64, u64>,
     stop: Option<String>,
     /// Why it was refused, in words.
     explanation: String,
@@ -75,8 +77,14 @@ impl crate::stream::Draft for Draft {
             // A second one before the end of the first: a gateway asked again, and begins anew.
             "message_start" if self.stop.is_none() => self.begin(value.get("message").unwrap_or(&Value::Null)),
             "content_block_start" => {
-                let index = self.index(value);
-                self.open(index, value.get("content_block").unwrap_or(&Value::Null));
+                let block = value.get("content_block").unwrap_or(&Value::Null);
+                let mut index = self.index(value);
+                if self.blocks.get(&index).is_some_and(|begun| !begun.is_begun_again_by(block)) {
+                    let next = self.blocks.keys().next_back().map_or(0, |last| last.saturating_add(1));
+                    self.places.insert(value.get("index").and_then(number).unwrap_or(index), next);
+                    index = next;
+                }
+                self.open(index, block);
             }
             "content_block_delta" => self.grow(value)?,
             "message_delta" => self.stopped(value.get("delta").unwrap_or(&Value::Null), value.get("usage")),
@@ -169,8 +177,11 @@ impl Draft {
     fn index(&self, value: &Value) -> u64 {
         let last = self.blocks.keys().next_back().copied();
         let begins = text(value, "type") == "content_block_start";
-        let next = || last.map_or(0, |last| if begins { last + 1 } else { last });
-        value.get("index").and_then(Value::as_u64).unwrap_or_else(next)
+        let next = || last.map_or(0, |last| if begins { last.saturating_add(1) } else { last });
+        match value.get("index").and_then(number) {
+            Some(number) => self.places.get(&number).copied().unwrap_or(number),
+            None => next(),
+        }
     }
 
     fn open(&mut self, index: u64, block: &Value) {
@@ -299,6 +310,18 @@ impl Counts {
 }
 
 impl Begun {
+    /// Whether a block under the same number is this one said again, and not another: the same call, or a text of which nothing
+    /// has come.
+    fn is_begun_again_by(&self, block: &Value) -> bool {
+        let kind = text_of(&self.block, "type");
+        let said = ["text", "thinking"].iter().any(|key| !text_of(&self.block, key).is_empty());
+        kind == text(block, "type")
+            && match kind {
+                "text" | "thinking" => !said,
+                _ => text_of(&self.block, "id") == text(block, "id") && !text(block, "id").is_empty(),
+            }
+    }
+
     fn read(mut self, blocks: &mut Blocks) -> Result<(), ModelFailure> {
         let own = |block: &Map<String, Value>, keys: &[&str]| {
             let rest = block.iter().filter(|(key, value)| !keys.contains(&key.as_str()) && !value.is_null());

@@ -174,7 +174,7 @@ impl Spelling for Messages {
     fn item(&self, prompt: &Prompt, place: Place, item: &Item, out: &mut Vec<u8>) -> Place {
         match item {
             Item::User(text) | Item::Harness(text) => Self::words(place, Role::User, text, out),
-            Item::Pictured { text, images } => {
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
                 let pictures = Pictures::of(text, images, &prompt.images);
                 let mut place = Self::words(place, Role::User, &pictures.words, out);
                 for (media, bytes) in &pictures.sent {

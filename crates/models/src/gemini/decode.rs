@@ -189,7 +189,7 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
     for mut part in parts {
         if part.get("thought") == Some(&Value::Bool(true)) {
             blocks.push(Block::Opaque(Value::Object(part)));
-        } else if let Some(called) = part.remove("functionCall") {
+        } else if let Some(called) = part.remove("functionCall").filter(|called| !called.is_null()) {
             let word = |key: &str| called.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let arguments = word("args");
             let more = called.as_object().into_iter().flatten();
@@ -209,7 +209,7 @@ fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {
         } else if let Some(Value::String(text)) = part.remove("text") {
             part.remove("thought");
             blocks.push(Block::Text { text, with: part });
-        } else {
+        } else if !part.is_empty() {
             blocks.push(Block::Opaque(Value::Object(part)));
         }
     }

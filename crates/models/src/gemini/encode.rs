@@ -149,7 +149,7 @@ impl Spelling for Contents {
         }
         match item {
             Item::User(text) | Item::Harness(text) => words(place, Role::User, text, None, out),
-            Item::Pictured { text, images } => {
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
                 let pictures = Pictures::but(text, images, &prompt.images, not_carried);
                 let mut place = words(place, Role::User, &pictures.words, None, out);
                 for (media, bytes) in &pictures.sent {

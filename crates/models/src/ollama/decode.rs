@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::beside::{Beside, Pieces};
 use crate::failure::{Refusal, broken, no_room};
 use crate::reading::{
-    BYTE_ORDER_MARK, REPLY_MAX_BYTES, TOKENS_MAX, malformed, mended, says_something, spoilt, without_thoughts,
+    BYTE_ORDER_MARK, REPLY_MAX_BYTES, count, malformed, mended, says_something, spoilt, without_thoughts,
 };
 pub use crate::reading::{End, Progress, Reading};
 use crate::telling::{Said, Saying};
@@ -132,8 +132,9 @@ impl Decoder {
         }
         if row.done.unwrap_or(false) {
             self.beside.keep("response", &row.rest, ROW, Pieces::Anew);
-            self.done = Some(finish(row.done_reason.unwrap_or_default()));
-            self.usage = usage(row.prompt_eval_count, row.eval_count);
+            let why = row.done_reason.as_ref().and_then(Value::as_str).unwrap_or_default();
+            self.done = Some(finish(why.to_owned()));
+            self.usage = usage(row.prompt_eval_count.as_ref(), row.eval_count.as_ref());
         }
     }
 
@@ -219,19 +220,18 @@ fn finish(word: String) -> Finish {
 }
 
 /// None unless both are counted: old servers leave the prompt out when they had it in their cache.
-fn usage(input: Option<u64>, output: Option<u64>) -> Option<Usage> {
-    let (input, output) = (input?, output?);
-    // What no model can have counted was not counted.
-    (input.max(output) <= TOKENS_MAX).then(|| Usage { input, output, ..Usage::default() })
+fn usage(input: Option<&Value>, output: Option<&Value>) -> Option<Usage> {
+    let (input, output) = (count(input?)?, count(output?)?);
+    Some(Usage { input, output, ..Usage::default() })
 }
 
 #[derive(Deserialize)]
 struct Row {
     message: Option<Message>,
     done: Option<bool>,
-    done_reason: Option<String>,
-    prompt_eval_count: Option<u64>,
-    eval_count: Option<u64>,
+    done_reason: Option<Value>,
+    prompt_eval_count: Option<Value>,
+    eval_count: Option<Value>,
     error: Option<Value>,
     #[serde(flatten)]
     rest: Map<String, Value>,

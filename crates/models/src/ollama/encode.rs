@@ -101,7 +101,9 @@ impl Spelling for Native<'_> {
     fn item(&self, prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         let list = list.next(out);
         match item {
-            Item::Pictured { text, images } => pictured(&Pictures::of(text, images, &prompt.images), out),
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
+                pictured(&Pictures::of(text, images, &prompt.images), out)
+            }
             Item::User(_) | Item::Assistant { .. } | Item::Observation { .. } | Item::Harness(_) => {
                 grown::json(&Message::of(item), out);
             }
@@ -174,7 +176,10 @@ impl<'a> Message<'a> {
 
     fn of(item: &'a Item) -> Self {
         match item {
-            Item::User(text) | Item::Pictured { text, images: _ } | Item::Harness(text) => Self::plain("user", text),
+            Item::User(text)
+            | Item::Pictured { text, images: _ }
+            | Item::Exhibit { text, images: _ }
+            | Item::Harness(text) => Self::plain("user", text),
             Item::Assistant { text, calls, wired: _ } => {
                 Self { tool_calls: calls.iter().map(Call::of).collect(), ..Self::plain("assistant", text) }
             }

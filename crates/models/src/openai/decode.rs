@@ -15,7 +15,7 @@ use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{TOKENS_MAX, says_something, spoilt};
+use crate::reading::{count, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -160,7 +160,7 @@ impl Draft {
         if choices.len() > 1 {
             self.beside.event(value);
         }
-        let index = |choice: &Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let index = |choice: &Value| choice.get("index").and_then(number).unwrap_or(0);
         let followed = *self.choice.get_or_insert(index(choices.first()?));
         choices.iter().find(|choice| index(choice) == followed)
     }
@@ -327,18 +327,12 @@ fn usage(counts: &serde_json::Map<String, Value>) -> Option<Usage> {
         pointers.iter().find_map(|pointer| {
             let (first, rest) = pointer.split_once('/').unwrap_or((pointer, ""));
             let value = counts.get(first)?;
-            let value = if rest.is_empty() { value } else { value.get(rest)? };
-            // Some gateways count in floats.
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and NaN gives 0")]
-            value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
+            count(if rest.is_empty() { value } else { value.get(rest)? })
         })
     };
     let prompt = number(&["prompt_tokens", "input_tokens"]);
     let completion = number(&["completion_tokens", "output_tokens"]);
-    // What no model can have counted was not counted.
-    if [prompt, completion].iter().flatten().any(|count| *count > TOKENS_MAX)
-        || (prompt.is_none() && completion.is_none())
-    {
+    if prompt.is_none() && completion.is_none() {
         return None;
     }
     let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));

@@ -107,7 +107,9 @@ impl Spelling for Chat {
         let list = list.next(out);
         match item {
             Item::Assistant { text, calls, wired } => self.assistant(text, calls, wired.as_ref(), out),
-            Item::Pictured { text, images } => pictured(&Pictures::of(text, images, &prompt.images), out),
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
+                pictured(&Pictures::of(text, images, &prompt.images), out)
+            }
             Item::User(_) | Item::Harness(_) | Item::Observation { .. } => grown::json(&Message::of(item), out),
         }
         list
@@ -217,7 +219,9 @@ impl<'a> Message<'a> {
     fn of(item: &'a Item) -> Self {
         match item {
             // Spelled as parts, where there is anything to show.
-            Item::User(text) | Item::Pictured { text, images: _ } => Message::User { content: text },
+            Item::User(text) | Item::Pictured { text, images: _ } | Item::Exhibit { text, images: _ } => {
+                Message::User { content: text }
+            }
             // Many servers refuse a system message in mid-conversation; the text carries its own envelope.
             Item::Harness(text) => Message::User { content: text },
             Item::Assistant { text, .. } => Message::Assistant { content: Some(text) },

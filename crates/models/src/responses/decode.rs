@@ -13,7 +13,7 @@ use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::{broken, no_room};
 use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{count, malformed, says_something, spoilt};
+use crate::reading::{OPEN_MAX, count, malformed, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -27,6 +27,10 @@ pub struct Draft {
     items: BTreeMap<u64, Value>,
     /// Items that are as they will be.
     over: BTreeSet<u64>,
+    /// Where items stand, by their ids.
+    places: BTreeMap<String, u64>,
+    /// Where what is about a number belongs, if not to the item of that number: some gateways number several alike.
+    numbered: BTreeMap<u64, u64>,
     beside: Beside,
     said: Said,
     ended: Option<Ended>,
@@ -56,6 +60,9 @@ impl crate::stream::Draft for Draft {
                     let index = self.index(value, item);
                     if kind == "response.output_item.done" {
                         self.over.insert(index);
+                    }
+                    if !identity(item).is_empty() {
+                        self.places.insert(identity(item).to_owned(), index);
                     }
                     self.items.insert(index, item.clone());
                 }
@@ -160,33 +167,42 @@ impl crate::stream::Draft for Draft {
 }
 
 impl Draft {
-    /// Where an event belongs: by number, else by the item's id, else at the end.
+    /// Where an event belongs: by the item's id, else by number, else at the end.
     fn index_of(&self, value: &Value) -> u64 {
-        let id = text(value, "item_id");
-        let by_id = || {
-            let found = self.items.iter().find(|(_, item)| !id.is_empty() && text(item, "id") == id);
-            found.map(|(index, _)| *index)
-        };
+        let by_id = self.places.get(text(value, "item_id")).copied();
+        let by_number = || value.get("output_index").and_then(number).map(|number| self.place_of(number));
         let last = || self.items.keys().next_back().copied();
-        value.get("output_index").and_then(Value::as_u64).or_else(by_id).or_else(last).unwrap_or(0)
+        by_id.or_else(by_number).or_else(last).unwrap_or(0)
     }
 
-    fn index(&self, value: &Value, item: &Value) -> u64 {
-        let id = text(item, "id");
-        let by_id = || {
-            let found = self.items.iter().find(|(_, known)| !id.is_empty() && text(known, "id") == id);
-            found.map(|(index, _)| *index)
-        };
-        // An id that changes on the way: what ends is what was begun last and has not ended.
-        let open = || {
+    /// Where an item that begins or ends stands.
+    fn index(&mut self, value: &Value, item: &Value) -> u64 {
+        let id = identity(item);
+        if let Some(place) = self.places.get(id).filter(|_| !id.is_empty()) {
+            return *place;
+        }
+        let ends = text(value, "type") == "response.output_item.done";
+        let next = self.items.keys().next_back().map_or(0, |last| last.saturating_add(1));
+        let Some(number) = value.get("output_index").and_then(number) else {
+            // An id that changes on the way: what ends is what was begun last and has not ended.
             let same = |(index, known): &(&u64, &Value)| {
                 text(known, "type") == text(item, "type") && !self.over.contains(index)
             };
-            let ends = text(value, "type") == "response.output_item.done";
-            ends.then(|| self.items.iter().rev().find(same).map(|(index, _)| *index)).flatten()
+            let open = || self.items.iter().rev().take(OPEN_MAX).find(same).map(|(index, _)| *index);
+            return ends.then(open).flatten().unwrap_or(next);
         };
-        let next = || open().unwrap_or_else(|| self.items.keys().next_back().map_or(0, |last| last + 1));
-        value.get("output_index").and_then(Value::as_u64).or_else(by_id).unwrap_or_else(next)
+        let place = self.place_of(number);
+        let is_another = |known: &Value| !identity(known).is_empty() && !id.is_empty() && identity(known) != id;
+        let is_taken = self.items.get(&place).is_some_and(is_another) && (!ends || self.over.contains(&place));
+        if is_taken {
+            self.numbered.insert(number, next);
+            return next;
+        }
+        place
+    }
+
+    fn place_of(&self, number: u64) -> u64 {
+        self.numbered.get(&number).copied().unwrap_or(number)
     }
 
     /// Adds to the last part of a message, which is begun if there is none of its kind.
@@ -199,7 +215,7 @@ impl Draft {
             *content = Value::Array(Vec::new());
         }
         let Some(parts) = content.as_array_mut() else { return };
-        let place = value.get("content_index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
+        let place = value.get("content_index").and_then(number).and_then(|place| usize::try_from(place).ok());
         let place = place.unwrap_or(parts.len().saturating_sub(1)).min(parts.len());
         if parts.get(place).is_none_or(|part| text(part, "type") != kind) {
             parts.insert(place, json!({"type": kind, key: ""}));
@@ -215,7 +231,7 @@ impl Draft {
     fn said(&mut self, value: &Value, kind: &str, key: &str) {
         let index = self.index_of(value);
         let said = self.items.get(&index).and_then(|item| item.get("content")).and_then(Value::as_array);
-        let place = value.get("content_index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
+        let place = value.get("content_index").and_then(number).and_then(|place| usize::try_from(place).ok());
         let part = said.and_then(|parts| place.map_or_else(|| parts.last(), |place| parts.get(place)));
         if part.is_none_or(|part| text(part, key).is_empty()) && !text(value, key).is_empty() {
             self.say(
@@ -237,7 +253,7 @@ impl Draft {
         let Some(item) = item.as_object_mut() else { return };
         let parts = item.entry(list).or_insert_with(|| Value::Array(Vec::new()));
         let Some(parts) = parts.as_array_mut() else { return };
-        let at = value.get(place).and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+        let at = value.get(place).and_then(number).and_then(|at| usize::try_from(at).ok());
         let at = at.unwrap_or(parts.len().saturating_sub(1)).min(parts.len());
         if at == parts.len() {
             parts.push(json!({"type": kind, "text": ""}));
@@ -377,6 +393,11 @@ fn append(item: &mut Value, key: &str, more: &str) {
             item.insert(key.to_owned(), Value::String(more.to_owned()));
         }
     }
+}
+
+/// What an item is known by: its own id, or that of its call.
+fn identity(item: &Value) -> &str {
+    if text(item, "id").is_empty() { text(item, "call_id") } else { text(item, "id") }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

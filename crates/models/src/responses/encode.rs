@@ -119,7 +119,9 @@ impl Spelling for Input {
     fn item(&self, prompt: &Prompt, list: List, item: &Item, out: &mut Vec<u8>) -> List {
         match item {
             Item::User(text) | Item::Harness(text) => push(list, &Entry::Message { role: "user", content: text }, out),
-            Item::Pictured { text, images } => pictured(list, &Pictures::of(text, images, &prompt.images), out),
+            Item::Pictured { text, images } | Item::Exhibit { text, images } => {
+                pictured(list, &Pictures::of(text, images, &prompt.images), out)
+            }
             Item::Observation { call, action: _, tool: _, text, verdict: _ } => {
                 push(list, &Entry::FunctionCallOutput { call_id: &safe_id(call), output: text }, out)
             }

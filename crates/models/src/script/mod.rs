@@ -219,6 +219,7 @@ impl Spelling for Readable {
             Item::User(text) => json!({ "user": text }),
             Item::Pictured { text, images } => json!({ "user": Images::NotTaken.words(text, images) }),
             Item::Harness(text) => json!({ "harness": text }),
+            Item::Exhibit { text, images } => json!({ "harness": Images::NotTaken.words(text, images) }),
             Item::Assistant { text, calls, wired: _ } => {
                 let calls: Vec<_> = calls
                     .iter()

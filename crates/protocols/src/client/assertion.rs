@@ -1,7 +1,7 @@
 //! Let in on the word of somebody else who vouches for the client (RFC 7523): a token of the place it runs in, or, where an
 //! enterprise manages who may go where, of its identity provider (RFC 8693). Each is tried once; no other grant follows a no.
 
-use rmcp::transport::auth::{AuthorizationMetadata, StoredCredentials};
+use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse, StoredCredentials};
 use serde_json::Value;
 
 use super::http::{Fetcher, is_private};
@@ -67,11 +67,14 @@ impl Bearer<'_> {
             form.extend(self.client_id.map(|id| ("client_id", id)));
         }
         let reply = fetcher.form(&self.metadata.token_endpoint, &form, basic).await?;
-        // serde's words could quote what is in it
-        let token =
-            serde_json::from_value(reply).map_err(|_| "the authorization server's answer is no token".to_owned())?;
         let client_id = self.client_id.unwrap_or_default().to_owned();
-        let credentials = StoredCredentials::new(client_id, Some(token), self.scopes.to_vec(), Some(now));
+        let credentials = StoredCredentials::new(client_id, Some(token_of(reply)?), self.scopes.to_vec(), Some(now));
         Ok(credentials.with_issuer(self.metadata.issuer.clone()))
     }
+}
+
+/// A token from the answer that brought it.
+pub(super) fn token_of(reply: Value) -> Result<OAuthTokenResponse, String> {
+    // serde's words could quote what is in it
+    serde_json::from_value(reply).map_err(|_| "the authorization server's answer is no token".to_owned())
 }

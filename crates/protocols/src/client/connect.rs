@@ -20,8 +20,9 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::bound::Bound;
 use super::http;
-use super::keys::{Keys, scopes_of};
+use super::keys::{Keys, Sender, scopes_of};
 use super::trouble;
 
 /// How a server is reached.
@@ -145,12 +146,16 @@ async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, Str
         .reinit_on_expired_session(false)
         .max_sse_event_size(MESSAGE_MAX_BYTES)
         .max_json_response_size(MESSAGE_MAX_BYTES);
-    let manager = match &http.keys {
-        Some(keys) if sent == Sent::Keys => keys.manager().await?,
+    let sender = match &http.keys {
+        Some(keys) if sent == Sent::Keys => keys.sender().await?,
         Some(_) | None => None,
     };
-    Ok(match manager {
-        Some(manager) => {
+    Ok(match sender {
+        Some(Sender { manager, prover: Some(prover) }) => {
+            let client = AuthClient::new(Bound { client, prover: Arc::new(prover) }, manager);
+            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+        }
+        Some(Sender { manager, prover: None }) => {
             let client = AuthClient::new(client, manager);
             serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
         }

@@ -2,16 +2,19 @@
 //! document named may be one of this machine or its network.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
 use hyper::http::Response;
+use reqwest::StatusCode;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::redirect::Policy;
-use rmcp::transport::auth::{
-    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest,
-};
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest};
 use serde_json::Value;
+
+use super::asking::Asking;
 
 /// A client for messages to a server.
 pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
@@ -64,6 +67,9 @@ pub(super) struct Fetcher {
     stays: reqwest::Client,
     /// The server is on this machine, or its network: so may its authorization server be.
     is_inside: bool,
+    /// How tokens are asked for, once that is known.
+    asking: Mutex<Option<Arc<Asking>>>,
+    saw_bound_tokens: AtomicBool,
 }
 
 /// Metadata and tokens are small.
@@ -80,7 +86,8 @@ impl Fetcher {
         let mut secure = url.clone();
         let _ = secure.set_scheme("https");
         let make = |redirects: Policy| {
-            let mut made = builder(&secure)?.redirect(redirects).timeout(FETCH_MAX);
+            // a person may take longer than a server keeps an idle connection, and what asks for a token is not sent twice
+            let mut made = builder(&secure)?.redirect(redirects).timeout(FETCH_MAX).pool_max_idle_per_host(0);
             if !is_inside {
                 made = made.dns_resolver(Arc::new(PublicOnly));
             }
@@ -95,11 +102,30 @@ impl Fetcher {
                 attempt.error("it leads to an address of this machine or its network")
             }
         });
-        Ok(Self { follows: make(follow)?, stays: make(Policy::none())?, is_inside })
+        Ok(Self {
+            follows: make(follow)?,
+            stays: make(Policy::none())?,
+            is_inside,
+            asking: Mutex::default(),
+            saw_bound_tokens: AtomicBool::new(false),
+        })
     }
 }
 
+/// An answer as a whole.
+type Whole = (StatusCode, HeaderMap, Vec<u8>);
+
 impl Fetcher {
+    /// From now on a token endpoint is asked so.
+    pub(super) fn ask(&self, asking: Asking) {
+        *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(asking));
+    }
+
+    /// Whether a document of the server's said that it knows tokens that are bound to a key.
+    pub(super) fn saw_bound_tokens(&self) -> bool {
+        self.saw_bound_tokens.load(Relaxed)
+    }
+
     /// Posts a form and reads the JSON that answers it. `basic`: a client's name and secret.
     pub(super) async fn form(
         &self,
@@ -107,25 +133,14 @@ impl Fetcher {
         form: &[(&str, &str)],
         basic: Option<(&str, &str)>,
     ) -> Result<Value, String> {
-        let url = parsed(url)?;
-        if !is_allowed(&url, self.is_inside) {
-            return Err(format!("{url} is an address of this machine or its network"));
-        }
-        let mut request = self.stays.post(url).body(encoded(form));
-        request = request.header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let mut request = self.stays.post(parsed(url)?).body(encoded(form));
+        request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         if let Some((id, secret)) = basic {
             let word = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
             request = request.basic_auth(word(id), Some(word(secret)));
         }
-        let reply = request.send().await.map_err(|error| error.without_url().to_string())?;
-        let (status, mut body, mut stream) = (reply.status(), Vec::new(), reply.bytes_stream());
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| error.without_url().to_string())?;
-            if chunk.len() > BODY_MAX_BYTES - body.len() {
-                return Err(format!("the reply is larger than {BODY_MAX_BYTES} bytes"));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let request = request.build().map_err(|error| error.without_url().to_string())?;
+        let (status, _, body) = self.answered(&self.stays, request).await?;
         let said: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         if status.is_success() {
             return Ok(said);
@@ -134,10 +149,41 @@ impl Fetcher {
         let error: String = error.chars().filter(|char| !char.is_control()).take(100).collect();
         Err(format!("the authorization server refused ({status}): {error}"))
     }
+
+    /// What answers a request; one for a token is made as [`Fetcher::ask`] said, once more where a nonce was wanted.
+    async fn answered(&self, client: &reqwest::Client, request: reqwest::Request) -> Result<Whole, String> {
+        if !is_allowed(request.url(), self.is_inside) {
+            return Err(format!("{} is an address of this machine or its network", request.url()));
+        }
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(asking) = asking.filter(|asking| asking.is_for(&request)) else {
+            return whole(client, request).await;
+        };
+        let first = whole(client, asking.dressed(&request)?).await?;
+        if asking.wants_nonce(&first.1, &first.2) {
+            return whole(client, asking.dressed(&request)?).await;
+        }
+        Ok(first)
+    }
+}
+
+async fn whole(client: &reqwest::Client, request: reqwest::Request) -> Result<Whole, String> {
+    let wrong = |error: reqwest::Error| error.without_url().to_string();
+    let reply = client.execute(request).await.map_err(wrong)?;
+    let (status, headers) = (reply.status(), reply.headers().clone());
+    let (mut body, mut stream) = (Vec::new(), reply.bytes_stream());
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(wrong)?;
+        if chunk.len() > BODY_MAX_BYTES - body.len() {
+            return Err(format!("the reply is larger than {BODY_MAX_BYTES} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((status, headers, body))
 }
 
 /// As forms are written.
-fn encoded(form: &[(&str, &str)]) -> String {
+pub(super) fn encoded(form: &[(&str, &str)]) -> String {
     let mut url = reqwest::Url::parse("http://form").expect("it is one");
     url.query_pairs_mut().extend_pairs(form);
     url.query().unwrap_or_default().to_owned()
@@ -197,29 +243,26 @@ impl OAuthHttpClient for Fetcher {
             let follows = request.redirect_policy == OAuthHttpRedirectPolicy::Follow;
             let client = if follows { &self.follows } else { &self.stays };
             let request = reqwest::Request::try_from(request.request)?;
-            if !is_allowed(request.url(), self.is_inside) {
-                return Err(refused(format!("{} is an address of this machine or its network", request.url())));
+            let (status, headers, body) = self.answered(client, request).await?;
+            if status.is_success() && knows_bound_tokens(&body) {
+                self.saw_bound_tokens.store(true, Relaxed);
             }
-            let reply = client.execute(request).await.map_err(reqwest::Error::without_url)?;
-            let mut builder = Response::builder().status(reply.status()).version(reply.version());
-            for (name, value) in reply.headers() {
+            let mut builder = Response::builder().status(status);
+            for (name, value) in &headers {
                 builder = builder.header(name, value);
-            }
-            let (mut body, mut stream) = (Vec::new(), reply.bytes_stream());
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(reqwest::Error::without_url)?;
-                if chunk.len() > BODY_MAX_BYTES - body.len() {
-                    return Err(refused(format!("the reply is larger than {BODY_MAX_BYTES} bytes")));
-                }
-                body.extend_from_slice(&chunk);
             }
             Ok(builder.body(body)?)
         })
     }
 }
 
-fn refused(why: String) -> OAuthHttpClientError {
-    why.into()
+/// Whether it is a server's word of itself (RFC 9728) that says so. That an authorization server could bind tokens says nothing
+/// of the server they are for.
+fn knows_bound_tokens(document: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<Value>(document) else { return false };
+    let is_required = document.get("dpop_bound_access_tokens_required") == Some(&Value::Bool(true));
+    document.get("authorization_servers").is_some()
+        && (is_required || document.get("dpop_signing_alg_values_supported").is_some_and(Value::is_array))
 }
 
 #[cfg(test)]
@@ -249,6 +292,15 @@ mod tests {
         assert!(allowed("https://auth.example/token", false));
         assert!(allowed("https://8.8.8.8/", false));
         assert!(!allowed("file:///etc/passwd", true));
+    }
+
+    #[test]
+    fn only_a_servers_own_word_binds_tokens() {
+        let knows = |document: &str| knows_bound_tokens(document.as_bytes());
+        assert!(knows(r#"{"authorization_servers":["a"],"dpop_bound_access_tokens_required":true}"#));
+        assert!(knows(r#"{"authorization_servers":["a"],"dpop_signing_alg_values_supported":["ES256"]}"#));
+        assert!(!knows(r#"{"authorization_servers":["a"],"dpop_bound_access_tokens_required":false}"#));
+        assert!(!knows(r#"{"issuer":"a","dpop_signing_alg_values_supported":["ES256"]}"#) && !knows("{"));
     }
 
     #[test]

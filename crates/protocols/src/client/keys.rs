@@ -18,7 +18,10 @@ use rmcp::transport::auth::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::asking::{Asking, Signatory};
+use super::bound::Prover;
 use super::http::Fetcher;
+use super::signing::SigningKey;
 
 /// The keys of one server: where they are kept, and the address they are for.
 #[derive(Debug, Clone)]
@@ -54,6 +57,12 @@ pub(super) struct Record {
     pub(super) client_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
+    /// The client signs for itself with this (PEM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client_key: Option<String>,
+    /// The key that tokens are bound to, where the server knows such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) bound_to: Option<String>,
     pub(super) credentials: Option<StoredCredentials>,
     /// The client is let in for itself: a new token needs nobody.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -61,6 +70,39 @@ pub(super) struct Record {
     /// Scopes that the server has asked for since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wanted: Vec<String>,
+}
+
+impl Record {
+    /// How tokens are asked for.
+    pub(super) fn asking(&self) -> Result<Asking, String> {
+        let signatory = |pem: &String| {
+            let audience = self.metadata.issuer.as_ref().unwrap_or(&self.metadata.token_endpoint).clone();
+            Ok::<_, String>(Signatory { key: SigningKey::of_pem(pem)?, client_id: self.client_id.clone(), audience })
+        };
+        Ok(Asking {
+            token_endpoint: self.metadata.token_endpoint.clone(),
+            client: self.client_key.as_ref().map(signatory).transpose()?,
+            prover: self.prover()?,
+        })
+    }
+
+    fn prover(&self) -> Result<Option<Prover>, String> {
+        self.bound_to.as_ref().map(|key| Prover::new(SigningKey::of_kept(key)?)).transpose()
+    }
+
+    /// Whether the token is one that is bound. An authorization server may give another.
+    fn is_bound(&self) -> bool {
+        let token = self.credentials.as_ref().and_then(token);
+        let kind = token.as_ref().and_then(|token| token.get("token_type")).and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.eq_ignore_ascii_case("dpop"))
+    }
+}
+
+/// What sends the token and renews it.
+pub(super) struct Sender {
+    pub(super) manager: AuthorizationManager,
+    /// What each use of the token is to be proven with.
+    pub(super) prover: Option<Prover>,
 }
 
 const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -96,7 +138,8 @@ impl Keys {
     /// Everything in the file that nobody may see.
     pub fn secrets(&self) -> Vec<String> {
         let Ok(Some(record)) = self.read() else { return Vec::new() };
-        let mut secrets: Vec<String> = record.client_secret.into_iter().collect();
+        let mut secrets: Vec<String> =
+            [record.client_secret, record.client_key, record.bound_to].into_iter().flatten().collect();
         if let Some(token) = record.credentials.as_ref().and_then(token) {
             let secret = |key: &str| token.get(key).and_then(Value::as_str).map(str::to_owned);
             secrets.extend(["access_token", "refresh_token", "id_token"].into_iter().filter_map(secret));
@@ -164,31 +207,32 @@ impl Keys {
         }
     }
 
-    /// What sends the token and renews it. None: there is none.
-    pub(super) async fn manager(&self) -> Result<Option<AuthorizationManager>, String> {
-        let Some(record) = self.read()?.filter(|record| record.credentials.is_some()) else { return Ok(None) };
-        let (whole, again, credentials) = (record.clone(), record.for_itself, record.credentials.clone());
+    /// None: there is no token.
+    pub(super) async fn sender(&self) -> Result<Option<Sender>, String> {
+        let Some(mut record) = self.read()?.filter(|record| record.credentials.is_some()) else { return Ok(None) };
         let fetcher = Arc::new(Fetcher::of(&self.url)?);
+        fetcher.ask(record.asking()?);
         let wrong = |error: AuthError| explain(&error);
         // the tokens are renewed for what they were got for
-        let manager = AuthorizationManager::new_with_oauth_http_client(record.resource.as_str(), fetcher).await;
+        let manager = AuthorizationManager::new_with_oauth_http_client(record.resource.as_str(), fetcher.clone()).await;
         let mut manager = manager.map_err(wrong)?;
-        manager.set_metadata(record.metadata);
-        let mut client = OAuthClientConfig::new(record.client_id, &self.url);
-        client.client_secret = record.client_secret;
+        manager.set_metadata(record.metadata.clone());
+        let mut client = OAuthClientConfig::new(record.client_id.clone(), &self.url);
+        client.client_secret.clone_from(&record.client_secret);
         manager.configure_client(client).map_err(wrong)?;
-        if again && self.is_over()? {
-            let scopes = credentials.map(|held| held.granted_scopes).unwrap_or_default();
-            let fresh = super::login::for_itself(&mut manager, &whole, scopes).await?;
-            self.write(&Record { credentials: Some(fresh), ..whole })?;
+        if record.for_itself && self.is_over()? {
+            let scopes = record.credentials.take().map(|held| held.granted_scopes).unwrap_or_default();
+            record.credentials = Some(super::login::for_itself(&mut manager, &fetcher, &record, scopes).await?);
+            self.write(&record)?;
         }
         manager.set_credential_store(self.clone());
-        Ok(Some(manager))
+        let prover = if record.is_bound() { record.prover()? } else { None };
+        Ok(Some(Sender { manager, prover }))
     }
 
     /// Whether the token has ended, or is about to.
     fn is_over(&self) -> Result<bool, String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = now();
         Ok(match self.state()? {
             KeyState::There { until: Some(until), .. } => until <= now + 5,
             KeyState::There { until: None, .. } | KeyState::None => false,
@@ -212,6 +256,11 @@ impl Keys {
             }
         }
     }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// A token response as it came.
@@ -321,6 +370,8 @@ mod tests {
             metadata: AuthorizationMetadata::default(),
             client_id: "me".to_owned(),
             client_secret: Some("hush".to_owned()),
+            client_key: None,
+            bound_to: Some("a key".to_owned()),
             credentials: Some(credentials),
             for_itself: false,
             wanted: Vec::new(),
@@ -343,12 +394,25 @@ mod tests {
             wanted: vec!["b".to_owned(), "c".to_owned()],
         };
         assert_eq!(keys.state().unwrap(), there);
-        assert_eq!(keys.secrets(), ["hush", "sesame", "again"]);
+        assert_eq!(keys.secrets(), ["hush", "a key", "sesame", "again"]);
         let other = Keys::new(&file, "https://evil.example/mcp");
         assert_eq!((other.state().unwrap(), other.secrets().len()), (KeyState::None, 0));
         std::fs::write(&file, "{\"access_token\": \"sesame\"").unwrap();
         assert!(!keys.state().unwrap_err().contains("sesame"));
         assert!(keys.forget().unwrap() && !keys.forget().unwrap());
+    }
+
+    #[test]
+    fn a_token_is_bound_where_the_authorization_server_says_so() {
+        let mut record = record("https://shop.example/mcp");
+        assert!(!record.is_bound(), "it was asked for and not given");
+        let token = serde_json::json!({"access_token": "sesame", "token_type": "DPoP"});
+        let token = Some(serde_json::from_value(token).unwrap());
+        record.credentials = Some(StoredCredentials::new("me".to_owned(), token, Vec::new(), None));
+        assert!(record.is_bound());
+        let whole: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert!(whole.is_bound(), "it is kept so");
+        assert!(whole.asking().err().unwrap().contains("log in again"), "a key that is none");
     }
 
     #[test]

@@ -4,17 +4,19 @@
 //! The server is asked first, without a key: it says whether one is needed, and where its authorization server is described.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rmcp::transport::auth::{
     AuthorizationCallback, AuthorizationManager, ClientCredentialsConfig, CredentialStore, InMemoryCredentialStore,
     OAuthClientConfig, StoredCredentials,
 };
 
-use super::assertion::{Assertion, Bearer};
+use super::asking::is_taken;
+use super::assertion::{Assertion, Bearer, token_of};
+use super::bound;
 use super::connect::{Http, challenge};
 use super::http::{Fetcher, is_private};
-use super::keys::{Keys, Record, explain, scopes_of};
+use super::keys::{Keys, Record, explain, now, scopes_of};
+use super::signing::SigningKey;
 
 /// What we are to an authorization server. The first of these that is possible counts: a client that it knows, a document that
 /// describes us, or a registration on the spot.
@@ -22,17 +24,19 @@ use super::keys::{Keys, Record, explain, scopes_of};
 pub struct Client {
     /// It knows us by this name, and perhaps by a secret.
     pub known: Option<(String, Option<String>)>,
+    /// The client that is known signs for itself with this private key (PEM), and has no secret.
+    pub key: Option<String>,
     /// An `https` address of a document that describes us.
     pub document: Option<String>,
     /// Scopes to ask for, beside what the server says.
     pub scopes: Vec<String>,
-    /// No person is asked: the client that is known, with its secret, is let in for itself (the grant `client_credentials`).
+    /// No person is asked: the client that is known, with its secret or key, is let in for itself (the grant `client_credentials`).
     pub for_itself: bool,
     /// No person is asked: somebody else vouches for the client.
     pub assertion: Option<Assertion>,
 }
 
-/// Without the secret.
+/// Without the secret and the key.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let known = self.known.as_ref().map(|(id, _)| id);
@@ -73,7 +77,7 @@ impl Login {
             None => return Ok(Asked::Nothing),
         };
         let fetcher = Arc::new(Fetcher::of(&http.url)?);
-        let manager = AuthorizationManager::new_with_oauth_http_client(http.url.as_str(), fetcher).await;
+        let manager = AuthorizationManager::new_with_oauth_http_client(http.url.as_str(), fetcher.clone()).await;
         let mut manager = manager.map_err(|error| explain(&error))?;
         let said = Some(said.as_str()).filter(|said| !said.is_empty());
         let found = manager.resolve_metadata_from_challenge(said).await.map_err(|error| explain(&error))?;
@@ -85,6 +89,10 @@ impl Login {
             }
         }
         manager.set_metadata(metadata.clone());
+        let bound_to = match said.is_some_and(bound::is_asked_for) || fetcher.saw_bound_tokens() {
+            true => Some(SigningKey::made()?),
+            false => None,
+        };
         let scopes = scopes(&manager, client, said, held.as_ref()).await;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let documents = metadata.additional_fields.get("client_id_metadata_document_supported");
@@ -104,17 +112,29 @@ impl Login {
         manager.configure_client(config.clone()).map_err(|error| explain(&error))?;
         let store = InMemoryCredentialStore::new();
         manager.set_credential_store(store.clone());
-        let address = manager.get_authorization_url(&scopes).await.map_err(|error| explain(&error))?;
+        let mut address = manager.get_authorization_url(&scopes).await.map_err(|error| explain(&error))?;
         let mut record = Record {
             url: http.url.clone(),
             resource: resource(&address).unwrap_or_else(|| http.url.clone()),
             metadata,
             client_id: config.client_id,
             client_secret: config.client_secret,
+            client_key: client.key.clone(),
+            bound_to,
             credentials: None,
             for_itself: client.for_itself,
             wanted: Vec::new(),
         };
+        let asking = record.asking()?;
+        if let Some(client) = &asking.client {
+            is_taken(&record.metadata, "token_endpoint_auth_signing_alg_values_supported", client.key.algorithm())?;
+        }
+        if let Some(prover) = &asking.prover {
+            is_taken(&record.metadata, "dpop_signing_alg_values_supported", prover.algorithm())?;
+            // what the browser brings back is of use to nobody without the key
+            address = format!("{address}&dpop_jkt={}", prover.thumbprint());
+        }
+        fetcher.ask(asking);
         if let Some(assertion) = &client.assertion {
             let scopes: Vec<String> = scopes.into_iter().map(str::to_owned).collect();
             let bearer = Bearer {
@@ -124,14 +144,14 @@ impl Login {
                 client_secret: record.client_secret.as_deref(),
                 scopes: &scopes,
             };
-            let credentials = bearer.exchange(&Fetcher::of(&http.url)?, assertion, now()).await?;
+            let credentials = bearer.exchange(&fetcher, assertion, now()).await?;
             record.credentials = Some(credentials);
             keys.write(&record)?;
             return Ok(Asked::NoPerson);
         }
         if client.for_itself {
             let scopes = scopes.into_iter().map(str::to_owned).collect();
-            let credentials = for_itself(&mut manager, &record, scopes).await?;
+            let credentials = for_itself(&mut manager, &fetcher, &record, scopes).await?;
             record.credentials = Some(credentials);
             keys.write(&record)?;
             return Ok(Asked::NoPerson);
@@ -173,28 +193,40 @@ const UNKNOWN_CLIENT: &str = "its authorization server registers nobody by itsel
 /// A token for the client itself.
 pub(super) async fn for_itself(
     manager: &mut AuthorizationManager,
+    fetcher: &Fetcher,
     record: &Record,
     scopes: Vec<String>,
 ) -> Result<StoredCredentials, String> {
-    let secret =
-        record.client_secret.clone().ok_or("a client that is let in for itself needs client_id and client_secret")?;
-    let config = ClientCredentialsConfig::ClientSecret {
-        client_id: record.client_id.clone(),
-        client_secret: secret,
-        scopes: scopes.clone(),
-        resource: Some(record.resource.clone()),
+    let token = match (&record.client_key, &record.client_secret) {
+        // the rest of the form says who asks
+        (Some(_), _) => {
+            let wanted = scopes.join(" ");
+            let mut form = vec![("grant_type", "client_credentials"), ("resource", record.resource.as_str())];
+            if !wanted.is_empty() {
+                form.push(("scope", &wanted));
+            }
+            token_of(fetcher.form(&record.metadata.token_endpoint, &form, None).await?)?
+        }
+        (None, Some(secret)) => {
+            let config = ClientCredentialsConfig::ClientSecret {
+                client_id: record.client_id.clone(),
+                client_secret: secret.clone(),
+                scopes: scopes.clone(),
+                resource: Some(record.resource.clone()),
+            };
+            manager.set_credential_store(InMemoryCredentialStore::new());
+            manager.validate_client_credentials_metadata(&config).map_err(|error| explain(&error))?;
+            manager.configure_client_credentials(&config).map_err(|error| explain(&error))?;
+            manager.exchange_client_credentials(&config).await.map_err(|error| explain(&error))?
+        }
+        (None, None) => {
+            return Err(
+                "a client that is let in for itself needs client_id, and client_secret or client_key".to_owned()
+            );
+        }
     };
-    let store = InMemoryCredentialStore::new();
-    manager.set_credential_store(store);
-    manager.validate_client_credentials_metadata(&config).map_err(|error| explain(&error))?;
-    manager.configure_client_credentials(&config).map_err(|error| explain(&error))?;
-    let token = manager.exchange_client_credentials(&config).await.map_err(|error| explain(&error))?;
     let credentials = StoredCredentials::new(record.client_id.clone(), Some(token), scopes, Some(now()));
     Ok(credentials.with_issuer(record.metadata.issuer.clone()))
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What the server asks for, else what it offers; and what was held or asked for before.

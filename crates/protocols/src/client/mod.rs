@@ -7,7 +7,9 @@
 //! Nothing here decides whether a tool may be called: what a server says of its own tools is passed on as a claim.
 
 mod answer;
+mod asking;
 mod assertion;
+mod bound;
 mod connect;
 mod definition;
 mod http;
@@ -16,6 +18,7 @@ mod login;
 mod reading;
 mod refusal;
 mod server;
+mod signing;
 mod trouble;
 
 pub use answer::Answer;

@@ -1,5 +1,6 @@
 //! `read_file`: lines of a text file.
 
+use longrein_core::image::{IMAGE_BYTES_MAX, ImageRef, Unfit};
 use longrein_core::outcome::{ToolError, class};
 use longrein_core::task::{Builtin, EffectClass, ToolSpec};
 use longrein_workspace::{Encoding, Error, Lines, Newline, Newlines, Place, Range, ReadLimits, Root};
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::RESULT_MAX_BYTES;
 use super::told;
+use crate::pictures;
 
 /// A result of more lines than this is rarely read to its end.
 const LINES_MAX: u64 = 2_000;
@@ -27,7 +29,8 @@ pub(super) fn spec() -> ToolSpec {
         "Reads a text file, or lines `from` to `to` of it. Use it before you edit or overwrite a file, and whenever you \
          need the exact text; to find something in many files use search_files, to see which files there are list_files. \
          Returns path, text (without line numbers, lines ended by a line feed), from, to and total_lines; left_out says \
-         which lines did not fit: read on from there. Binary files are refused.",
+         which lines did not fit: read on from there. A picture (png, jpeg, gif, webp) comes as one; other binary files are \
+         refused.",
         &json!({
             "type": "object",
             "required": ["path"],
@@ -48,14 +51,29 @@ pub(crate) fn run(root: &Root, place: &Place, args: &Args) -> Result<Value, Tool
         return Err(ToolError::new(class::INVALID_ARGUMENTS, message).at("/to").hint("Both count from 1."));
     }
     let limits = ReadLimits { max_bytes: RESULT_MAX_BYTES, max_lines: LINES_MAX, max_line_bytes: LINE_MAX_BYTES };
-    let lines = root.read_lines(place, range, limits).map_err(|error| {
-        if matches!(error, Error::Missing { .. }) { told::missing(root, place) } else { told::path(&error) }
-    })?;
+    let lines = match root.read_lines(place, range, limits) {
+        Ok(lines) => lines,
+        Err(Error::Missing { .. }) => return Err(told::missing(root, place)),
+        Err(error @ Error::Unreadable { .. }) => {
+            return picture(root, place).unwrap_or_else(|| Err(told::path(&error)));
+        }
+        Err(error) => return Err(told::path(&error)),
+    };
     if range.from > lines.total_lines.max(1) {
         let message = format!("{place} has {} lines; there is no line {}.", lines.total_lines, range.from);
         return Err(ToolError::new(class::INVALID_ARGUMENTS, message).at("/from").hint("Lines are counted from 1."));
     }
     Ok(Value::Object(shown(place, &lines)))
+}
+
+/// The file as a picture. None: it is none, or too large for one.
+fn picture(root: &Root, place: &Place) -> Option<Result<Value, ToolError>> {
+    let (bytes, _) = root.read_whole(place, IMAGE_BYTES_MAX).ok()?;
+    match ImageRef::read("image", &bytes) {
+        Ok(image) => Some(Ok(json!({ "path": place.to_string(), "picture": pictures::in_result(&image, &bytes) }))),
+        Err(Unfit::Other(_)) => None,
+        Err(unfit) => Some(Err(told::unfit(place, &unfit))),
+    }
 }
 
 /// What is as usual (UTF-8, LF, a final newline) is not mentioned.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longrein_core::image::Unfit;
 use longrein_core::outcome::{ToolError, class};
 use longrein_workspace::{EditError, Error, How, ListLimits, Place, Root};
 
@@ -28,6 +29,11 @@ const PATH: &str = "/path";
 
 /// How long looking for a file of the same name may take, and how much of what it finds is told.
 const ELSEWHERE: ListLimits = ListLimits { max_entries: 3, time: Duration::from_millis(500) };
+
+/// Of a picture that cannot be shown.
+pub(crate) fn unfit(place: &Place, unfit: &Unfit) -> ToolError {
+    ToolError::new(UNSUPPORTED, format!("{place} cannot be shown: {unfit}.")).at(PATH)
+}
 
 /// Of a path that could not be located or opened.
 pub(crate) fn path(error: &Error) -> ToolError {

@@ -82,7 +82,7 @@ fn invalid(message: impl Into<String>) -> ToolError {
 /// Why there is no result, and what came all the same.
 pub(crate) struct Failed {
     pub(crate) error: ToolError,
-    pub(crate) data: Option<Value>,
+    pub(crate) data: Option<Box<Value>>,
 }
 
 impl From<ToolError> for Failed {
@@ -178,7 +178,7 @@ fn told(page: Page) -> Result<Value, Failed> {
     };
     let mut error = ToolError::new(HTTP_STATUS, format!("{url} answered {status}{reason}.")).hint(hint);
     error.retry_after_s = retry_after_s;
-    Err(Failed { error, data: Some(data) })
+    Err(Failed { error, data: Some(Box::new(data)) })
 }
 
 /// Of a title, and of what a server says of itself.

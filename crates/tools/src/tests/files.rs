@@ -8,7 +8,7 @@ use longrein_core::ids::Digest;
 use longrein_core::outcome::{Outcome, ProbeAnswer, ToolError, class};
 use longrein_core::target::{Place, Target};
 use longrein_core::task::{Builtin, Task};
-use longrein_ports::{Handed, Tools};
+use longrein_ports::{Handed, Ran, Tools};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -87,6 +87,11 @@ impl Desk {
         self.start(tool, &args, &target).await
     }
 
+    async fn ran(&self, tool: &str, args: &Value) -> Ran {
+        let target = self.target(tool, args).await.unwrap();
+        self.toolbox.attempt(&self.task, &self.attempt(tool, args, &target), &Handed::default()).await
+    }
+
     async fn read(&mut self, path: &str) -> Result<Value, ToolError> {
         self.call("read_file", json!({ "path": path })).await
     }
@@ -108,6 +113,33 @@ fn class_of<T: std::fmt::Debug>(result: Result<T, ToolError>) -> String {
     let error = result.unwrap_err();
     assert!(error.hint.is_some(), "it says what to try: {error:?}");
     error.class
+}
+
+#[tokio::test]
+async fn a_picture_is_read_as_one_and_other_binaries_are_refused() {
+    let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x06\0\0\0"[..], &[7; 200]].concat();
+    let wide = [&b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\x01\0\0\0\0\x01\xe0\x08\x06\0\0\0"[..], &[7; 200]].concat();
+    let desk = Desk::with(&[
+        ("a.png", &png),
+        ("wide.png", &wide),
+        ("data.bin", b"\0\x01\x02"),
+        ("large.png", &vec![0; 6 << 20]),
+    ]);
+    let args = json!({ "path": "a.png" });
+    let ran = desk.ran("read_file", &args).await;
+    let Outcome::Done(content) = ran.outcome else { panic!("{:?}", ran.outcome) };
+    let [image] = content.images() else { panic!("{content:?}") };
+    assert_eq!((image.width, image.height, image.bytes), (640, 480, 229));
+    // what the model is shown as text is what it is, and the picture lies apart, as itself
+    assert_eq!(content.shown().read::<Value>().unwrap()["path"], "a.png");
+    assert!(!content.shown().as_str().contains("iVBOR"), "{}", content.shown().as_str());
+    assert!(ran.blobs.iter().any(|(digest, bytes)| *digest == image.digest && **bytes == png));
+    for (path, why) in [("wide.png", "65536"), ("data.bin", "binary"), ("large.png", "binary")] {
+        let error = desk.ran("read_file", &json!({ "path": path })).await.outcome;
+        let Outcome::Error(error) = error else { panic!("{path}: {error:?}") };
+        assert_eq!(error.field.as_deref(), Some("/path"), "{error:?}");
+        assert!(error.message.contains(path) && error.message.contains(why), "{error:?}");
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::blocks::Block;
 use crate::numbers;
 use crate::object::Object;
+use crate::reading::{OPEN_MAX, number};
 
 /// Where Gemini's compatible door signs a call, and wants it signed when it comes back.
 pub(super) const EXTRA: &str = "extra_content";
@@ -74,7 +75,7 @@ impl Calls {
     }
 
     fn add(&mut self, piece: Piece<'_>) {
-        match self.0.iter_mut().rev().find(|slot| slot.may_own(&piece)) {
+        match self.0.iter_mut().rev().take(OPEN_MAX).find(|slot| slot.may_own(&piece)) {
             Some(slot) if !slot.is_followed_by(&piece) => slot.grow(piece),
             Some(_) => self.begin(piece),
             None => match self.0.last_mut() {
@@ -177,7 +178,7 @@ impl<'a> Piece<'a> {
     fn of(call: &'a Value, function: &'a Value) -> Self {
         let text = |value: &'a Value, key| value.get(key).and_then(Value::as_str).unwrap_or_default();
         Self {
-            index: call.get("index").and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok())),
+            index: call.get("index").and_then(number),
             id: match call.get("id") {
                 Some(Value::Number(number)) => number.to_string().into(),
                 Some(_) | None => text(call, "id").into(),
