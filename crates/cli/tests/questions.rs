@@ -189,6 +189,36 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     world.verify("r");
 }
 
+/// A child asks under the same clock: nobody has longer to answer it for its having a parent.
+#[test]
+fn a_child_s_question_expires_like_its_parent_s() {
+    let world = World::new();
+    world.write("c.toml", PAYS);
+    world.write("s.toml", "");
+    world.write(
+        "p.toml",
+        "start = \"c\"\n[[phase]]\nname = \"c\"\nkind = \"run\"\nmodel = \"script/c.toml\"\nnext = [{ to = \"done\" }]\n",
+    );
+    world.write(
+        "task.toml",
+        "goal = \"Write it.\"\nmodel = \"script/s.toml\"\nprogram = \"p.toml\"\nbuiltins = [\"write_file\"]\n",
+    );
+    let config = world.user().join(".config/longrein");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("config.toml"), "[approvals]\nquestions_expire = \"1s\"\n").unwrap();
+    let parked = world.run("run --task task.toml --id r --on-ask wait").is(3);
+    let approve = parked.last_line().trim_start_matches("longrein ").to_owned();
+    assert!(approve.starts_with("approve ") && approve.ends_with(" a1"), "{approve}");
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let late = world.run(&approve).is(65);
+    assert!(late.stderr.contains("the question of a1 expired at "), "{}", late.stderr);
+    world.run("resume r --on-ask wait").is(0);
+    let child = approve.split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(of_type(&world.log(&child), "action.denied")[0]["expired"], true);
+    assert!(!world.path("a.txt").exists());
+    world.verify("r");
+}
+
 /// Whether an answer is in time is told from when it was sent, not from when somebody takes it.
 #[test]
 fn what_was_answered_in_time_counts_however_late_it_is_taken() {
