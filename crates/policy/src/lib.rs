@@ -165,14 +165,17 @@ impl Policy {
         let verdict = escalate(TABLE, verdict, &flows, call.taint);
         let brings = match verdict.strictness {
             Strictness::DenyUnlessSpelt | Strictness::Deny => Vec::new(),
-            Strictness::Allow | Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => {
-                self.brings(nature, call, &effects, server, &places)
-            }
+            Strictness::Allow
+            | Strictness::Unless
+            | Strictness::UnlessSpelt
+            | Strictness::Ask
+            | Strictness::DenyUnlessTyped => self.brings(nature, call, &effects, server, &places),
         };
+        let unless_typed = (verdict.strictness == Strictness::DenyUnlessTyped).then(|| escalate::to_type(&flows));
         // a yes from before the run had read it says nothing of what it reads into the call now
         let answers = if call.taint.label().is_tainted() { Answers::Fresh } else { Answers::Remembered };
         let beyond = self.beyond(call, &effects);
-        Ruled { ruling: verdict.ruling(), answers, effects, beyond, brings, runs: Vec::new() }
+        Ruled { ruling: verdict.ruling(), answers, unless_typed, effects, beyond, brings, runs: Vec::new() }
     }
 
     fn verdict(

@@ -66,6 +66,7 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
                 ruling,
                 question,
                 exact,
+                wants,
                 asks,
                 target: _,
                 brings: _,
@@ -83,7 +84,6 @@ pub(super) fn propose(run: &Run, calls: &[crate::outcome::RawCall], proposals: V
                         Ruling::Allow { .. } => {}
                         Ruling::Ask { .. } if exact.as_ref().is_some_and(|exact| run.allowed.contains_key(exact)) => {}
                         Ruling::Ask { rule, reason } => {
-                            let wants = Wants::Yes;
                             let held = ActionHeld { action, digest: question, rule, reason, wants, exact, effects };
                             rulings.push(ask(held, asks));
                         }

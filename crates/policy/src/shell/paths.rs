@@ -273,7 +273,10 @@ impl Analysis<'_> {
             let found = self.operand(operand, here);
             let effects = std::mem::replace(&mut self.effects, before);
             let counts = match found.strictness {
-                Strictness::Deny | Strictness::DenyUnlessSpelt | Strictness::UnlessSpelt => true,
+                Strictness::Deny
+                | Strictness::DenyUnlessSpelt
+                | Strictness::DenyUnlessTyped
+                | Strictness::UnlessSpelt => true,
                 Strictness::Ask => !here.folders.is_empty(),
                 Strictness::Unless | Strictness::Allow => false,
             };
