@@ -432,7 +432,16 @@ impl Town {
         let (digest, by, door) = (question.digest.clone(), "ann".to_owned(), Entrance::Cli);
         let expires = self.record.now().plus(Duration::from_secs(24 * 60 * 60));
         Some(if yes {
-            InputBody::Approve(Approve { action, digest, by, door, expires, covers: Covers::Once, reason: None })
+            InputBody::Approve(Approve {
+                action,
+                digest,
+                by,
+                door,
+                expires,
+                covers: Covers::Once,
+                reason: None,
+                typed: None,
+            })
         } else {
             InputBody::Deny(Deny { action, digest, by, door, reason: Some("not today".to_owned()) })
         })

@@ -360,6 +360,7 @@ fn play(play: &Play, crashes: &Arc<Crashes>, loses_power: bool) -> Played {
                 expires: town.record.now().plus(Duration::from_secs(60)),
                 covers: Covers::Always,
                 reason: None,
+                typed: None,
             };
             town.store.post(&id, "stale", InputBody::Approve(stale)).await;
         }

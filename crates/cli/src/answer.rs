@@ -19,7 +19,7 @@ use longrein::{Image, ImageError, Runs, TAINT_RULE};
 use serde_json::json;
 
 use crate::args::{ApproveArgs, DenyArgs, Globals, NoArgs, OneRun, SendArgs, SettleArgs, SettleAs};
-use crate::ask::{GRANT, operator};
+use crate::ask::{GRANT, confirm, operator, somebody_is_there};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
@@ -167,16 +167,16 @@ pub(crate) async fn question(runs: &Runs, run: &Run, action: ActionId) -> Result
 pub(crate) async fn approve(globals: Globals, args: ApproveArgs) -> Result<Status, Failure> {
     let why = args.reason;
     let covers = if args.always { Covers::Always } else { Covers::Once };
-    answer_all(globals, &args.id, &args.actions, Saying::Yes(covers), |action, digest, now| {
+    answer_all(globals, &args.id, &args.actions, Saying::Yes(covers), |action, digest, now, typed| {
         let (by, door, expires) = (operator(), Door::Cli, now.plus(GRANT));
-        InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: why.clone() })
+        InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: why.clone(), typed })
     })
     .await
 }
 
 pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Failure> {
     let reason = args.reason;
-    answer_all(globals, &args.id, &args.actions, Saying::No, |action, digest, _| {
+    answer_all(globals, &args.id, &args.actions, Saying::No, |action, digest, _, _| {
         InputBody::Deny(Deny { action, digest, by: operator(), door: Door::Cli, reason: reason.clone() })
     })
     .await
@@ -187,6 +187,28 @@ pub(crate) async fn deny(globals: Globals, args: DenyArgs) -> Result<Status, Fai
 enum Saying {
     Yes(Covers),
     No,
+}
+
+/// What a person has to type where a plain yes is not enough.
+pub(crate) fn to_type(run: &Run, action: ActionId) -> Option<String> {
+    match &run.action(action)?.question()?.wants {
+        Wants::Typed(text) => Some(text.clone()),
+        Wants::Yes | Wants::Words => None,
+    }
+}
+
+/// Has a person here type what the question wants.
+fn confirmed(store: &StoreAt, run: &Run, action: ActionId, text: &str) -> Result<String, Failure> {
+    if !somebody_is_there() {
+        let problem = format!(
+            "{action} would send out what the run has read: a person confirms it at a terminal, by typing {text}"
+        );
+        return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("approve {} {action}", run.id))));
+    }
+    if confirm(run, action) {
+        return Ok(text.to_owned());
+    }
+    Err(Failure::new(Status::Data, format!("{action} was not confirmed; nothing is recorded")))
 }
 
 /// Why a yes would come too late by now.
@@ -203,7 +225,7 @@ async fn answer_all(
     id: &str,
     named: &[String],
     saying: Saying,
-    answer: impl Fn(ActionId, Digest, Timestamp) -> InputBody,
+    answer: impl Fn(ActionId, Digest, Timestamp, Option<String>) -> InputBody,
 ) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
@@ -230,7 +252,11 @@ async fn answer_all(
             };
             tell!("{}", words::always(&run, asked));
         }
-        answers.push(answer(action, digest, runs.clock().now()));
+        let typed = match (saying, to_type(&run, action)) {
+            (Saying::Yes(_), Some(text)) => Some(confirmed(&store, &run, action, &text)?),
+            (Saying::Yes(_) | Saying::No, _) => None,
+        };
+        answers.push(answer(action, digest, runs.clock().now(), typed));
     }
     for answer in answers {
         posted(runs.post(&id, answer).await?.1, &id)?;
@@ -256,7 +282,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         let inbox = runs.inbox(&row.run).await?;
         for action in run.actions() {
             let (kind, reason, digest) = match &action.life {
-                Life::Held(Question { digest, rule, reason, wants: Wants::Yes, .. }) => {
+                Life::Held(Question { digest, rule, reason, wants: Wants::Yes | Wants::Typed(_), .. }) => {
                     ("approval", format!("{reason} ({rule})"), Some(digest))
                 }
                 Life::Held(Question { digest, reason, wants: Wants::Words, .. }) => {
@@ -329,6 +355,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
                     "rule": held.as_ref().map(|held| &held.rule), "asked": held.as_ref().map(|held| held.since),
                     "effects": held.as_ref().map(|held| &held.effects),
                     "always": held.as_ref().map(|held| held.exact.is_some()),
+                    "wants": held.as_ref().map(|held| &held.wants),
                 })
             })
             .collect();

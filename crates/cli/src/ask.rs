@@ -86,13 +86,13 @@ impl Question {
     /// None: the action waits for nobody.
     pub(crate) fn about(run: &Run, action: &Action) -> Option<Self> {
         let Life::Held(question) = &action.life else { return None };
-        let lines = match question.wants {
+        let lines = match &question.wants {
             Wants::Words => {
                 let mut lines = vec![format!("{} asks:", action.id)];
                 lines.extend(words::safe(&question.reason).lines().map(|line| format!("  | {line}")));
                 lines
             }
-            Wants::Yes => {
+            Wants::Yes | Wants::Typed(_) => {
                 let mut lines = vec![format!("{} wants to run {}", action.id, words::safe(action.tool.as_str()))];
                 lines.extend(words::arguments(&action.args).into_iter().map(|line| format!("  {line}")));
                 lines.extend(circumstances(run, action).into_iter().map(|line| format!("  {line}")));
@@ -111,7 +111,7 @@ impl Question {
             Some(_) => Always::Covers(words::always(run, action)),
             None => Always::NotOffered(words::no_always(run)),
         };
-        Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants, always, lines })
+        Some(Self { action: action.id, digest: question.digest.clone(), wants: question.wants.clone(), always, lines })
     }
 }
 
@@ -174,10 +174,11 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
             continue;
         };
         let over = Arc::new(AtomicBool::new(false));
-        let (action, digest, wants) = (question.action, question.digest.clone(), question.wants);
+        let (action, digest, wants) = (question.action, question.digest.clone(), question.wants.clone());
         let (lines, is_over, always) = (question.lines, Arc::clone(&over), question.always);
         let mut reading = tokio::task::spawn_blocking(move || match wants {
             Wants::Yes => read_verdict(&lines, &always, &is_over),
+            Wants::Typed(text) => read_typed(&lines, &text, &is_over),
             Wants::Words => read_words(&lines, &is_over),
         });
         let answer = loop {
@@ -201,9 +202,9 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
             Asked::Answered
         });
         let (by, door) = (operator(), Door::Terminal);
-        let yes = |digest, by, covers, reason| {
+        let yes = |digest, by, covers, reason, typed| {
             let expires = runs.clock().now().plus(GRANT);
-            InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason })
+            InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason, typed })
         };
         let body = match answer {
             Answer::Over => {
@@ -214,13 +215,26 @@ pub(crate) async fn answer_questions(runs: Arc<Runs>, run: RunId, mut news: Unbo
                 stop.nobody_is_there();
                 return;
             }
-            Answer::Yes(covers, reason) => yes(digest, by, covers, reason),
+            Answer::Yes(covers, reason) => yes(digest, by, covers, reason, None),
+            Answer::Typed(text) => yes(digest, by, Covers::Once, None, Some(text)),
             Answer::No(reason) => InputBody::Deny(Deny { action, digest, by, door, reason }),
             Answer::Words(text) => InputBody::Message(text),
         };
         if let Err(error) = runs.post(&run, body).await {
             tell!("longrein: the answer could not be recorded: {error}");
         }
+    }
+}
+
+/// Whether a person here types what this action's question wants.
+pub(crate) fn confirm(run: &Run, action: ActionId) -> bool {
+    let question = run.action(action).and_then(|action| Question::about(run, action));
+    let Some(Question { wants: Wants::Typed(text), lines, .. }) = question else { return false };
+    let answer = read_typed(&lines, &text, &AtomicBool::new(false));
+    out::question_over(Asked::Answered);
+    match answer {
+        Answer::Typed(_) => true,
+        Answer::Yes(..) | Answer::No(_) | Answer::Words(_) | Answer::Later | Answer::Over => false,
     }
 }
 
@@ -249,6 +263,8 @@ pub(crate) async fn asked_before(runs: &Runs, target: &Target) -> Vec<Question> 
 
 enum Answer {
     Yes(Covers, Option<String>),
+    /// A yes, with what it took.
+    Typed(String),
     No(Option<String>),
     Words(String),
     /// Nobody is there any more, or not now.
@@ -268,6 +284,8 @@ const CHOICES: &str = "[y] once  [a] always (exact)  [n WHY] no  [s] show all  [
 const CHOICES_NARROW: &str = "[y] once  [n WHY] no\n[a] always (exact)\n[s] show all  [q] later: ";
 /// Where no earlier yes counts, none for later is taken.
 const CHOICES_ONCE: &str = "[y] once  [n WHY] no  [s] show all  [q] later: ";
+/// Where a letter is not enough.
+const CHOICES_TYPED: &str = "[n WHY] no  [s] show all  [q] later: ";
 
 fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer {
     let mut text = shown(lines, LINES_MAX);
@@ -308,6 +326,29 @@ fn read_verdict(lines: &[String], always: &Always, over: &AtomicBool) -> Answer 
                     Always::NotOffered(_) => "Please answer y, n, s or q.\n".to_owned(),
                 }
             }
+        }
+    }
+}
+
+/// A yes that is typed out. Nothing shorter is one.
+fn read_typed(lines: &[String], wanted: &str, over: &AtomicBool) -> Answer {
+    let mut text = shown(lines, LINES_MAX);
+    loop {
+        let choices = format!("it sends out what this run has read; to have it sent, type {wanted}\n{CHOICES_TYPED}");
+        let line = match read_line(&format!("{text}{choices}"), over) {
+            Typed::Line(line) => line,
+            Typed::End => return Answer::Later,
+            Typed::Over => return Answer::Over,
+        };
+        let line = line.trim();
+        if line == wanted {
+            return Answer::Typed(wanted.to_owned());
+        }
+        match line.split_once(char::is_whitespace).unwrap_or((line, "")) {
+            ("n" | "no", reason) => return Answer::No(said(reason)),
+            ("s" | "show", "") => text = shown(lines, usize::MAX),
+            ("q" | "quit", "") => return Answer::Later,
+            _ => "That is not it. ".clone_into(&mut text),
         }
     }
 }

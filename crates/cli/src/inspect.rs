@@ -509,9 +509,9 @@ fn children_json(run: &Run) -> Vec<Value> {
 /// What is asked about an action: the exact call, what it would do, and why a person is asked.
 fn question(run: &Run, action: &Action) -> Vec<String> {
     let Life::Held(held) = &action.life else { return Vec::new() };
-    match held.wants {
+    match &held.wants {
         Wants::Words => vec![format!("{} asks: {}", action.id, words::short(&held.reason, 200))],
-        Wants::Yes => {
+        Wants::Yes | Wants::Typed(_) => {
             let mut lines = vec![format!("{} {}", action.id, words::call(run, action).replace('\n', "\n           "))];
             lines.extend(
                 words::effects(action.tool.as_str(), &held.effects).into_iter().map(|line| format!("  {line}")),

@@ -464,9 +464,17 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
             format!("{} {} {args} ({}{undoes})", e.action, short(e.tool.as_str(), 64), e.effect)
         }
         Event::ActionRefused(e) => format!("{} refused: {}", named(e.action), short(&e.error.message, 160)),
-        Event::ActionHeld(e) => match e.wants {
+        Event::ActionHeld(e) => match &e.wants {
             Wants::Yes => {
                 format!("{} waits for a yes: {} ({})", named(e.action), short(&e.reason, 120), short(&e.rule, 60))
+            }
+            Wants::Typed(text) => {
+                let (action, text) = (named(e.action), short(text, 80));
+                format!(
+                    "{action} waits until a person types {text}: {} ({})",
+                    short(&e.reason, 120),
+                    short(&e.rule, 60)
+                )
             }
             Wants::Words => format!("{} asks: {}", e.action, short(&e.reason, 200)),
         },
@@ -676,6 +684,7 @@ pub(crate) fn life(life: &Life) -> &'static str {
         Life::Queued => "queued",
         Life::Held(question) => match question.wants {
             Wants::Yes => "waits for a yes",
+            Wants::Typed(_) => "waits for a typed yes",
             Wants::Words => "waits for an answer",
         },
         Life::Started { .. } => "running",

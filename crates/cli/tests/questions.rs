@@ -189,6 +189,87 @@ fn a_question_that_expires_is_no_answer_and_a_late_yes_is_refused_by_name() {
     world.verify("r");
 }
 
+/// A child asks under the same clock: nobody has longer to answer it for its having a parent.
+#[test]
+fn a_child_s_question_expires_like_its_parent_s() {
+    let world = World::new();
+    world.write("c.toml", PAYS);
+    world.write("s.toml", "");
+    world.write(
+        "p.toml",
+        "start = \"c\"\n[[phase]]\nname = \"c\"\nkind = \"run\"\nmodel = \"script/c.toml\"\nnext = [{ to = \"done\" }]\n",
+    );
+    world.write(
+        "task.toml",
+        "goal = \"Write it.\"\nmodel = \"script/s.toml\"\nprogram = \"p.toml\"\nbuiltins = [\"write_file\"]\n",
+    );
+    let config = world.user().join(".config/longrein");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("config.toml"), "[approvals]\nquestions_expire = \"1s\"\n").unwrap();
+    let parked = world.run("run --task task.toml --id r --on-ask wait").is(3);
+    let approve = parked.last_line().trim_start_matches("longrein ").to_owned();
+    assert!(approve.starts_with("approve ") && approve.ends_with(" a1"), "{approve}");
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let late = world.run(&approve).is(65);
+    assert!(late.stderr.contains("the question of a1 expired at "), "{}", late.stderr);
+    world.run("resume r --on-ask wait").is(0);
+    let child = approve.split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(of_type(&world.log(&child), "action.denied")[0]["expired"], true);
+    assert!(!world.path("a.txt").exists());
+    world.verify("r");
+}
+
+/// Where the table wants the flat no of `untrusted` and `secrets`, a person may type it out, and nothing less counts.
+#[test]
+fn law_8_what_a_run_with_secrets_and_strangers_text_sends_is_typed_out_at_a_terminal() {
+    let world = World::new();
+    world.write(".env", "TOKEN=x\n");
+    world.write(
+        "task.toml",
+        "goal = \"Tell them.\"\nmodel = \"script/s.toml\"\nbuiltins = []\n[policy]\nallow = [\"send\"]\n\
+         [[tools]]\nname = \"look\"\ndescription = \"Looks.\"\neffect = \"read\"\nuntrusted = true\ncommand = [\"echo\", \"hello\"]\n\
+         [[tools]]\nname = \"peek\"\ndescription = \"Peeks.\"\neffect = \"read\"\nreads = [\".env\"]\ncommand = [\"echo\", \"x\"]\n\
+         [[tools]]\nname = \"send\"\ndescription = \"Sends.\"\neffect = \"external\"\ncommand = [\"sh\", \"-c\", \"echo sent >> sent\"]\n",
+    );
+    let call = |tool: &str| format!("[[reply]]\ncalls = [{{ name = \"{tool}\", args = {{}} }}]\n");
+    world.write("s.toml", &(call("look") + &call("peek") + &call("send") + "[[reply]]\ntext = \"Told.\"\n"));
+
+    // Nobody there: it is denied.
+    world.run("run --task task.toml --id none --on-ask deny").is(0);
+    assert!(of_type(&world.log("none"), "action.refused")[0]["error"]["message"].to_string().contains("secrets"));
+    assert!(!world.path("sent").exists());
+
+    // Somebody who is not at a terminal is told where it is done.
+    let parked = world.run("run --task task.toml --id r --on-ask wait").is(3);
+    assert_eq!(parked.last_line(), "longrein approve r a3");
+    let refused = world.run("approve r a3").is(65);
+    assert!(refused.stderr.contains("by typing send"), "{}", refused.stderr);
+    let mut terminal = world.typed("longrein approve r a3").on_terminal(80);
+    terminal.wait_for("type send");
+    terminal.wait_for("[q] later: ");
+    terminal.type_in("y\n");
+    terminal.wait_for("That is not it");
+    terminal.wait_for("[q] later: ");
+    terminal.type_in("send\n");
+    let (status, written) = terminal.end();
+    assert!(status.success(), "{written}");
+    world.run("resume r --on-ask deny").is(0);
+    assert_eq!(world.read("sent").lines().count(), 1);
+    assert_eq!(of_type(&world.log("r"), "action.approved")[0]["typed"], "send");
+    world.verify("r");
+
+    // At the prompt of the run itself, and a no.
+    for (id, typed, sent) in [("yes", "send\n", 2), ("no", "n never\n", 2)] {
+        let mut terminal = world.typed(&format!("longrein run --task task.toml --id {id}")).on_terminal(80);
+        terminal.wait_for("type send");
+        terminal.wait_for("[q] later: ");
+        terminal.type_in(typed);
+        let (status, written) = terminal.end();
+        assert!(status.success(), "{written}");
+        assert_eq!(world.read("sent").lines().count(), sent, "{id}");
+    }
+}
+
 /// Whether an answer is in time is told from when it was sent, not from when somebody takes it.
 #[test]
 fn what_was_answered_in_time_counts_however_late_it_is_taken() {

@@ -275,6 +275,8 @@ pub enum Readiness {
         /// The same without the action's number: equal for all calls that would do the very same. None: no earlier yes
         /// answers this question.
         exact: Option<Digest>,
+        /// What a person would have to give: a yes, or one that is typed out.
+        wants: Wants,
         /// What happens to an ask.
         asks: Asks,
         /// What was ruled on, if it is about one file.
@@ -422,7 +424,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::AskForPhase { step, asked } => program::ask_children(run, step, asked, now),
         Command::DenyUnasked { action, reason } => match run.action(action).map(|action| &action.life) {
             Some(Life::Held(question)) => Ok(vec![match question.wants {
-                Wants::Yes => unasked(action, reason),
+                Wants::Yes | Wants::Typed(_) => unasked(action, reason),
                 Wants::Words => refused(action, nobody()),
             }]),
             Some(

@@ -74,6 +74,9 @@ pub struct Approve {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a person has typed to confirm it ([`Wants::Typed`](crate::event::Wants)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
 }
 
 /// What a yes is good for.

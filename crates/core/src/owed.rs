@@ -405,7 +405,7 @@ pub fn waits(run: &Run) -> Vec<Wait> {
                 .values()
                 .filter_map(|action| match &action.life {
                     Life::Held(question) => Some(match question.wants {
-                        Wants::Yes => Wait::Approval(action.id),
+                        Wants::Yes | Wants::Typed(_) => Wait::Approval(action.id),
                         Wants::Words => Wait::Answer(action.id),
                     }),
                     Life::Unknown(_) if action.on_unknown == OnUnknown::Wait => Some(Wait::Unknown(action.id)),

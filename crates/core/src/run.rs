@@ -497,7 +497,7 @@ impl Run {
             }
             Event::ActionHeld(held) => {
                 match held.wants {
-                    Wants::Yes => {}
+                    Wants::Yes | Wants::Typed(_) => {}
                     // It never starts: what it uses of the budget is used by asking.
                     Wants::Words => self.count_call(held.action),
                 }
@@ -505,7 +505,7 @@ impl Run {
                     digest: held.digest.clone(),
                     rule: held.rule.clone(),
                     reason: held.reason.clone(),
-                    wants: held.wants,
+                    wants: held.wants.clone(),
                     exact: held.exact.clone(),
                     effects: held.effects.clone(),
                     since: seq,

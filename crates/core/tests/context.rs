@@ -21,7 +21,7 @@ use longrein_core::decide::{
     AskSummary, Asks, Command, KeyView, Proposal, Readiness, TakeSummary, begin, claimed, decide,
 };
 use longrein_core::event::{
-    AfterFailure, End, Event, Failure, GenerationStarted, ModelFailed, ModelReplied, SummaryOutcome,
+    AfterFailure, End, Event, Failure, GenerationStarted, ModelFailed, ModelReplied, SummaryOutcome, Wants,
 };
 use longrein_core::hook::Heard;
 use longrein_core::ids::{Digest, Fence, InputId, ModelName, NoteId, RunId, Seq, ToolName};
@@ -705,6 +705,7 @@ fn allowed() -> Readiness {
         ruling: Ruling::Allow { rule: "test".to_owned() },
         question: Digest::of(b"q"),
         exact: Some(Digest::of(b"x")),
+        wants: Wants::Yes,
         asks: Asks::Hold,
         target: None,
         brings: Vec::new(),

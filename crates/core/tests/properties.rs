@@ -125,7 +125,7 @@ impl Table {
             let begins = started.attempt == 1 && started.effect != EffectClass::Read;
             assert!(!begins || !matches!(before.mode, Mode::Shadow | Mode::Plan), "{started:?} in {}", before.mode);
         }
-        let asks = matches!(event, Event::ActionHeld(held) if held.wants == Wants::Yes);
+        let asks = matches!(event, Event::ActionHeld(held) if held.wants != Wants::Words);
         assert!(!asks || before.mode != Mode::Shadow, "a shadow asks for no yes");
         if let Event::RunEnded(ended) = event {
             assert!(before.mode != Mode::Shadow || !matches!(ended.end, End::Done(_)), "a shadow is never done");
@@ -695,7 +695,8 @@ impl Table {
             1 | 2 => {
                 let expires = self.now.plus(Duration::from_secs(self.roll(3) * 3600));
                 let covers = if self.roll(4) == 0 { Covers::Always } else { Covers::Once };
-                InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: None })
+                let typed = (self.roll(3) > 0).then(|| "x".to_owned());
+                InputBody::Approve(Approve { action, digest, by, door, expires, covers, reason: None, typed })
             }
             3 => InputBody::Deny(Deny { action, digest, by, door, reason: None }),
             4 | 5 => {
@@ -807,11 +808,13 @@ impl Table {
         let bearing = if self.roll(2) == 0 { Bearing::Looks } else { Bearing::Acts };
         let effects = vec![Effect { kind: EffectKind::Run, what: "it".to_owned() }];
         let question = Digest::of(b"question");
+        let wants = if self.roll(4) == 0 { Wants::Typed("x".to_owned()) } else { Wants::Yes };
         let brings = self.marks();
         Readiness::Ruled {
             ruling,
             question,
             exact,
+            wants,
             asks,
             target: None,
             brings,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use longrein_core::action::{Action, Life};
 use longrein_core::check::Finding;
 use longrein_core::decide::{Asks, KeyView, Proposal, Readiness, key_scope};
-use longrein_core::event::Event;
+use longrein_core::event::{Event, Wants};
 use longrein_core::ids::{ActionId, Digest, EvidenceId, FactName, Seq, ToolName};
 use longrein_core::input::Truth;
 use longrein_core::outcome::{Outcome, RawCall, ToolError, class};
@@ -218,15 +218,18 @@ pub(crate) async fn readiness(
         }
         Mode::Plan | Mode::Ask | Mode::AcceptEdits | Mode::Auto => (ports.gate.rule(&call), Bearing::Acts),
     };
-    let Ruled { ruling, mut answers, effects, beyond, brings, runs } = match &changed {
-        Some(Changed { file, .. }) => Ruled {
+    let ruled = typed(ruled, run, action, asks);
+    let wants = ruled.1;
+    let Ruled { ruling, mut answers, effects, beyond, brings, runs, unless_typed: _ } = match (&changed, ruled.0) {
+        // What is denied is denied, whatever runs it.
+        (_, ruled @ Ruled { ruling: Ruling::Deny { .. }, .. }) | (None, ruled) => ruled,
+        (Some(Changed { file, .. }), ruled) => Ruled {
             ruling: Ruling::Ask {
                 rule: "pinned programs".to_owned(),
                 reason: format!("{file} is not what it was when the run started"),
             },
             ..ruled
         },
-        None => ruled,
     };
     // Only where somebody is asked does it matter what the files are that a command runs.
     let mut programs = match &ruling {
@@ -238,7 +241,7 @@ pub(crate) async fn readiness(
         answers = Answers::Fresh;
     }
     programs.extend(changed);
-    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), &programs);
+    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), &programs, &wants);
     let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
         // To be asked whether one may ask is asking twice.
         (true, Ruling::Allow { rule } | Ruling::Ask { rule, .. }) => {
@@ -250,10 +253,25 @@ pub(crate) async fn readiness(
                 Answers::Fresh => None,
             };
             let sandbox = ports.tools.sandbox(&spec.name).map(str::to_owned);
-            Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox }
+            Readiness::Ruled { ruling, question, exact, wants, asks, target, brings, effects, beyond, bearing, sandbox }
         }
     };
     Ok((readiness, evidence))
+}
+
+/// What the gate denies unless a person types it out is a question where one may be asked, or has answered; else a denial.
+fn typed(ruled: Ruled, run: &Run, action: ActionId, asks: Asks) -> (Ruled, Wants) {
+    let is_granted = run.action(action).is_some_and(|action| action.grant.is_some());
+    match ruled {
+        Ruled { ruling: Ruling::Deny { rule, reason }, unless_typed: Some(text), .. }
+            if asks == Asks::Hold || is_granted =>
+        {
+            let ruled =
+                Ruled { ruling: Ruling::Ask { rule, reason }, answers: Answers::Fresh, unless_typed: None, ..ruled };
+            (ruled, Wants::Typed(text))
+        }
+        ruled => (ruled, Wants::Yes),
+    }
 }
 
 /// Whether a call only looks: what a plan may do, by the gate, and a command that is not known to do more than read.
@@ -303,6 +321,7 @@ fn digests(
     evidence: &BTreeMap<String, Payload>,
     target: Option<&Target>,
     programs: &[Changed],
+    wants: &Wants,
 ) -> Digests {
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
     let id = action.to_string();
@@ -318,6 +337,11 @@ fn digests(
     for Changed { file, content } in programs {
         parts.push(file.as_bytes());
         parts.push(content.as_ref().map_or(b"gone".as_slice(), |content| content.as_str().as_bytes()));
+    }
+    // Nor is a plain yes one to what has to be typed out by now.
+    match wants {
+        Wants::Typed(text) => parts.extend([b"typed".as_slice(), text.as_bytes()]),
+        Wants::Yes | Wants::Words => {}
     }
     let run = run.id.as_str().as_bytes();
     let of = |whom: [&[u8]; 2]| Digest::of_parts(whom.into_iter().chain(parts.iter().copied()));

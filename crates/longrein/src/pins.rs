@@ -5,22 +5,17 @@
 //! very work that is to be judged (`python3 app.py | grep -q hello`), and a changed one would be no sign of anything: a task
 //! that means it says `protect`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longrein_core::ids::{Digest, ModelName};
 use longrein_core::program::{Phases, task_of};
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{Policy, Surroundings};
+use longrein_policy::{Policy, RunAs, Surroundings};
 
 use crate::gate::FileSystem;
 use crate::rulefiles;
-
-/// How many scripts of one command are looked into, each of at most [`SCRIPT_MAX_BYTES`]: a test suite has hundreds of
-/// cases and one runner.
-const SCRIPTS_MAX: usize = 64;
-const SCRIPT_MAX_BYTES: u64 = 256 * 1024;
 
 /// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
 /// scripted model by digest.
@@ -78,7 +73,7 @@ pub(crate) struct Commands {
     policy: Policy,
     workspace: String,
     /// What commands run in a folder: many tools share one script.
-    known: Mutex<BTreeMap<Line, BTreeSet<String>>>,
+    known: Mutex<BTreeMap<Line, Vec<PathBuf>>>,
 }
 
 /// A command and the folder it is run in.
@@ -91,101 +86,25 @@ impl Commands {
         Self { policy, workspace: task.workspace.clone(), known: Mutex::default() }
     }
 
-    fn runs(&self, command: Vec<String>, folder: &str) -> BTreeSet<String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (command, folder.to_owned());
-        if let Some(found) = known.get(&key) {
-            return found.clone();
-        }
-        let found = self.policy.run_by(&key.0, folder, &self.workspace);
-        known.insert(key, found.clone());
-        found
-    }
-
     /// The scripts, rules of make and tests that a command runs in `folder`, and what those scripts run.
     pub(crate) fn run_by(&self, command: &[String], folder: &str) -> Vec<PathBuf> {
-        let mut found = BTreeSet::new();
-        let mut looked = 0;
-        let mut open = vec![(command.to_vec(), folder.to_owned())];
-        while let Some((command, folder)) = open.pop() {
-            for file in self.runs(command, &folder) {
-                let path = PathBuf::from(&file);
-                let script = Script::of(&path);
-                if found.contains(&path) || !(script.is_some() || is_made_by(&path) || is_test(&path, &self.workspace))
-                {
-                    continue;
-                }
-                if let Some(Script(text)) = script.filter(|_| looked < SCRIPTS_MAX) {
-                    looked += 1;
-                    let shell = |text: String| vec!["sh".to_owned(), "-c".to_owned(), text];
-                    if let Some(own) = path.parent().and_then(Path::to_str) {
-                        open.push((shell(in_its_own_folder(&text)), own.to_owned()));
-                    }
-                    open.push((shell(text), folder.clone()));
-                }
-                found.insert(path);
-            }
-        }
-        found.into_iter().collect()
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = (command.to_vec(), folder.to_owned());
+        let found = known.entry(line).or_insert_with(|| {
+            let files = self.policy.run_by(command, folder, &self.workspace).into_iter();
+            files.filter_map(|(file, run_as)| self.counts(PathBuf::from(file), run_as)).collect()
+        });
+        found.clone()
     }
-}
 
-/// The text of a file that a shell would run.
-struct Script(String);
-
-impl Script {
-    fn of(file: &Path) -> Option<Self> {
-        let found = std::fs::metadata(file).ok()?;
-        if !found.is_file() || found.len() > SCRIPT_MAX_BYTES {
-            return None;
-        }
-        let text = String::from_utf8(std::fs::read(file).ok()?).ok()?;
-        let first = text.lines().next().unwrap_or_default();
-        let by_name = match file.extension().and_then(|extension| extension.to_str()) {
-            Some(extension) => ["sh", "bash", "bats", "dash", "ksh", "zsh"].contains(&extension),
-            None => !first.starts_with("#!"),
+    /// Whether a file that is run is part of what judges, and not the work.
+    fn counts(&self, file: PathBuf, run_as: RunAs) -> Option<PathBuf> {
+        let is_script = match run_as {
+            RunAs::Script => file.is_file(),
+            RunAs::Program => false,
         };
-        let by_first = first.starts_with("#!") && first.ends_with("sh");
-        (by_name && !is_made_by(file) || by_first).then(|| Self(with_functions_called(&text)))
+        (is_script || is_made_by(&file) || is_test(&file, &self.workspace)).then_some(file)
     }
-}
-
-/// With the bodies of functions as plain commands: whoever sources a script calls what it defines.
-fn with_functions_called(text: &str) -> String {
-    let is_name = |name: &str| {
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-        !name.is_empty() && name.chars().all(is_letter)
-    };
-    let body = |line: &str| {
-        let (head, body) =
-            line.split_once("()").or_else(|| line.split_once('{').filter(|_| line.contains("function ")))?;
-        let name = head.trim().trim_start_matches("function ").trim();
-        let opening = if line.contains("()") { "" } else { "{" };
-        is_name(name).then(|| format!("{opening}{body}"))
-    };
-    text.lines().flat_map(|line| [body(line).unwrap_or_else(|| line.to_owned()), "\n".to_owned()]).collect()
-}
-
-/// With the usual ways of a script to say "my own folder" as `.`: nobody else can tell what they come to.
-fn in_its_own_folder(text: &str) -> String {
-    const OWN: [&str; 6] = [
-        "$(dirname \"$0\")",
-        "$(dirname $0)",
-        "$(dirname -- \"$0\")",
-        "${0%/*}",
-        "$(dirname \"${BASH_SOURCE[0]}\")",
-        "$(dirname \"$BASH_SOURCE\")",
-    ];
-    let mut text = OWN.iter().fold(text.to_owned(), |text, own| text.replace(own, "."));
-    for wrapped in ["$(cd \".\" && pwd)", "$(cd . && pwd)", "$(cd \".\"; pwd)", "$(cd . && pwd -P)"] {
-        text = text.replace(wrapped, ".");
-    }
-    let kept_in = |line: &str| {
-        let (name, value) = line.trim().split_once('=')?;
-        ([".", "\".\""].contains(&value)).then(|| name.to_owned())
-    };
-    let names: Vec<String> = text.lines().filter_map(kept_in).collect();
-    names.iter().fold(text, |text, name| text.replace(&format!("${{{name}}}"), ".").replace(&format!("${name}"), "."))
 }
 
 fn is_made_by(file: &Path) -> bool {

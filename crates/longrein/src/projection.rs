@@ -219,10 +219,14 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
                 "effects": e.effects, "always": e.exact.is_some(),
             })
         }
-        Event::ActionApproved(e) => json!({
-            "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
-            "covers": e.covers, "reason": e.reason,
-        }),
+        Event::ActionApproved(e) => {
+            let mut map = object(json!({
+                "action": e.action, "input": e.input, "by": e.by, "door": e.door, "expires": e.expires.to_string(),
+                "covers": e.covers, "reason": e.reason,
+            }));
+            map.extend(e.typed.iter().map(|typed| ("typed".to_owned(), json!(typed))));
+            Value::Object(map)
+        }
         Event::ActionDenied(e) => {
             let (input, door) = (e.no.input(), e.no.door());
             let mut map =

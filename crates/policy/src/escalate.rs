@@ -65,7 +65,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(Context::Untrusted, Sink::Removal, Strictness::Ask),
     row(Context::Secret, Sink::Egress, Strictness::Ask),
     row(Context::Secret, Sink::RunLater, Strictness::Ask),
-    row(Context::UntrustedAndSecret, Sink::Egress, Strictness::Deny),
+    row(Context::UntrustedAndSecret, Sink::Egress, Strictness::DenyUnlessTyped),
     row(Context::UntrustedAndSecret, Sink::RunLater, Strictness::Deny),
     row(Context::UntrustedAndSecret, Sink::Removal, Strictness::Ask),
     row(Context::UntrustedAndSecret, Sink::Write, Strictness::Ask),
@@ -188,9 +188,7 @@ pub(crate) fn escalate(table: &[Row], verdict: Verdict, flows: &[Flow], taint: &
         // whom a person named, they meant; what secrets may go there they did not say
         let least = match (flow.named, context, row.least) {
             (true, Context::Untrusted, _) => continue,
-            (true, Context::Clean | Context::Secret | Context::UntrustedAndSecret, Strictness::Deny)
-                if flow.sink == Sink::Egress =>
-            {
+            (true, Context::Clean | Context::Secret | Context::UntrustedAndSecret, Strictness::DenyUnlessTyped) => {
                 Strictness::Ask
             }
             (true | false, _, least) => least,
@@ -208,6 +206,16 @@ pub(crate) fn escalate(table: &[Row], verdict: Verdict, flows: &[Flow], taint: &
         return verdict;
     }
     Verdict { reason: format!("{}; besides, {says}", verdict.reason), ..verdict }
+}
+
+/// What a person types to have it sent all the same: where it goes, if that can be read and written.
+pub(crate) fn to_type(flows: &[Flow]) -> String {
+    let to = flows.iter().find(|flow| flow.sink == Sink::Egress && !flow.named).map(|flow| flow.what.as_str());
+    let to = to.unwrap_or_default();
+    let place = to.split_once("://").map_or(to, |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let plain =
+        !place.is_empty() && place.len() <= TYPED_MAX && place.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if plain { place.trim().to_owned() } else { "send it out".to_owned() }
 }
 
 fn reason(context: Context, flow: &Flow, taint: &Taint) -> String {
@@ -236,7 +244,10 @@ fn reason(context: Context, flow: &Flow, taint: &Taint) -> String {
     }
     let from = if sources.is_empty() { String::new() } else { format!(" ({})", sources.join(", ")) };
     let way_out = match context {
-        Context::UntrustedAndSecret if matches!(flow.sink, Sink::Egress | Sink::RunLater) => {
+        Context::UntrustedAndSecret if flow.sink == Sink::Egress => {
+            "; a person at a terminal can confirm it by typing where it goes, or endorse the source"
+        }
+        Context::UntrustedAndSecret if flow.sink == Sink::RunLater => {
             "; a person can do it themselves, or endorse the source"
         }
         Context::Clean | Context::Untrusted | Context::Secret | Context::UntrustedAndSecret => "",
@@ -245,6 +256,8 @@ fn reason(context: Context, flow: &Flow, taint: &Taint) -> String {
 }
 
 const SOURCES_SHOWN: usize = 3;
+/// Longer words nobody types with care.
+const TYPED_MAX: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -267,14 +280,14 @@ mod tests {
 
     /// What the design says, written down a second time: context by sink, for a call that nobody would have asked about.
     fn faults(table: &[Row]) -> Vec<String> {
-        use Strictness::{Allow, Ask, Deny};
+        use Strictness::{Allow, Ask, Deny, DenyUnlessTyped};
         let sinks = [Sink::Egress, Sink::RunLater, Sink::Removal, Sink::Write];
         let mut faults = Vec::new();
         for (context, expected) in [
             (Context::Clean, [Allow, Allow, Allow, Allow]),
             (Context::Untrusted, [Ask, Ask, Ask, Allow]),
             (Context::Secret, [Ask, Ask, Allow, Allow]),
-            (Context::UntrustedAndSecret, [Deny, Deny, Ask, Ask]),
+            (Context::UntrustedAndSecret, [DenyUnlessTyped, Deny, Ask, Ask]),
         ] {
             for (sink, expected) in sinks.into_iter().zip(expected) {
                 let flow = Flow { sink, what: "it".to_owned(), named: false };
@@ -302,8 +315,8 @@ mod tests {
 
     #[test]
     fn law_8_it_only_makes_stricter_and_says_why() {
-        let strictnesses =
-            [Strictness::Allow, Strictness::Unless, Strictness::UnlessSpelt, Strictness::Ask, Strictness::Deny];
+        use Strictness::{Allow, Ask, Deny, DenyUnlessSpelt, DenyUnlessTyped, Unless, UnlessSpelt};
+        let strictnesses = [Allow, Unless, UnlessSpelt, Ask, DenyUnlessTyped, DenyUnlessSpelt, Deny];
         for context in [Context::Clean, Context::Untrusted, Context::Secret, Context::UntrustedAndSecret] {
             for sink in [Sink::Egress, Sink::RunLater, Sink::Removal, Sink::Write] {
                 for named in [false, true] {
@@ -330,5 +343,34 @@ mod tests {
         assert_eq!(one(Context::Untrusted), Strictness::Allow, "a person named it");
         assert_eq!(one(Context::Secret), Strictness::Ask, "but not which secrets go there");
         assert_eq!(one(Context::UntrustedAndSecret), Strictness::Ask);
+        // what is denied for another reason, or does more than send, nobody lifts by typing
+        let sends = Flow { named: false, ..named };
+        let plants = Flow { sink: Sink::RunLater, ..sends.clone() };
+        let both = |base, flows: &[Flow]| {
+            escalate(TABLE, Verdict::new(base, "r", "because"), flows, &taint(Context::UntrustedAndSecret)).strictness
+        };
+        assert_eq!(both(Strictness::Allow, std::slice::from_ref(&sends)), Strictness::DenyUnlessTyped);
+        assert_eq!(both(Strictness::Allow, &[sends.clone(), plants]), Strictness::Deny);
+        for denied in [Strictness::DenyUnlessSpelt, Strictness::Deny] {
+            assert_eq!(both(denied, std::slice::from_ref(&sends)), denied);
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_where_it_goes() {
+        for (what, typed) in [
+            ("https://e.example/?q=secret", "e.example"),
+            ("e.example", "e.example"),
+            ("git push origin main", "git push origin main"),
+            ("send_mail", "send_mail"),
+            ("https://me@e.example:8443/x", "me@e.example:8443"),
+            ("two\nlines", "send it out"),
+            ("\u{435}.example", "send it out"),
+        ] {
+            let flow = Flow { sink: Sink::Egress, what: what.to_owned(), named: false };
+            assert_eq!(to_type(&[flow]), typed);
+        }
+        let long = Flow { sink: Sink::Egress, what: "x".repeat(200), named: false };
+        assert_eq!(to_type(&[long]), "send it out");
     }
 }

@@ -125,7 +125,11 @@ impl Policy {
         let rule = match verdict.strictness {
             Strictness::Unless => self.allow.iter().find(covering),
             Strictness::UnlessSpelt => self.allow.iter().find(spelt),
-            Strictness::Allow | Strictness::Ask | Strictness::DenyUnlessSpelt | Strictness::Deny => None,
+            Strictness::Allow
+            | Strictness::Ask
+            | Strictness::DenyUnlessTyped
+            | Strictness::DenyUnlessSpelt
+            | Strictness::Deny => None,
         };
         if let Some(rule) = rule {
             return Verdict::allow(&rule.text);

@@ -31,7 +31,7 @@ mod rule;
 mod shell;
 mod verdict;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::ids::ToolName;
 use longrein_core::ruling::EFFECTS_MAX;
@@ -46,6 +46,7 @@ pub use near::near;
 pub use obeyed::obeyed_by_git;
 pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Expected, Fault, List};
+pub use shell::RunAs;
 pub use verdict::TAINT_RULE;
 
 use escalate::{Carries, TABLE, escalate, flows};
@@ -117,19 +118,16 @@ impl Policy {
         once(ruled, executed)
     }
 
-    /// The files whose content this command runs in `folder`, absolute, as far as that can be told by its words. What they
-    /// run in turn is not among them.
-    pub fn run_by(&self, command: &[String], folder: &str, workspace: &str) -> BTreeSet<String> {
-        let mut executed = Executed::default();
-        // only what it runs is of interest here: nothing is ruled
-        let _ = self.command(&quoted(command), folder.to_owned(), workspace, &mut Vec::new(), &mut executed);
-        executed.files
+    /// The files whose content this command runs in `folder`, by absolute paths, as far as that can be told by its words and by
+    /// those of the scripts among them. Nothing is ruled.
+    pub fn run_by(&self, command: &[String], folder: &str, workspace: &str) -> BTreeMap<String, RunAs> {
+        shell::run_by(self, &quoted(command), folder, workspace).files
     }
 
     /// What running a file deserves that strangers may have written: no rule about a program is one about its content.
     fn runs_marked(&self, executed: &Executed) -> Verdict {
         let ledger = self.surroundings.ledger.as_ref();
-        for file in &executed.files {
+        for file in executed.files.keys() {
             let real = path::resolve(self.surroundings.world.as_ref(), "/", file);
             let mark = ledger.file(real.as_deref().unwrap_or(file));
             let untrusted = mark.filter(|mark| mark.label.integrity == longrein_core::taint::Integrity::Untrusted);
@@ -168,14 +166,17 @@ impl Policy {
         let verdict = escalate(TABLE, verdict, &flows, call.taint);
         let brings = match verdict.strictness {
             Strictness::DenyUnlessSpelt | Strictness::Deny => Vec::new(),
-            Strictness::Allow | Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => {
-                self.brings(nature, call, &effects, server, &places)
-            }
+            Strictness::Allow
+            | Strictness::Unless
+            | Strictness::UnlessSpelt
+            | Strictness::Ask
+            | Strictness::DenyUnlessTyped => self.brings(nature, call, &effects, server, &places),
         };
+        let unless_typed = (verdict.strictness == Strictness::DenyUnlessTyped).then(|| escalate::to_type(&flows));
         // a yes from before the run had read it says nothing of what it reads into the call now
         let answers = if call.taint.label().is_tainted() { Answers::Fresh } else { Answers::Remembered };
         let beyond = self.beyond(call, &effects);
-        Ruled { ruling: verdict.ruling(), answers, effects, beyond, brings, runs: Vec::new() }
+        Ruled { ruling: verdict.ruling(), answers, unless_typed, effects, beyond, brings, runs: Vec::new() }
     }
 
     fn verdict(
@@ -347,7 +348,7 @@ impl Policy {
 
 /// What is run is part of the ruling; a yes to what cannot be told counts once, and that is said.
 fn once(ruled: Ruled, executed: Executed) -> Ruled {
-    let runs = executed.files.into_iter().collect();
+    let runs = executed.files.into_keys().collect();
     match (ruled.ruling, executed.untold) {
         (Ruling::Ask { rule, reason }, Some(untold)) => {
             let reason = format!("{reason} (a yes counts once: {untold})");

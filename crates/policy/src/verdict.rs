@@ -84,6 +84,8 @@ pub(crate) enum Strictness {
     UnlessSpelt,
     /// Asked, whatever is allowed.
     Ask,
+    /// Denied, unless a person at a terminal types where it would send to.
+    DenyUnlessTyped,
     /// Denied, unless a rule allows it and spells it out.
     DenyUnlessSpelt,
     Deny,
@@ -108,7 +110,7 @@ impl Verdict {
     /// The same, and no mode answers it: what it does happens where nothing of ours holds it.
     pub(crate) fn beyond(self) -> Self {
         match self.strictness {
-            Strictness::Allow | Strictness::DenyUnlessSpelt | Strictness::Deny => self,
+            Strictness::Allow | Strictness::DenyUnlessTyped | Strictness::DenyUnlessSpelt | Strictness::Deny => self,
             Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => {
                 Self { doubts: self.doubts.and(Doubts::of(&[Doubt::Beyond])), ..self }
             }
@@ -134,7 +136,9 @@ impl Verdict {
         match strictness {
             Strictness::Allow => Ruling::Allow { rule },
             Strictness::Unless | Strictness::UnlessSpelt | Strictness::Ask => Ruling::Ask { rule, reason },
-            Strictness::DenyUnlessSpelt | Strictness::Deny => Ruling::Deny { rule, reason },
+            Strictness::DenyUnlessTyped | Strictness::DenyUnlessSpelt | Strictness::Deny => {
+                Ruling::Deny { rule, reason }
+            }
         }
     }
 }

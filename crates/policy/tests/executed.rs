@@ -2,6 +2,7 @@
 
 mod support;
 
+use longrein_policy::RunAs;
 use longrein_ports::{Answers, Ruling};
 use support::{Folder, is_allowed, judge, policy};
 
@@ -141,5 +142,58 @@ fn what_was_just_cloned_is_not_run_by_a_rule() {
     ] {
         let ruled = judge(&policy, command, &workspace);
         assert!(is_allowed(&ruled), "{command}: {ruled:?}");
+    }
+}
+
+/// Whoever has to know all that is run is told what scripts run as well, read as a shell reads them.
+#[test]
+fn scripts_are_read_with_their_functions_their_folder_and_their_words() {
+    let folder = workspace("scripts");
+    for (file, text) in [
+        ("more.sh", "true\n"),
+        ("t/more.sh", "true\n"),
+        ("t/by_dirname.sh", ". \"$(dirname \"$0\")/more.sh\"\n"),
+        ("t/by_cut.sh", ". \"${0%/*}/more.sh\"\n"),
+        ("t/by_source.sh", "here=$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\nsh \"$here/more.sh\"\n"),
+        ("t/by_cd.sh", "cd \"$(dirname \"$0\")\" || exit\nsh more.sh\n"),
+        ("t/by_word.sh", "sh \"$1\"\n"),
+        ("t/lib.sh", "run() { sh \"$1\"; }\nall() { cd t; run more.sh; }\n"),
+        ("calls.sh", ". t/lib.sh\nall\n"),
+        ("gives.sh", ". ./t/lib.sh\nrun t/by_cut.sh\n"),
+        ("set.sh", "for f in t/more.sh more.sh; do run=sh; $run $f; done\n"),
+        ("hash", "#!/usr/bin/env bash\n./t/more.sh\n"),
+        ("hash.py", "#!/usr/bin/env python3\nimport os\n"),
+        (
+            "long.sh",
+            &("if a; then b; fi\n".repeat(40) + "here=${0%/*}\ncd t\nsh by_cut.sh\nsh \"$here/t/by_word.sh\"\n"),
+        ),
+    ] {
+        folder.write(&format!("w/{file}"), text);
+    }
+    let policy = policy(&folder.text("home"));
+    let workspace = folder.path().join("w").display().to_string();
+    for (command, files) in [
+        ("sh t/by_dirname.sh", "t/by_dirname.sh t/more.sh"),
+        ("sh t/by_cut.sh", "t/by_cut.sh t/more.sh"),
+        ("bash t/by_source.sh", "t/by_source.sh t/more.sh"),
+        ("cd / && bash W/t/by_source.sh", "t/by_source.sh t/more.sh"),
+        // a cd may fail
+        ("sh t/by_cd.sh", "more.sh t/by_cd.sh t/more.sh"),
+        ("sh t/by_word.sh more.sh", "more.sh t/by_word.sh"),
+        ("sh calls.sh", "calls.sh more.sh t/lib.sh t/more.sh"),
+        // whoever sources functions may call them all
+        ("sh gives.sh", "gives.sh more.sh t/by_cut.sh t/lib.sh t/more.sh"),
+        ("sh set.sh", "more.sh set.sh t/more.sh"),
+        ("./hash", "hash t/more.sh"),
+        ("./hash.py", ""),
+        ("cat t/by_word.sh | sh -s", "t/by_word.sh"),
+        ("sh ./long.sh", "long.sh t/by_cut.sh t/by_word.sh"),
+    ] {
+        let command = ["sh", "-c", &command.replace('W', &workspace)].map(str::to_owned);
+        let found = policy.run_by(&command, &workspace, &workspace).into_iter();
+        let scripts = found.filter(|(file, run_as)| *run_as == RunAs::Script && std::path::Path::new(file).exists());
+        let below: Vec<String> =
+            scripts.map(|(file, _)| file.strip_prefix(&format!("{workspace}/")).unwrap_or(&file).to_owned()).collect();
+        assert_eq!(below.join(" "), files, "{}", command[2]);
     }
 }

@@ -30,6 +30,8 @@ pub struct Ruled {
     pub ruling: Ruling,
     /// What may answer it, where it is a question.
     pub answers: Answers,
+    /// Where it is a denial: what a person at a terminal may type to have it done all the same. None: nothing.
+    pub unless_typed: Option<String>,
     /// What it would do, as far as that can be told.
     pub effects: Vec<Effect>,
     /// What of that its walls have to let through, if it is allowed.
@@ -46,6 +48,7 @@ impl Ruled {
         Self {
             ruling,
             answers: Answers::Remembered,
+            unless_typed: None,
             effects: Vec::new(),
             beyond: Vec::new(),
             brings: Vec::new(),
@@ -75,8 +78,13 @@ impl Ruled {
             (Answers::Remembered, Answers::Remembered) => Answers::Remembered,
             (Answers::Fresh, _) | (_, Answers::Fresh) => Answers::Fresh,
         };
+        let unless_typed = match strictness(&other.ruling).cmp(&strictness(&self.ruling)) {
+            std::cmp::Ordering::Greater => other.unless_typed,
+            std::cmp::Ordering::Less => self.unless_typed,
+            std::cmp::Ordering::Equal => self.unless_typed.filter(|text| other.unless_typed.as_ref() == Some(text)),
+        };
         let ruling = if strictness(&other.ruling) > strictness(&self.ruling) { other.ruling } else { self.ruling };
-        Self { ruling, answers, effects, beyond, brings, runs }
+        Self { ruling, answers, unless_typed, effects, beyond, brings, runs }
     }
 }
 

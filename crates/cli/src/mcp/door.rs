@@ -105,10 +105,18 @@ impl Door for Front {
             if let Some(problem) = crate::answer::expired(&self.session.runs, &run, action) {
                 return Err(Fault::new(Class::Data, problem).hint("run_wait, and it goes on without"));
             }
+            if let Some(text) = crate::answer::to_type(&run, action) {
+                let problem =
+                    format!("{action} would send out what the run has read: a person confirms it by typing {text}");
+                return Err(
+                    Fault::new(Class::Data, problem).hint(format!("at a terminal: longrein approve {id} {action}"))
+                );
+            }
             let digest = crate::answer::question(&self.session.runs, &run, action).await.map_err(fault)?;
             let covers = if always { Covers::Always } else { Covers::Once };
             let expires = self.session.runs.clock().now().plus(GRANT);
-            let approve = Approve { action, digest, by: operator(), door: By::Mcp, expires, covers, reason: None };
+            let approve =
+                Approve { action, digest, by: operator(), door: By::Mcp, expires, covers, reason: None, typed: None };
             self.answer(&run, InputBody::Approve(approve)).await
         })
     }

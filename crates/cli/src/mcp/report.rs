@@ -86,7 +86,7 @@ fn with_run(run: &RunId, asked: Map<String, Value>) -> Value {
 fn waiting(action: &Action) -> Option<Map<String, Value>> {
     let (kind, reason, rule, effects) = if let Life::Held(question) = &action.life {
         let kind = match question.wants {
-            Wants::Yes => "approval",
+            Wants::Yes | Wants::Typed(_) => "approval",
             Wants::Words => "question",
         };
         (kind, question.reason.clone(), json!(question.rule), json!(question.effects))

@@ -3,6 +3,7 @@
 use super::*;
 use crate::action::Ended;
 use crate::image::ImageRef;
+use crate::input::{Covers, Door};
 use crate::program::yes_or_no;
 
 pub(super) fn take_input(run: &Run, input: Input, heard: Heard, now: Timestamp) -> Result<Vec<Event>, Refusal> {
@@ -65,8 +66,25 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
         },
         InputBody::Approve(approve) => {
             let question = held_question(run, approve.action, &approve.digest)?;
-            if question.wants == Wants::Words {
-                return Err(format!("{} asks a question; a yes is no answer to it: send a message", approve.action));
+            match &question.wants {
+                Wants::Yes => {}
+                Wants::Typed(text) => {
+                    let is_typed =
+                        matches!(approve.door, Door::Terminal | Door::Cli) && approve.typed.as_ref() == Some(text);
+                    if !is_typed || approve.covers == Covers::Always {
+                        return Err(format!(
+                            "{} would send out what this run has read: a person confirms it at a terminal (longrein approve), once, by \
+                             typing {text}",
+                            approve.action
+                        ));
+                    }
+                }
+                Wants::Words => {
+                    return Err(format!(
+                        "{} asks a question; a yes is no answer to it: send a message",
+                        approve.action
+                    ));
+                }
             }
             // In time is what was said in time, however late it is taken.
             if let Some(expired) = question.expires.filter(|_| question.is_expired(at)) {
@@ -87,6 +105,7 @@ fn answer_input(run: &Run, input: Input, now: Timestamp) -> Result<Vec<Event>, S
                 expires: approve.expires,
                 covers: approve.covers,
                 reason: approve.reason,
+                typed: approve.typed,
             })])
         }
         InputBody::Deny(deny) => {

@@ -69,6 +69,7 @@ pub(super) fn propose(
                 ruling,
                 question,
                 exact,
+                wants,
                 asks,
                 target: _,
                 brings: _,
@@ -86,7 +87,6 @@ pub(super) fn propose(
                         Ruling::Allow { .. } => {}
                         Ruling::Ask { .. } if exact.as_ref().is_some_and(|exact| run.allowed.contains_key(exact)) => {}
                         Ruling::Ask { rule, reason } => {
-                            let wants = Wants::Yes;
                             let held = ActionHeld { action, digest: question, rule, reason, wants, exact, effects };
                             rulings.push(ask(held, asks));
                         }

@@ -72,7 +72,7 @@ pub(super) fn start(
         }
         Ok(events)
     };
-    let (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox) = match readiness {
+    let (ruling, question, exact, wants, asks, target, brings, effects, beyond, bearing, sandbox) = match readiness {
         Readiness::Refused(error) => return refuse(error),
         Readiness::Later => return Err(Refusal::NotDue),
         Readiness::Ruled { .. } | Readiness::Question { .. } | Readiness::Note(_) if out_of_calls => {
@@ -103,9 +103,19 @@ pub(super) fn start(
             });
             return Ok(events);
         }
-        Readiness::Ruled { ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox } => {
-            (ruling, question, exact, asks, target, brings, effects, beyond, bearing, sandbox)
-        }
+        Readiness::Ruled {
+            ruling,
+            question,
+            exact,
+            wants,
+            asks,
+            target,
+            brings,
+            effects,
+            beyond,
+            bearing,
+            sandbox,
+        } => (ruling, question, exact, wants, asks, target, brings, effects, beyond, bearing, sandbox),
     };
     match key {
         KeyView::Free { .. } => {}
@@ -153,7 +163,6 @@ pub(super) fn start(
             None => match exact.as_ref().and_then(|exact| run.allowed.get(exact)) {
                 Some(by) => format!("allowed for the rest of the run by {by}"),
                 None => {
-                    let wants = Wants::Yes;
                     let held = ActionHeld { action: id, digest: question, rule, reason, wants, exact, effects };
                     return Ok(vec![ask(held, asks)]);
                 }
@@ -192,7 +201,7 @@ pub(super) fn start(
                 events.push(not_executed(id, would));
                 return Ok(events);
             }
-            let (wants, exact) = (Wants::Yes, None);
+            let exact = None;
             let held = ActionHeld { action: id, digest: question, rule, reason, wants, exact, effects };
             events.push(ask(held, asks));
             return Ok(events);

@@ -123,12 +123,14 @@ pub struct ActionHeld {
 }
 
 /// What a held action wants of a person.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wants {
     /// A yes or a no before it runs.
     #[default]
     Yes,
+    /// The same, and this typed at a terminal: what it sends is nothing to be said yes to in passing.
+    Typed(String),
     /// An answer in words, which is its result.
     Words,
 }
@@ -152,6 +154,9 @@ pub struct ActionApproved {
     /// Why, in the person's words. For whoever reads the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What they typed to confirm it, where that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -242,6 +242,16 @@ mod tests {
         assert_eq!(task_of(&parent, &child(file), Some("said"), Some("seven")).goal, "said");
     }
 
+    /// Whoever answers for the run has as long to answer for its children.
+    #[test]
+    fn a_child_s_questions_expire_as_its_parent_s_do() {
+        let parent = Task { questions_expire_ms: Some(7), ..parent() };
+        let file = PartTask { goal: Some("a part".to_owned()), ..part() };
+        for child in [Child::default(), child(file)] {
+            assert_eq!(task_of(&parent, &child, None, Some("item")).questions_expire_ms, Some(7));
+        }
+    }
+
     #[test]
     fn law_8_what_was_filled_into_a_goal_no_person_typed() {
         let parent = Task { goal: "do this, and data".to_owned(), piped_from: Some(7), ..parent() };

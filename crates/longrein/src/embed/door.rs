@@ -186,6 +186,10 @@ impl Longrein {
 
     /// Says yes to an action that is asked about, in somebody's name. The yes is for this action alone, and for a day.
     pub async fn approve(&self, id: &RunId, action: ActionId, by: &str) -> Result<(), Error> {
+        let asked = self.questions(id).await?.into_iter().find(|question| question.action == action);
+        if let Some(text) = asked.and_then(|question| question.to_type) {
+            return Err(Error::ToBeTyped { run: id.clone(), action, text });
+        }
         let digest = self.question(id, action).await?;
         let expires = self.inner.runs.clock().now().plus(GRANT);
         let approve = Approve {
@@ -196,6 +200,7 @@ impl Longrein {
             expires,
             covers: Covers::Once,
             reason: None,
+            typed: None,
         };
         self.post(id, InputBody::Approve(approve)).await
     }

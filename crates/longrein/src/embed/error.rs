@@ -37,6 +37,16 @@ pub enum Error {
         /// The action that was answered.
         action: ActionId,
     },
+    /// The action would send out what the run has read: a person confirms it at a terminal.
+    #[error("{action} of run {run} is confirmed by typing {text} at a terminal: longrein approve {run} {action}")]
+    ToBeTyped {
+        /// The run.
+        run: RunId,
+        /// The action that was answered.
+        action: ActionId,
+        /// What is to be typed.
+        text: String,
+    },
     /// The run was cancelled and takes nothing more.
     #[error("run {0} takes nothing more: it was cancelled")]
     Closed(RunId),

@@ -2,7 +2,7 @@
 
 use longrein_core::action::Life;
 use longrein_core::budget::{BudgetKind, Spent};
-use longrein_core::event::{End, Failure, Suspension};
+use longrein_core::event::{End, Failure, Suspension, Wants};
 use longrein_core::ids::{ActionId, EvidenceId, RunId, ToolName};
 use longrein_core::owed;
 use longrein_core::payload::Payload;
@@ -76,6 +76,9 @@ pub struct Question {
     pub reason: String,
     /// What the call would do, as far as that can be told.
     pub effects: Vec<longrein_core::ruling::Effect>,
+    /// It would send out what the run has read: a person has to type this at a terminal (`longrein approve`), and no yes from
+    /// here counts. None: a yes is enough.
+    pub to_type: Option<String>,
 }
 
 impl RunOutcome {
@@ -138,6 +141,10 @@ pub(crate) fn questions(run: &Run) -> Vec<Question> {
             rule: held.rule.clone(),
             reason: held.reason.clone(),
             effects: held.effects.clone(),
+            to_type: match &held.wants {
+                Wants::Typed(text) => Some(text.clone()),
+                Wants::Yes | Wants::Words => None,
+            },
         }),
         Life::Queued
         | Life::Started { .. }

@@ -216,8 +216,9 @@ impl Play {
         played.asked.push(Asked { rule, is_users });
         let yes = match self.approver {
             Approver::DenyAll => false,
-            Approver::ApproveAll => true,
-            Approver::UserIntent => users_own.is_some(),
+            // letters are no reflex: what has to be typed out is not
+            Approver::ApproveAll => question.to_type.is_none(),
+            Approver::UserIntent => users_own.is_some() && question.to_type.is_none(),
         };
         if let Some(own) = users_own {
             users.remove(own);
@@ -289,6 +290,7 @@ async fn always(door: &Longrein, run: &RunId, action: ActionId) {
         expires,
         covers: Covers::Always,
         reason: None,
+        typed: None,
     };
     door.runs().post(run, InputBody::Approve(approve)).await.unwrap();
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::harm::inline;
+use super::scope::Scope;
 use super::table::{Operand, Purpose};
 use super::word::{Kind, Word};
 use super::{Analysis, Here, Nesting, options, word};
@@ -63,6 +64,30 @@ fn carried(base: &str, words: &[Word], stdin: Option<&str>) -> Carried {
     let texts: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     match base {
         "git" => carried.of_git(&texts),
+        "gdb" | "lldb" => {
+            let told =
+                texts.windows(2).filter(|pair| matches!(pair[0], "-ex" | "--eval-command" | "-o" | "--one-line"));
+            for text in told.map(|pair| pair[1].trim()) {
+                let script =
+                    ["shell ", "!", "platform shell ", "pipe "].iter().find_map(|sign| text.strip_prefix(sign));
+                carried.scripts.extend(script.map(str::to_owned));
+            }
+        }
+        "npm" | "npx" | "pnpm" | "pnpx" | "yarn" | "bunx" => {
+            let told = texts.windows(2).filter(|pair| matches!(pair[0], "-c" | "--call" | "script-shell"));
+            carried.scripts.extend(told.map(|pair| pair[1].to_owned()));
+        }
+        "cmake" => {
+            if let Some(at) = texts.iter().position(|text| *text == "-E") {
+                let told = texts.get(at + 1..).unwrap_or_default().join(" ");
+                carried.scripts.push(told.replacen("remove_directory", "rm -r", 1));
+            }
+        }
+        "emacs" => {
+            let told = texts.windows(2).filter(|pair| matches!(pair[0], "--eval" | "-eval" | "--execute"));
+            let quoted = told.flat_map(|pair| inline::look(pair[1]).texts);
+            carried.scripts.extend(quoted.filter(|text| text.len() > 1));
+        }
         "ssh" | "scp" | "sftp" => carried.of_ssh(&texts),
         "sed" | "gsed" => carried.of_sed(&texts),
         "vim" | "vi" | "nvim" | "view" | "ex" | "gvim" => carried.of_vim(&texts, stdin),
@@ -92,6 +117,16 @@ impl Carried {
                 self.scripts.push(value.trim_start_matches('!').to_owned());
             }
         }
+        // what it runs for each commit, or in each submodule
+        for (first, second) in [("bisect", "run"), ("submodule", "foreach")] {
+            if let Some(at) = texts.windows(2).position(|pair| pair == [first, second]) {
+                let told =
+                    texts.iter().skip(at + 2).skip_while(|text| matches!(**text, "--recursive" | "--quiet" | "-q"));
+                let words: Vec<String> =
+                    told.map(|text| if second == "run" { quoted(text) } else { (*text).to_owned() }).collect();
+                self.scripts.push(words.join(" "));
+            }
+        }
     }
 
     fn of_ssh(&mut self, texts: &[&str]) {
@@ -118,9 +153,9 @@ impl Carried {
                 let Some(command) = command.get(at..).map(|rest| rest.trim_start_matches([' ', '!'])) else { continue };
                 if let Some(rest) = command.strip_prefix("e ") {
                     self.scripts.push(rest.to_owned());
-                } else if let Some(rest) = command.strip_prefix(['r', 'R']).filter(|rest| rest.starts_with(' ')) {
+                } else if let Some(rest) = command.strip_prefix(['r', 'R']).filter(|rest| is_file_of_sed(rest)) {
                     self.reads.push(rest.trim().to_owned());
-                } else if let Some(rest) = command.strip_prefix(['w', 'W']).filter(|rest| rest.starts_with(' ')) {
+                } else if let Some(rest) = command.strip_prefix(['w', 'W']).filter(|rest| is_file_of_sed(rest)) {
                     self.writes.push(rest.trim().to_owned());
                 }
             }
@@ -147,7 +182,11 @@ impl Carried {
     }
 
     fn of_vim(&mut self, texts: &[&str], stdin: Option<&str>) {
-        let apart = texts.windows(2).filter(|pair| matches!(pair[0], "-c" | "--cmd")).map(|pair| pair[1]);
+        let is_command = |option: &str| {
+            matches!(option, "-c" | "--cmd" | "-sc" | "-esc" | "-Esc" | "-uNONEc")
+                || option.starts_with("-es") && option.ends_with('c')
+        };
+        let apart = texts.windows(2).filter(|pair| is_command(pair[0])).map(|pair| pair[1]);
         let plus = texts.iter().filter_map(|text| text.strip_prefix('+'));
         let told: Vec<&str> = apart.chain(plus).chain(stdin.into_iter().flat_map(str::lines)).collect();
         for command in told.iter().flat_map(|command| command.split('|')) {
@@ -183,10 +222,28 @@ impl Carried {
 
     fn computed(&mut self, text: &str) {
         if text.contains("$(") || text.contains('`') {
-            let nothing = word::Variables { home: "", longrein_home: None, here: None, bindings: &[] };
+            let scope = Scope::default();
+            let nothing = word::Variables {
+                home: "",
+                longrein_home: None,
+                here: None,
+                bindings: &[],
+                scope: &scope,
+                unset: word::Unset::Unknown,
+            };
             self.scripts.extend(word::scripts_in(text, &nothing));
         }
     }
+}
+
+/// A word as a shell would be given it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What stands behind `r` and `w` of sed: the name of a file, with or without a blank between.
+fn is_file_of_sed(rest: &str) -> bool {
+    rest.starts_with([' ', '/', '.', '~'])
 }
 
 /// `NAME[…`.
@@ -269,6 +326,14 @@ mod tests {
             ("sed|s/a/b/w o|f", ">o"),
             ("sed|$r i|f", "<i"),
             ("sed|-e|p;w o|f", ">o"),
+            ("sed|-n|r.env|f", "<.env"),
+            ("git|bisect|run|x|y z", "'x' 'y z'"),
+            ("git|submodule|foreach|--recursive|x y", "x y"),
+            ("gdb|-batch|-ex|shell x y", "x y"),
+            ("npx|-c|x y", "x y"),
+            ("cmake|-E|rm|-rf|x", "rm -rf x"),
+            ("emacs|--batch|--eval|(shell-command \"x y\")", "(shell-command \"x y\") / x y"),
+            ("ex|-sc|!x y|f", "x y"),
             ("sed|s/e r/b/g|f", ""),
             ("vim|-c|!x y|f", "x y"),
             ("vim|+%!x y|f", "x y"),

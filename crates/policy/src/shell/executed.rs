@@ -4,12 +4,12 @@
 //! program itself, what an interpreter is given by word, by option, on standard input or as a module, and what runs by
 //! lying there (`make`). Where it cannot be told which file that is, so is said, and such a yes counts once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::harm::inline;
 use super::table::shown;
 use super::word::{Kind, Word};
-use super::{Analysis, Here, network, options, unwrap};
+use super::{Analysis, Here, Nesting, network, options, unwrap};
 use crate::hosts;
 use crate::path::{self, File};
 use crate::verdict::{Strictness, Verdict, own};
@@ -18,9 +18,18 @@ use crate::{Effect, EffectKind};
 /// The files a call runs, and why there may be others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Executed {
-    /// Absolute.
-    pub(crate) files: BTreeSet<String>,
+    /// By absolute paths.
+    pub(crate) files: BTreeMap<String, RunAs>,
     pub(crate) untold: Option<String>,
+}
+
+/// What a file is to the command that runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunAs {
+    /// A program, or what an interpreter, a build or an editor runs.
+    Program,
+    /// Text that a shell reads.
+    Script,
 }
 
 /// What a command reads from standard input, as far as it may be a program.
@@ -40,7 +49,7 @@ impl Executed {
         let is_written = |file: &String| {
             effects.iter().filter(|effect| changes(effect)).any(|effect| path::within(&effect.what, file).is_some())
         };
-        if self.files.iter().any(is_written) {
+        if self.files.keys().any(is_written) {
             self.cannot_tell(|| "it runs what it has just written".to_owned());
         }
     }
@@ -54,14 +63,20 @@ impl Executed {
 
 impl Analysis<'_> {
     /// Notes what this simple command runs that lies in a file.
-    pub(super) fn executes(&mut self, words: &[Word], name: &str, base: &str, here: &Here) {
+    pub(super) fn executes(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) {
         if words.iter().any(|word| LEADS.iter().any(|lead| is_set(&word.text, lead))) {
             self.executed.cannot_tell(|| "a variable decides which program runs".to_owned());
         }
         if name.contains('/') && !self.is_of_the_machine(name) {
-            self.runs_file(&Word { text: name.to_owned(), kind: Kind::Literal }, here);
+            let program = Word { text: name.to_owned(), kind: words.first().map_or(Kind::Literal, |word| word.kind) };
+            let files = self.runs_as(&program, RunAs::Program, here);
+            self.starts_program(&files, name, words.get(1..).unwrap_or_default(), here);
         }
         let operands = words.get(1..).unwrap_or_default();
+        let leads = matches!(base, "cd" | "pushd") && operands.iter().any(|word| word.kind == Kind::Guess);
+        if leads {
+            self.executed.cannot_tell(|| "in which folder it runs is only known once it runs".to_owned());
+        }
         if let Some(by_option) = BY_OPTION.iter().find(|(names, _)| names.contains(&base)).map(|(_, options)| options) {
             self.runs_values(operands, by_option, here);
         }
@@ -70,8 +85,10 @@ impl Analysis<'_> {
         }
         match base {
             "source" | "." => {
-                if let Some(word) = operands.iter().find(|word| word.text != "--") {
-                    self.runs_file(word, here);
+                let from = operands.iter().position(|word| word.text != "--").unwrap_or(operands.len());
+                if let Some((word, given)) = operands.get(from..).and_then(<[Word]>::split_first) {
+                    let files = self.runs_as(word, RunAs::Script, here);
+                    self.sources(&files, &word.text, given, here, nesting);
                 }
             }
             _ if unwrap::is_shell(base) => self.shell_runs(base, operands, here),
@@ -88,7 +105,7 @@ impl Analysis<'_> {
     /// finds in the folder it works in.
     pub(super) fn works_in_cloned(&self, base: &str, here: &Here) -> Option<&str> {
         let is_in = |folder: &str| self.cloned.iter().find(|cloned| path::within(cloned, folder).is_some());
-        let found = self.executed.files.iter().find_map(|file| is_in(file));
+        let found = self.executed.files.keys().find_map(|file| is_in(file));
         let builds = || here.folders.iter().find_map(|folder| is_in(folder)).filter(|_| !ONLY_LOOKS.contains(&base));
         found.or_else(builds).map(String::as_str)
     }
@@ -117,7 +134,16 @@ impl Analysis<'_> {
     pub(super) fn executes_input(&mut self, base: &str, here: &Here) {
         match std::mem::take(&mut self.source) {
             Source::Told => {}
-            Source::Files(files) => files.iter().for_each(|word| self.runs_file(word, here)),
+            Source::Files(files) => {
+                let is_shell = unwrap::is_shell(base);
+                for word in &files {
+                    let run_as = if is_shell { RunAs::Script } else { RunAs::Program };
+                    let files = self.runs_as(word, run_as, here);
+                    if is_shell {
+                        self.starts(&files, base, &[], here);
+                    }
+                }
+            }
             Source::Unknown => {
                 self.executed.cannot_tell(|| format!("{base} runs what another command prints"));
             }
@@ -155,8 +181,9 @@ impl Analysis<'_> {
                 _ => break,
             }
         }
-        if let Some(word) = operands.get(at) {
-            self.runs_file(word, here);
+        if let Some((word, given)) = operands.get(at..).and_then(<[Word]>::split_first) {
+            let files = self.runs_as(word, RunAs::Script, here);
+            self.starts(&files, &word.text, given, here);
         }
     }
 
@@ -235,7 +262,10 @@ impl Analysis<'_> {
         let mut folders = here.clone();
         if let Some(folder) = values(operands, &standing.folder).last() {
             if folder.kind != Kind::Literal {
-                return self.executed.cannot_tell(|| "in which folder it looks is only known once it runs".to_owned());
+                self.executed.cannot_tell(|| "in which folder it looks is only known once it runs".to_owned());
+            }
+            if folder.known().is_none() {
+                return;
             }
             folders = Here { folders: here.folders.iter().map(|from| path::absolute(from, &folder.text)).collect() };
         }
@@ -262,31 +292,44 @@ impl Analysis<'_> {
 
     /// A file that is run, there or not.
     fn runs_file(&mut self, word: &Word, here: &Here) {
+        self.runs_as(word, RunAs::Program, here);
+    }
+
+    /// The same; where it lies, once for each folder that this may be run in.
+    fn runs_as(&mut self, word: &Word, run_as: RunAs, here: &Here) -> Vec<String> {
         match word.kind {
             Kind::Literal => {}
-            Kind::Likely | Kind::Glob | Kind::Unknown => {
-                return self.executed.cannot_tell(|| "which file is run is only known once it runs".to_owned());
+            Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => {
+                self.executed.cannot_tell(|| "which file is run is only known once it runs".to_owned());
             }
         }
-        let text = word.text.as_str();
+        let Some(text) = word.known() else { return Vec::new() };
         if text == "-" || text.starts_with("/dev/") || text.starts_with("/proc/") {
-            return self.executed.cannot_tell(|| "what is run is no file".to_owned());
+            self.executed.cannot_tell(|| "what is run is no file".to_owned());
+            return Vec::new();
         }
         if here.folders.is_empty() && !text.starts_with('/') {
-            return self.executed.cannot_tell(|| format!("which folder {} is relative to cannot be told", shown(text)));
+            self.executed.cannot_tell(|| format!("which folder {} is relative to cannot be told", shown(text)));
+            return Vec::new();
         }
         let root = ["/".to_owned()];
         let folders = if here.folders.is_empty() { root.as_slice() } else { here.folders.as_slice() };
+        let mut files = Vec::new();
         for folder in folders {
             let file = path::absolute(folder, text);
             if self.is_of_the_machine(&file) {
                 continue;
             }
-            if self.executed.files.len() >= FILES_MAX && !self.executed.files.contains(&file) {
-                return self.executed.cannot_tell(|| "it runs very many files".to_owned());
+            let most = if self.scripts.is_some() { FILES_OF_SCRIPTS_MAX } else { FILES_MAX };
+            if self.executed.files.len() >= most && !self.executed.files.contains_key(&file) {
+                self.executed.cannot_tell(|| "it runs very many files".to_owned());
+                break;
             }
-            self.executed.files.insert(file);
+            let known = self.executed.files.entry(file.clone()).or_insert(run_as);
+            *known = run_as.max(*known);
+            files.push(file);
         }
+        files
     }
 
     /// The same, if it is there. A folder is not: what is run in it is told otherwise, or not at all.
@@ -460,5 +503,7 @@ fn looks_like_file(text: &str) -> bool {
 
 /// Files of one call that are told.
 const FILES_MAX: usize = 64;
+/// The same with the scripts it runs.
+const FILES_OF_SCRIPTS_MAX: usize = 1024;
 /// Words of one call that are held against the file system.
 const LOOKS_MAX: usize = 512;

@@ -3,7 +3,8 @@
 //! Read [`Policy::command`] first: text in, a verdict and what it would touch out. The text is parsed twice, by
 //! brush-parser and by a rougher reading of our own ([`scan`]), and allowed only if both see the same commands and every
 //! word of them is literal. What a command is known to do stands in [`table`], [`writers`] and [`unwrap`]; what a path
-//! deserves is told by [`paths`] and `Policy::touch`, what rules say by [`rules`], and which files are run by [`executed`].
+//! deserves is told by [`paths`] and `Policy::touch`, what rules say by [`rules`], and which files are run by [`executed`]. What
+//! the text itself puts into variables and functions is followed by [`scope`], to deny by and never to allow.
 //!
 //! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
 //! length, depth or error skips the deny rules.
@@ -17,11 +18,14 @@ mod harm;
 mod losses;
 mod network;
 mod options;
+mod parameter;
 mod parse;
 mod paths;
 mod program;
 mod rules;
 mod scan;
+mod scope;
+mod scripts;
 mod unwrap;
 mod walk;
 mod word;
@@ -38,13 +42,16 @@ use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
 pub(crate) use self::executed::Executed;
+pub use self::executed::RunAs;
 use self::executed::Source;
 use self::harm::flow::Part;
 use self::paths::is_recursive;
 use self::rules::texts;
+use self::scope::Scope;
+use self::scripts::Scripts;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
-use self::word::{Kind, Variables, Word};
+use self::word::{Kind, Unset, Variables, Word};
 
 /// The folders a command may run in: several where a `cd` may have failed. Empty: it cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +111,16 @@ pub(crate) struct Analysis<'a> {
     redirected: Option<Source>,
     /// Words that were held against the file system.
     looked: usize,
+    /// What the text so far has made known of the shell.
+    scope: Scope,
+    /// Functions at work around the command at work.
+    callers: usize,
+    /// Commands that may still be judged within functions that are called.
+    called_left: usize,
+    /// Where the function or text has left the shell that the command at work has run.
+    left: Option<Here>,
+    /// Scripts that are run, where those are looked into. None: what is run is told and not read.
+    scripts: Option<Scripts>,
 }
 
 /// How far inside other commands a command stands.
@@ -123,25 +140,8 @@ impl Policy {
         effects: &mut Vec<Effect>,
         executed: &mut Executed,
     ) -> Verdict {
-        let mut analysis = Analysis {
-            policy: self,
-            workspace,
-            effects: std::mem::take(effects),
-            verdict: Verdict::allow(own::READS_INSIDE),
-            fuel: SCRIPTS_MAX,
-            stdin: None,
-            fed: None,
-            bindings: Vec::new(),
-            turns: TURNS_MAX,
-            fetched: Vec::new(),
-            cloned: Vec::new(),
-            untold: None,
-            executed: Executed::default(),
-            source: Source::Told,
-            around: Source::Told,
-            redirected: None,
-            looked: 0,
-        };
+        let mut analysis = Analysis::new(self, workspace);
+        analysis.effects = std::mem::take(effects);
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
@@ -156,7 +156,41 @@ impl Policy {
     }
 }
 
+/// What a text has run, and the scripts that it runs in turn.
+pub(crate) fn run_by(policy: &Policy, text: &str, folder: &str, workspace: &str) -> Executed {
+    let mut analysis = Analysis::new(policy, workspace);
+    analysis.with_scripts(text, &Here::at(folder.to_owned()));
+    analysis.executed
+}
+
 impl<'a> Analysis<'a> {
+    fn new(policy: &'a Policy, workspace: &'a str) -> Self {
+        Self {
+            policy,
+            workspace,
+            effects: Vec::new(),
+            verdict: Verdict::allow(own::READS_INSIDE),
+            fuel: SCRIPTS_MAX,
+            stdin: None,
+            fed: None,
+            bindings: Vec::new(),
+            turns: TURNS_MAX,
+            fetched: Vec::new(),
+            cloned: Vec::new(),
+            untold: None,
+            executed: Executed::default(),
+            source: Source::Told,
+            around: Source::Told,
+            redirected: None,
+            looked: 0,
+            scope: Scope::default(),
+            callers: 0,
+            called_left: CALLED_MAX,
+            left: None,
+            scripts: None,
+        }
+    }
+
     fn note(&mut self, verdict: Verdict) {
         let before = std::mem::replace(&mut self.verdict, Verdict::allow(own::DEFAULT));
         // the first that allows names the rule; what is stricter takes its place
@@ -211,11 +245,12 @@ impl<'a> Analysis<'a> {
         let mut todo = vec![text.to_owned()];
         let mut budget = SEARCH_MAX;
         let mut judged = BTreeSet::new();
+        let mut here = here.clone();
         self.untold.get_or_insert_with(|| "text that is not read as a shell reads it".to_owned());
         while let Some(text) = todo.pop() {
             let commands = scan::scan(&text);
             if text.contains('|') {
-                let parts: Vec<Part> = commands.iter().take(PARTS_MAX).map(|seen| self.part(seen, here)).collect();
+                let parts: Vec<Part> = commands.iter().take(PARTS_MAX).map(|seen| self.part(seen, &here)).collect();
                 if let Some(harm) = harm::flow::pipeline(&parts, false) {
                     self.note(harm.verdict());
                 }
@@ -224,7 +259,7 @@ impl<'a> Analysis<'a> {
                 if !judged.insert(seen.clone()) {
                     continue;
                 }
-                let words = self.words(seen.words.iter().map(String::as_str), here, &mut |script| {
+                let words = self.words(seen.words.iter().map(String::as_str), &here, &mut |script| {
                     if script.len() < budget {
                         budget -= script.len();
                         todo.push(script);
@@ -232,15 +267,25 @@ impl<'a> Analysis<'a> {
                 });
                 for (direction, file) in &seen.redirects {
                     let purpose = if *direction == scan::Direction::In { Purpose::Read } else { Purpose::Write };
-                    for word in word::read(file, &self.variables(here)).words {
-                        let verdict = self.operand(&Operand { word, purpose }, here);
+                    for word in word::read(file, &self.variables(&here)).words {
+                        let verdict = self.operand(&Operand { word, purpose }, &here);
                         self.note(verdict);
                     }
                 }
-                let start = words.iter().position(|word| !word.text.contains('=')).unwrap_or_default();
+                let start = words.iter().position(|word| !word.text.contains('=')).unwrap_or(words.len());
                 let nesting = Nesting { scripts: depth.max(DEPTH_MAX), wrappers: 0 };
-                let verdict = self.simple(words.get(start..).unwrap_or_default(), here, nesting);
+                let (set, command) = words.split_at(start);
+                let verdict = self.simple(command, &here, nesting);
                 self.note(verdict);
+                if command.is_empty() {
+                    set.iter().for_each(|word| self.set(word));
+                }
+                self.changes_variables(command, None);
+                // it may have been taken or not
+                let after = here.or(&self.after(command, &here).success);
+                if !after.folders.is_empty() {
+                    here = after;
+                }
             }
         }
     }
@@ -263,6 +308,8 @@ impl<'a> Analysis<'a> {
             longrein_home: surroundings.longrein_home.as_deref(),
             here,
             bindings: &self.bindings,
+            scope: &self.scope,
+            unset: Unset::Unknown,
         }
     }
 
@@ -286,11 +333,17 @@ impl<'a> Analysis<'a> {
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
-        self.executes(words, name, base, here);
+        self.executes(words, name, base, here, nesting);
         let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
             return verdict;
         }
+        if let Some(word) = words.iter().find(|word| word.kind == Kind::Guess) {
+            let reason = format!("a word that may be {} is only known once it runs", shown(&word.text));
+            self.untold.get_or_insert_with(|| reason.clone());
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+        }
+        verdict = verdict.and(self.stands_for(words, name, here, nesting));
         if let Some(harm) = harm::harm(base, words, self.stdin.as_deref()) {
             verdict = verdict.and(self.lifted(harm.verdict(), words, name));
         }
@@ -346,7 +399,12 @@ impl<'a> Analysis<'a> {
                     false => Cow::Borrowed(inner),
                 };
                 let nesting = Nesting { wrappers: nesting.wrappers + 1, ..nesting };
+                let outer = self.scope.clone();
+                if base == "env" {
+                    words.iter().take(at).skip(1).for_each(|word| self.set(word));
+                }
                 let verdict = self.simple(&inner, here, nesting);
+                self.scope = outer;
                 let verdict = self.wrapped(words, base, at, wrapper, verdict);
                 // what the wrapper itself is given: a file of variables, a folder to mount
                 let (effects, untold) = (std::mem::take(&mut self.effects), self.untold.take());
@@ -357,7 +415,19 @@ impl<'a> Analysis<'a> {
             // a signal is ignored: nothing is run for it
             Inner::Script { text, .. } if base == "trap" && text.is_empty() => Verdict::allow(own::READS_INSIDE),
             Inner::Script { text, at, wrapper } => {
-                let verdict = self.inner_script(&text, here, nesting.scripts + 1);
+                let outer = self.scope.clone();
+                if unwrap::is_shell(base) {
+                    let given = words.get(at.saturating_add(1)..).unwrap_or_default();
+                    let zero = given.first().and_then(Word::known);
+                    self.scope = outer.started(zero, given.get(1..).unwrap_or_default());
+                }
+                let verdict = match base {
+                    "eval" => self.evaluated(&text, here, nesting.scripts + 1),
+                    _ => self.inner_script(&text, here, nesting.scripts + 1),
+                };
+                if base != "eval" {
+                    self.scope = outer;
+                }
                 self.wrapped(words, base, at, wrapper, verdict)
             }
             Inner::Stdin => {
@@ -375,7 +445,7 @@ impl<'a> Analysis<'a> {
             Inner::Unseen(reason) => {
                 self.may_execute(words, here);
                 self.untold.get_or_insert_with(|| command_shown(words));
-                let strictness = match words.iter().any(|word| word.kind == Kind::Unknown) {
+                let strictness = match words.iter().any(Word::is_open) {
                     true => Strictness::Ask,
                     false => Strictness::UnlessSpelt,
                 };
@@ -398,16 +468,48 @@ impl<'a> Analysis<'a> {
 
     /// The verdict on shell text that a command runs.
     fn inner_script(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
-        let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
-        // another shell does not have the variables of this one
+        let scope = self.scope.clone();
+        // another shell does not have the variables of this one's loops
         let bindings = std::mem::take(&mut self.bindings);
+        let verdict = self.evaluated(text, here, depth);
+        (self.bindings, self.scope) = (bindings, scope);
+        verdict
+    }
+
+    /// The same of text that this shell runs itself: what it sets stays.
+    fn evaluated(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
+        let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
         // whatever in it reads standard input first
         let source = std::mem::take(&mut self.source);
         let around = if source == Source::Told { self.around.clone() } else { source.clone() };
         let around = std::mem::replace(&mut self.around, around);
         self.script(text, here, depth);
-        (self.bindings, self.source, self.around) = (bindings, source, around);
+        (self.source, self.around) = (source, around);
         std::mem::replace(&mut self.verdict, outer)
+    }
+
+    /// The verdict on the function or the words that this name stands for in the text.
+    fn stands_for(&mut self, words: &[Word], name: &str, here: &Here, nesting: Nesting) -> Verdict {
+        let mut verdict = Verdict::allow(own::READS_INSIDE);
+        if nesting.wrappers < UNWRAP_MAX
+            && let Some(alias) = self.scope.alias(name).map(str::to_owned)
+        {
+            let named = alias.split_whitespace().map(|text| Word { text: text.to_owned(), kind: Kind::Guess });
+            let all: Vec<Word> = named.chain(words.iter().skip(1).cloned()).collect();
+            if all.first().is_some_and(|first| first.text != name) {
+                verdict = verdict.and(self.simple(&all, here, Nesting { wrappers: nesting.wrappers + 1, ..nesting }));
+            }
+        }
+        if let Some(function) = self.scope.function(name) {
+            if nesting.scripts >= DEPTH_MAX || self.called_left == 0 {
+                return verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, "it is nested too deep"));
+            }
+            let outer = self.scope.clone();
+            self.scope = outer.inside(&function, Some(words.get(1..).unwrap_or_default()));
+            verdict = verdict.and(self.called(&function, here, nesting.scripts + 1));
+            self.scope = std::mem::take(&mut self.scope).back_in(&outer);
+        }
+        verdict
     }
 
     /// What is denied in text that may be run later: the value of a variable, of an alias.
@@ -626,6 +728,23 @@ impl<'a> Analysis<'a> {
     fn with_more(&mut self, xargs: &[Word], inner: &[Word], here: &Here) -> Vec<Word> {
         let replaces = xargs.iter().any(|word| word.text.starts_with("-I") || word.text.starts_with("-i"));
         let null = xargs.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
+        let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
+        let mark = own.iter().enumerate().find_map(|(at, word)| match word.text.strip_prefix("-I")? {
+            "" => own.get(at + 1).map(|mark| mark.text.as_str()),
+            glued => Some(glued),
+        });
+        if let Some(mark) = mark
+            && let Some(line) = self.stdin.as_deref().map(str::trim).filter(|text| !text.contains('\n'))
+            && !mark.is_empty()
+        {
+            let named = |word: &Word| match word.text.contains(mark) {
+                true => Word { text: word.text.replace(mark, line), kind: Kind::Guess },
+                false => word.clone(),
+            };
+            let words = inner.iter().map(named).collect();
+            self.stdin = None;
+            return words;
+        }
         if let Some(text) = self.stdin.take().filter(|_| !replaces) {
             let mut words = unwrap::with_more(inner);
             words.extend(text.split_whitespace().map(|text| Word { text: text.to_owned(), kind: Kind::Likely }));
@@ -751,6 +870,8 @@ const FOLDERS_MAX: usize = 8;
 const DEPTH_MAX: usize = 8;
 /// Wrappers around wrappers.
 const UNWRAP_MAX: usize = 8;
+/// Commands that are judged again within functions that are called: where they are defined each was judged once.
+const CALLED_MAX: usize = 256;
 /// Scripts of one call that are looked into.
 const SCRIPTS_MAX: usize = 256;
 /// Bytes of scripts within unparsed text that are searched.

@@ -14,10 +14,12 @@ impl Analysis<'_> {
     /// A path in the hands of a command.
     pub(super) fn operand(&mut self, operand: &Operand, here: &Here) -> Verdict {
         let Operand { word, purpose } = operand;
+        let unknown = || Verdict::new(Strictness::Ask, own::UNREADABLE, "a path is only known once it runs");
         let path = match word.kind {
-            Kind::Unknown => {
-                let reason = "a path is only known once it runs";
-                return Verdict::new(Strictness::Ask, own::UNREADABLE, reason);
+            Kind::Unknown => return unknown(),
+            Kind::Guess => {
+                let guessed = Operand { word: word.taken_for_sure(), purpose: *purpose };
+                return self.operand(&guessed, here).and(unknown());
             }
             // what is written or removed is something in the folder, not the folder; see `emptied`
             Kind::Glob if matches!(purpose, Purpose::Write | Purpose::Delete) => {
@@ -118,6 +120,10 @@ impl Analysis<'_> {
                 }
                 let reason = format!("{} may stand for what must not be removed", shown(&word.text));
                 return Verdict::new(Strictness::Deny, own::DESTRUCTION, reason);
+            }
+            Kind::Guess => {
+                let guessed = Operand { word: word.taken_for_sure(), purpose: operand.purpose };
+                return self.emptied(&guessed, here);
             }
             Kind::Unknown => return Verdict::allow(own::DEFAULT),
         };
@@ -267,7 +273,10 @@ impl Analysis<'_> {
             let found = self.operand(operand, here);
             let effects = std::mem::replace(&mut self.effects, before);
             let counts = match found.strictness {
-                Strictness::Deny | Strictness::DenyUnlessSpelt | Strictness::UnlessSpelt => true,
+                Strictness::Deny
+                | Strictness::DenyUnlessSpelt
+                | Strictness::DenyUnlessTyped
+                | Strictness::UnlessSpelt => true,
                 Strictness::Ask => !here.folders.is_empty(),
                 Strictness::Unless | Strictness::Allow => false,
             };
@@ -302,7 +311,7 @@ impl Analysis<'_> {
             Kind::Glob if self.stands_for_itself(&word.text, here) => {
                 Word { text: word.text.replace('\\', ""), kind: Kind::Literal }
             }
-            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown => word.clone(),
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => word.clone(),
         };
         words.iter().map(idle).collect()
     }
@@ -337,7 +346,9 @@ impl Analysis<'_> {
                 (Kind::Glob, Some(names)) => {
                     expanded.extend(names.into_iter().map(|text| Word { text, kind: Kind::Literal }));
                 }
-                (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown, _) => expanded.push(word.clone()),
+                (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown, _) => {
+                    expanded.push(word.clone())
+                }
             }
         }
         expanded
@@ -367,7 +378,9 @@ impl Analysis<'_> {
 
 pub(super) fn is_recursive(option: &str) -> bool {
     let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    letters.is_some_and(|letters| letters.contains(['r', 'R'])) || option == "--recursive"
+    // GNU takes any beginning that is no other option's
+    let is_long = option.len() > "--r".len() && "--recursive".starts_with(option);
+    letters.is_some_and(|letters| letters.contains(['r', 'R'])) || is_long
 }
 
 /// The folder in which the first pattern of a path is looked for.

@@ -103,7 +103,7 @@ impl<'a> Analysis<'a> {
         let rule = match verdict.strictness {
             Strictness::Allow | Strictness::Unless => self.policy.allow.iter().find(matching),
             Strictness::UnlessSpelt | Strictness::DenyUnlessSpelt => self.policy.allow.iter().find(spelt),
-            Strictness::Ask | Strictness::Deny => None,
+            Strictness::Ask | Strictness::DenyUnlessTyped | Strictness::Deny => None,
         };
         match rule {
             Some(rule) => Verdict::allow(&rule.text),

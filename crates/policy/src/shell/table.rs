@@ -60,6 +60,13 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::None => return Err(format!("{name} is not known to take operands")),
         Role::Text => {}
         Role::List => paths.extend(operands.into_iter().map(purpose(Purpose::List))),
+        // these take more words, and options, from `@FILE`
+        Role::Read
+            if matches!(name, "strings" | "nm" | "size" | "readelf" | "objdump")
+                && rest.iter().any(|word| word.text.starts_with('@')) =>
+        {
+            return Err(format!("{name} takes more words from a file"));
+        }
         // what less and more are given after `+` they do
         Role::Read if operands.iter().any(|word| word.text.starts_with('+')) && matches!(name, "less" | "more") => {
             return Err(format!("{name} is given commands of its own"));
@@ -305,7 +312,7 @@ fn parse(command: &str, table: &str, words: &[Word]) -> Result<Parsed, String> {
                 parsed.operands.push(word.clone());
                 continue;
             }
-            Kind::Literal | Kind::Likely => {}
+            Kind::Literal | Kind::Likely | Kind::Guess => {}
         }
         let text = word.text.as_str();
         if text == "--" {

@@ -68,6 +68,15 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
                 None => Inner::Unseen(format!("what {name} runs cannot be told")),
             };
         }
+        "flock" if words.iter().any(|word| matches!(word.text.as_str(), "-c" | "--command")) => {
+            let at = words.iter().position(|word| matches!(word.text.as_str(), "-c" | "--command")).unwrap_or_default();
+            return match words.get(at + 1).and_then(Word::known) {
+                Some(text) => {
+                    Inner::Script { text: text.to_owned(), at: at + 1, wrapper: Wrapper::Adds("waits for others") }
+                }
+                None => Inner::Unseen("what flock runs cannot be told".to_owned()),
+            };
+        }
         "watch" | "ssh" => {
             let syntax = SHELL_WRAPPERS.iter().find(|syntax| syntax.name == name);
             return match syntax.and_then(|syntax| options(syntax, words)) {
@@ -185,14 +194,21 @@ fn options(syntax: &Syntax, words: &[Word]) -> Option<(usize, bool)> {
             let name = long.split('=').next().unwrap_or_default();
             let valued = syntax.valued.contains(&name);
             all_plain &= valued || syntax.plain.contains(&name);
-            at += usize::from(valued && !long.contains('='));
+            if valued && !long.contains('=') {
+                // what a shell would split moves the command further on
+                words.get(at)?.known()?;
+                at += 1;
+            }
             continue;
         }
         let letters = text.strip_prefix('-').unwrap_or_default();
         for (offset, letter) in letters.char_indices() {
             let name = letter.to_string();
             if syntax.valued.contains(&name.as_str()) {
-                at += usize::from(offset + letter.len_utf8() == letters.len());
+                if offset + letter.len_utf8() == letters.len() {
+                    words.get(at)?.known()?;
+                    at += 1;
+                }
                 break;
             }
             all_plain &= letter.is_ascii_digit() || syntax.plain.contains(&name.as_str());
@@ -232,7 +248,13 @@ fn shell(words: &[Word]) -> Inner {
         }
         plain &= text == "-c";
     }
-    let adds = if plain { Wrapper::Transparent } else { Wrapper::Adds("has options of the shell") };
+    let name = words.first().and_then(Word::known).unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let adds = match (name, plain) {
+        // `\x2e` is a dot to one, `=ls` a path to the other
+        ("fish" | "zsh", _) => Wrapper::Adds("reads its text by rules of its own"),
+        (_, true) => Wrapper::Transparent,
+        (_, false) => Wrapper::Adds("has options of the shell"),
+    };
     match (takes_text, words.get(at)) {
         (true, Some(word)) => match word.known() {
             Some(text) => Inner::Script { text: text.to_owned(), at, wrapper: adds },

@@ -10,12 +10,13 @@ use brush_parser::ast::{
 use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
+use super::scope::Function;
 use super::table::{Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
-use super::word::{self, Kind, Word};
+use super::word::{self, Kind, Unset, Variables, Word};
 use super::{Analysis, Here, Nesting, found, scan};
 use crate::path;
-use crate::verdict::{Strictness, Verdict, own};
+use crate::verdict::{Doubt, Strictness, Verdict, own};
 
 /// What is walked: commands as they were seen, in order, and how deep in scripts.
 struct Walk {
@@ -26,8 +27,8 @@ struct Walk {
 }
 
 /// Where the next command runs: after success, and after anything.
-struct After {
-    success: Here,
+pub(super) struct After {
+    pub(super) success: Here,
     any: Here,
 }
 
@@ -39,16 +40,34 @@ impl Analysis<'_> {
         for list in &program.complete_commands {
             here = self.list(list, &here, &mut walk);
         }
+        self.left = Some(here);
         walk.seen
+    }
+
+    /// The verdict on what a function does that is called here.
+    pub(super) fn called(&mut self, function: &Function, here: &Here, depth: usize) -> Verdict {
+        let outer = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+        // its commands were counted where it is defined
+        let mut walk = Walk { seen: Vec::new(), depth, inside: Vec::new() };
+        self.callers += 1;
+        let here = self.compound(&function.body.0, here, &mut walk);
+        self.callers -= 1;
+        for redirect in function.body.1.iter().flat_map(|list| &list.0) {
+            self.redirect(redirect, &here, &mut walk, &mut Seen::default());
+        }
+        self.left = Some(here);
+        std::mem::replace(&mut self.verdict, outer)
     }
 
     fn list(&mut self, list: &CompoundList, here: &Here, walk: &mut Walk) -> Here {
         let mut here = here.clone();
         for item in &list.0 {
+            let scope = self.scope.clone();
             let after = self.and_or(&item.0, &here, walk);
-            // in the background, `cd` is of a shell of its own
-            if matches!(item.1, SeparatorOperator::Sequence) {
-                here = after;
+            match item.1 {
+                SeparatorOperator::Sequence => here = after,
+                // in the background, `cd` is of a shell of its own
+                SeparatorOperator::Async => self.scope = scope,
             }
         }
         here
@@ -63,7 +82,10 @@ impl Analysis<'_> {
                     after = After { any: after.any.or(&next.any), success: next.success };
                 }
                 AndOr::Or(pipeline) => {
+                    // it may not come to it
+                    let scope = self.scope.clone();
                     let next = self.pipeline(pipeline, &after.any, walk);
+                    self.scope = scope.or(&self.scope);
                     after = After { success: after.success.or(&next.success), any: after.any.or(&next.any) };
                 }
             }
@@ -90,8 +112,9 @@ impl Analysis<'_> {
             // each part is of a shell of its own
             (self.stdin, self.fed, self.source) = (given.take(), fed.take(), source);
             let around = std::mem::replace(&mut self.around, self.source.clone());
+            let scope = self.scope.clone();
             self.one(command, here, walk);
-            self.around = around;
+            (self.around, self.scope) = (around, scope);
             given = self.printed(command, here);
             fed = self.feeds(command, here);
             source = self.poured(command, here);
@@ -103,6 +126,9 @@ impl Analysis<'_> {
 
     /// What the parts of a pipeline do with each other.
     fn together(&mut self, pipeline: &Pipeline, here: &Here) {
+        if self.callers > 0 && self.called_left == 0 {
+            return;
+        }
         let mut parts = Vec::new();
         let mut written = false;
         for command in &pipeline.seq {
@@ -183,11 +209,16 @@ impl Analysis<'_> {
                 if calls_itself && body.contains(['|', '&']) {
                     self.note(Verdict::new(Strictness::Deny, own::EXHAUSTION, "it starts processes without end"));
                 }
-                let unknown = Here::unknown();
-                self.compound(&function.body.0, &unknown, walk);
+                // where it is called, and with what, is another question: see `called`
+                let place = if self.scripts.is_some() { here.clone() } else { Here::unknown() };
+                let outer = self.scope.clone();
+                self.scope.give(None);
+                self.compound(&function.body.0, &place, walk);
                 for redirect in function.body.1.iter().flat_map(|list| &list.0) {
-                    self.redirect(redirect, &unknown, walk, &mut Seen::default());
+                    self.redirect(redirect, &place, walk, &mut Seen::default());
                 }
+                self.scope = outer;
+                self.scope.define(&function.fname.value, &function.body);
                 same()
             }
             Command::ExtendedTest(test, redirects) => {
@@ -212,27 +243,36 @@ impl Analysis<'_> {
         match compound {
             CompoundCommand::BraceGroup(group) => self.list(&group.list, here, walk),
             CompoundCommand::Subshell(group) => {
+                let scope = self.scope.clone();
                 self.list(&group.list, here, walk);
+                self.scope = scope;
                 here.clone()
             }
             CompoundCommand::IfClause(clause) => {
                 let tested = self.list(&clause.condition, here, walk);
+                let scope = self.scope.clone();
                 let mut after = self.list(&clause.then, &tested, walk).or(&tested);
+                let mut known = scope.or(&self.scope);
                 for other in clause.elses.iter().flatten() {
+                    self.scope = scope.clone();
                     let from = match &other.condition {
                         Some(condition) => self.list(condition, &tested, walk),
                         None => tested.clone(),
                     };
                     after = after.or(&self.list(&other.body, &from, walk));
+                    known = known.or(&self.scope);
                 }
+                self.scope = known;
                 after
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
                 self.ask_unless_bare("it repeats commands until something changes");
                 self.never_waits(&clause.1.list);
                 // the second time round it may start anywhere the first time ended
+                let scope = self.scope.clone();
                 let once = self.list(&clause.0, here, walk);
                 let once = self.list(&clause.1.list, &once, walk);
+                self.scope = scope.or(&self.scope);
                 if once == *here { once } else { Here::unknown() }
             }
             CompoundCommand::ForClause(clause) => self.for_each(clause, here, walk),
@@ -242,7 +282,10 @@ impl Analysis<'_> {
                 for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
                     self.inner_scripts(&expression.value, here, walk);
                 }
+                let scope = self.scope.clone();
                 let once = self.list(&clause.body.list, here, walk);
+                self.scope = scope.or(&self.scope);
+                self.scope.forget();
                 if once == *here { once } else { Here::unknown() }
             }
             CompoundCommand::CaseClause(clause) => {
@@ -254,14 +297,18 @@ impl Analysis<'_> {
                         self.words_of(&pattern.value, here, walk);
                     }
                     if let Some(list) = &case.cmd {
+                        let scope = self.scope.clone();
                         after = after.or(&self.list(list, &after.clone(), walk));
+                        self.scope = scope.or(&self.scope);
                     }
                 }
                 after
             }
             CompoundCommand::Coprocess(process) => {
                 self.ask("it starts a process beside it");
+                let scope = self.scope.clone();
                 self.one(&process.body, here, walk);
+                self.scope = scope;
                 here.clone()
             }
             CompoundCommand::Arithmetic(arithmetic) => {
@@ -269,6 +316,7 @@ impl Analysis<'_> {
                 self.ask("it computes with (( )), or groups commands twice");
                 self.inner_scripts(&arithmetic.expr.value, here, walk);
                 self.search(&arithmetic.expr.value, here, walk.depth);
+                self.scope.forget();
                 here.clone()
             }
         }
@@ -299,7 +347,7 @@ impl Analysis<'_> {
         let known = |word: &Word| match word.kind {
             Kind::Literal => true,
             Kind::Glob => self.stands_for_itself(&word.text, here),
-            Kind::Likely | Kind::Unknown => false,
+            Kind::Likely | Kind::Guess | Kind::Unknown => false,
         };
         let all_known = plain_name && !values.is_empty() && values.len() <= self.turns && values.iter().all(known);
         if !all_known {
@@ -309,21 +357,21 @@ impl Analysis<'_> {
         let turns = values.into_iter().take(self.turns.max(1)).map(Some).chain([None]);
         let turns: Vec<Option<Word>> =
             if all_known { turns.filter(Option::is_some).collect() } else { turns.collect() };
+        let before = self.scope.clone();
         for (turn, value) in turns.into_iter().enumerate() {
             self.turns = self.turns.saturating_sub(1);
-            let bound = value.is_some();
-            self.bindings.extend(value.map(|value| (clause.variable_name.clone(), value)));
+            self.bindings.push((clause.variable_name.clone(), value.unwrap_or_else(Word::unknown)));
             // the commands are the same each time; they are counted once
             let mut again = Walk { seen: Vec::new(), depth: walk.depth, inside: Vec::new() };
             let once = self.list(&clause.body.list, here, if turn == 0 { &mut *walk } else { &mut again });
-            if bound {
-                self.bindings.pop();
-            }
+            self.bindings.pop();
             if once != *here {
                 self.ask("where a turn of its loop begins cannot be told");
                 after = Here::unknown();
             }
         }
+        self.scope = before.or(&self.scope);
+        self.scope.blur(&clause.variable_name);
         after
     }
 
@@ -365,7 +413,9 @@ impl Analysis<'_> {
                         self.note(verdict);
                     }
                 }
-                Kind::Likely | Kind::Glob | Kind::Unknown => self.ask("a word of [[ ]] is only known once it runs"),
+                Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => {
+                    self.ask("a word of [[ ]] is only known once it runs")
+                }
             }
         }
     }
@@ -374,6 +424,9 @@ impl Analysis<'_> {
     fn words_of(&mut self, raw: &str, here: &Here, walk: &mut Walk) -> Vec<Word> {
         let mut scripts = Vec::new();
         let words = self.words(std::iter::once(raw), here, &mut |script| scripts.push(script));
+        if words.is_empty() {
+            self.ask(VANISHES);
+        }
         for script in scripts {
             self.substituted(&script, here, walk);
             walk.inside.push(script);
@@ -391,22 +444,32 @@ impl Analysis<'_> {
 
     fn substituted(&mut self, script: &str, here: &Here, walk: &Walk) {
         self.ask("it puts in the output of another command");
+        let scope = self.scope.clone();
         self.script(script, here, walk.depth + 1);
+        self.scope = scope;
     }
 
     fn simple_command(&mut self, simple: &SimpleCommand, here: &Here, walk: &mut Walk) -> After {
+        if self.callers > 0 {
+            let Some(left) = self.called_left.checked_sub(1) else {
+                self.ask("it calls functions very often");
+                return After { success: Here::unknown(), any: Here::unknown() };
+            };
+            self.called_left = left;
+        }
         let mut seen = Seen::default();
         let mut words = Vec::new();
         let mut given = None;
         let piped = std::mem::take(&mut self.source);
         let mut source = if piped == Source::Told { self.around.clone() } else { piped };
         let outer = std::mem::take(&mut walk.inside);
+        let mut set = Vec::new();
         let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     seen.words.push(raw.value.clone());
-                    self.assignment(assignment, here, walk);
+                    set.push(self.assignment(assignment, here, walk));
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
@@ -424,7 +487,8 @@ impl Analysis<'_> {
         }
         if let Some(raw) = &simple.word_or_name {
             seen.words.push(raw.value.clone());
-            words.extend(self.words_of(&raw.value, here, walk));
+            let name = self.words_of(&raw.value, here, walk);
+            words.extend(self.spelt_with_nothing(&raw.value, here, &name).unwrap_or(name));
         }
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
@@ -470,12 +534,108 @@ impl Analysis<'_> {
                 self.kept_for_later(word.text.split_once('=').map_or("", |(_, text)| text), here, walk.depth);
             }
         }
+        let read = self.stdin.clone().filter(|_| words.iter().any(|word| word.text == "read"));
+        // what stands before a command is set for it alone
+        let before = (!words.is_empty() && !set.is_empty()).then(|| self.scope.clone());
+        for (name, value) in set {
+            self.scope.set(&name, value);
+        }
+        self.left = None;
         let inside = std::mem::replace(&mut walk.inside, outer);
         self.brought_in(simple, &words, &inside, here);
         let verdict = self.simple(&words, here, Nesting { scripts: walk.depth, wrappers: 0 });
         (self.stdin, self.fed, self.source) = (None, None, Source::Told);
         self.note(verdict);
+        self.scope = before.unwrap_or_else(|| std::mem::take(&mut self.scope));
+        self.changes_variables(&words, read.as_deref());
         self.after(&words, here)
+    }
+
+    /// The name of a command with letters in it that come to nothing: `r${x}m`, where nothing has set `x`.
+    fn spelt_with_nothing(&mut self, raw: &str, here: &Here, found: &[Word]) -> Option<Vec<Word>> {
+        if !found.iter().any(|word| word.kind == Kind::Unknown) {
+            return None;
+        }
+        let words = word::read(raw, &Variables { unset: Unset::Nothing, ..self.variables(here) }).words;
+        if words.is_empty() {
+            self.ask(VANISHES);
+        }
+        words.iter().all(|word| word.kind == Kind::Guess).then_some(words)
+    }
+
+    /// `NAME=value`, as one word.
+    pub(super) fn set(&mut self, word: &Word) {
+        match word.text.split_once('=') {
+            Some((name, value)) if word.known().is_some() => {
+                self.scope.set(name, vec![Word { text: value.to_owned(), kind: Kind::Guess }]);
+            }
+            Some((name, _)) => self.scope.blur(name),
+            None => {}
+        }
+    }
+
+    /// What a command leaves in variables of the shell. `given`: what it reads, where that is told.
+    pub(super) fn changes_variables(&mut self, words: &[Word], given: Option<&str>) {
+        let Some((name, rest)) = built_in(words) else { return };
+        let guess = |text: &str| Word { text: text.to_owned(), kind: Kind::Guess };
+        let names = || rest.iter().filter(|word| !word.text.starts_with('-')).map(|word| word.text.clone());
+        match name {
+            "export" | "declare" | "typeset" | "local" | "readonly" => rest.iter().for_each(|word| self.set(word)),
+            "read" => {
+                let mut left = given.map(str::trim);
+                let all: Vec<String> = names().collect();
+                for (at, name) in all.iter().enumerate() {
+                    let (field, rest) = match left {
+                        Some(text) if at + 1 < all.len() => text.split_once(char::is_whitespace).unwrap_or((text, "")),
+                        Some(text) => (text, ""),
+                        None => {
+                            self.scope.blur(name);
+                            continue;
+                        }
+                    };
+                    left = Some(rest.trim_start());
+                    self.scope.set(name, vec![guess(field)]);
+                }
+            }
+            "printf" => {
+                let mut rest = rest.iter().map(|word| word.text.as_str());
+                if let (Some("-v"), Some(name)) = (rest.next(), rest.next()) {
+                    let texts: Vec<&str> = rest.collect();
+                    match texts.split_first() {
+                        Some((format, [])) if !format.contains(['%', '\\']) => {
+                            self.scope.set(name, vec![guess(format)]);
+                        }
+                        Some((&"%s", texts)) => self.scope.set(name, vec![guess(&texts.concat())]),
+                        Some(_) | None => self.scope.blur(name),
+                    }
+                }
+            }
+            "unset" => names().for_each(|name| self.scope.blur(&name)),
+            "set" => {
+                let from = rest.iter().position(|word| word.text == "--").map(|at| at + 1);
+                let from = from.or_else(|| rest.iter().position(|word| !word.text.starts_with(['-', '+'])));
+                if let Some(given) = from.and_then(|from| rest.get(from..)) {
+                    self.scope.give(Some(given.to_vec()));
+                }
+            }
+            "shift" if rest.is_empty() => self.scope.shift(),
+            "shift" => self.scope.give(None),
+            "alias" => {
+                for (name, words) in rest.iter().filter_map(|word| word.text.split_once('=')) {
+                    self.scope.name(name, words);
+                }
+            }
+            "hash" => {
+                if let [option, path, name] = rest
+                    && option.text == "-p"
+                {
+                    self.scope.name(&name.text, &path.text);
+                }
+            }
+            "mapfile" | "readarray" | "getopts" | "let" => self.scope.forget(),
+            "source" | "." if self.scripts.is_none() => self.scope.forget(),
+            _ => {}
+        }
     }
 
     /// What a command does with what substitutions and variables put into its words.
@@ -491,8 +651,8 @@ impl Analysis<'_> {
                 self.note(harm.verdict());
             }
         }
-        let says = matches!(words.first().and_then(Word::known), Some("echo" | "printf"))
-            && words.iter().any(|word| word.kind == Kind::Unknown);
+        let says =
+            matches!(words.first().and_then(Word::known), Some("echo" | "printf")) && words.iter().any(Word::is_open);
         // and so do these of the text they are given
         let shows = matches!(words.first().and_then(Word::known), Some("cat" | "tee" | "base64" | "xxd" | "od"));
         if (says || shows)
@@ -504,38 +664,43 @@ impl Analysis<'_> {
     }
 
     /// Where the shell is after a command.
-    fn after(&self, words: &[Word], here: &Here) -> After {
+    pub(super) fn after(&mut self, words: &[Word], here: &Here) -> After {
         let same = || After { success: here.clone(), any: here.clone() };
-        let mut name = words;
-        while let Some(("command" | "builtin", rest)) =
-            name.split_first().and_then(|(first, rest)| Some((first.known()?, rest)))
-        {
-            name = rest;
-        }
-        match name.first().and_then(Word::known) {
-            Some("cd" | "pushd") => {
-                let operands: Vec<&Word> = name.iter().skip(1).filter(|word| word.text != "--").collect();
+        let left = self.left.take();
+        let Some((name, rest)) = built_in(words) else { return same() };
+        match name {
+            "cd" | "pushd" => {
+                let operands: Vec<&Word> = rest.iter().filter(|word| word.text != "--").collect();
                 let success = match operands.as_slice() {
                     [folder]
-                        if matches!(folder.kind, Kind::Literal | Kind::Likely) && !folder.text.starts_with('-') =>
+                        if matches!(folder.kind, Kind::Literal | Kind::Likely | Kind::Guess)
+                            && !folder.text.starts_with('-') =>
                     {
                         let moved = here.folders.iter().map(|from| path::absolute(from, &folder.text));
                         Here { folders: moved.collect() }
                     }
                     // it changes places with a folder from before
-                    [] if name.first().and_then(Word::known) == Some("pushd") => Here::unknown(),
+                    [] if name == "pushd" => Here::unknown(),
                     [] => Here::at(self.policy.surroundings.home().to_owned()),
                     _ => Here::unknown(),
                 };
                 After { any: here.or(&success), success }
             }
             // these may hide a `cd`, and are asked about in any case
-            Some("eval" | "source" | "." | "popd") => After { success: Here::unknown(), any: Here::unknown() },
-            Some(_) | None => same(),
+            "eval" | "source" | "." | "popd" => {
+                let after = left.filter(|_| name != "popd").unwrap_or_else(Here::unknown);
+                After { success: after.clone(), any: after }
+            }
+            name if self.scope.function(name).is_some() => {
+                let after = left.unwrap_or_else(Here::unknown);
+                After { success: after.clone(), any: after }
+            }
+            _ => same(),
         }
     }
 
-    fn assignment(&mut self, assignment: &Assignment, here: &Here, walk: &mut Walk) {
+    /// What it sets, and to what.
+    fn assignment(&mut self, assignment: &Assignment, here: &Here, walk: &mut Walk) -> (String, Vec<Word>) {
         let name = match &assignment.name {
             AssignmentName::VariableName(name) => name.as_str(),
             AssignmentName::ArrayElementName(name, index) => {
@@ -554,17 +719,41 @@ impl Analysis<'_> {
             AssignmentValue::Array(values) => values.iter().map(|(_, value)| value.value.as_str()).collect(),
         };
         let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
+        let mut set = Vec::new();
         for value in values {
             let words = self.words_of(value, here, walk);
             let harmless = |word: &Word| word.kind == Kind::Literal && is_harmless(name, &word.text);
-            plain &= words.iter().all(harmless);
+            plain &= !words.is_empty() && words.iter().all(harmless);
             for word in &words {
                 self.kept_for_later(&word.text, here, walk.depth);
             }
+            set.extend(words);
         }
+        let literal = !assignment.append && matches!(set.as_slice(), [word] if word.kind == Kind::Literal);
         if !plain {
-            self.ask(format!("it sets the variable {}", shown(name)));
+            let reason = format!("it sets the variable {}", shown(name));
+            match literal && !executed::leads(name) && !steers(name) {
+                // a program it is for is held by what holds the program
+                true => self.note(Verdict::unless(Doubt::Unproven, reason)),
+                false => self.ask(reason),
+            }
         }
+        let before = || self.scope.value(name).map(|value| value.to_vec());
+        let set = match (&assignment.name, &assignment.value, assignment.append) {
+            (AssignmentName::VariableName(_), AssignmentValue::Array(_), false) => set,
+            (AssignmentName::VariableName(_), AssignmentValue::Array(_), true) => {
+                before().map_or_else(|| vec![Word::unknown()], |before| [before, set].concat())
+            }
+            // a value is not split where it is set
+            (AssignmentName::VariableName(_), AssignmentValue::Scalar(_), false) => vec![joined(&set)],
+            (AssignmentName::VariableName(_), AssignmentValue::Scalar(_), true) => {
+                let before = before().map_or_else(Word::unknown, |before| joined(&before));
+                let added = joined(&set);
+                vec![Word { text: format!("{}{}", before.text, added.text), kind: before.kind.max(added.kind) }]
+            }
+            (AssignmentName::ArrayElementName(..), _, _) => vec![Word::unknown()],
+        };
+        (name.to_owned(), set)
     }
 
     /// The text that standard input gets, if it is told here.
@@ -679,6 +868,55 @@ impl Analysis<'_> {
     }
 }
 
+/// Whether a variable decides what words, folders and programs are, for a shell or for git.
+fn steers(name: &str) -> bool {
+    const STEERS: [&str; 12] = [
+        "IFS",
+        "HOME",
+        "CDPATH",
+        "SHELL",
+        "PS4",
+        "GLOBIGNORE",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "TZDIR",
+    ];
+    let begins = ["GIT_", "LD_", "DYLD_", "BASH_", "LESS", "SSH_", "XDG_", "PROMPT"];
+    STEERS.contains(&name)
+        || begins.iter().any(|begin| name.starts_with(begin))
+        || ["_PAGER", "_EDITOR", "_CONFIG_PATH", "_COMMAND", "_WRAPPER", "_RUNNER"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        || name.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// The name of a command that changes the shell it stands in, and its words.
+fn built_in(words: &[Word]) -> Option<(&str, &[Word])> {
+    let mut words = words;
+    while let Some((first, rest)) = words.split_first() {
+        match first.known()? {
+            "command" | "builtin" => words = rest,
+            name => return Some((name, rest)),
+        }
+    }
+    None
+}
+
+/// Parts of one value as one word.
+fn joined(words: &[Word]) -> Word {
+    match words {
+        [word] => word.clone(),
+        [] => Word { text: String::new(), kind: Kind::Guess },
+        words => {
+            let kind = words.iter().map(|word| word.kind).max().unwrap_or(Kind::Unknown);
+            Word { text: words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" "), kind }
+        }
+    }
+}
+
 /// Whether every shell would do no more than test files and compare texts.
 fn is_plain_test(test: &ExtendedTestExpr) -> bool {
     match test {
@@ -728,6 +966,8 @@ fn direction(kind: &IoFileRedirectKind) -> Direction {
     }
 }
 
+/// A word that leaves nothing behind, and so no word to ask about.
+const VANISHES: &str = "whether a word of it is there at all is only known once it runs";
 /// What a process that is read as a file stands as among the words: as standard input does.
 const STREAM: &str = "-";
 /// Commands of a pipeline that are looked at together.

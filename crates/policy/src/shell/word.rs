@@ -2,7 +2,11 @@
 //! without running anything.
 //!
 //! Read [`read`] first. It goes over the text once, so that no nesting makes it slow. What it cannot tell it calls
-//! [`Kind::Unknown`] and never guesses; scripts inside substitutions are handed out to be judged on their own.
+//! [`Kind::Unknown`]; scripts inside substitutions are handed out to be judged on their own. What the text before has put into
+//! variables it takes for what they stand for, as a [`Kind::Guess`]: such a word can be denied and never allowed.
+
+use super::parameter;
+use super::scope::{Scope, Value};
 
 /// A word after quoting and expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(crate) enum Kind {
     Likely,
     /// Stands for the names of files.
     Glob,
+    /// What the text before makes it. Asked about like what is unknown, and denied for what it then would do.
+    Guess,
     /// Only known once it runs.
     Unknown,
 }
@@ -43,10 +49,22 @@ pub(crate) struct Variables<'a> {
     pub(crate) here: Option<&'a str>,
     /// Variables of loops, the innermost last, with the word they stand for.
     pub(crate) bindings: &'a [(String, Word)],
+    /// What the text before has made known.
+    pub(crate) scope: &'a Scope,
+    /// What a variable stands for that nothing has set.
+    pub(crate) unset: Unset,
+}
+
+/// What is made of a variable that nothing in the text has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unset {
+    Unknown,
+    /// Nothing, as it is where nobody else has set it: for names of commands with letters to spare.
+    Nothing,
 }
 
 impl Variables<'_> {
-    fn value(&self, name: &str) -> Option<&str> {
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
         match name {
             "HOME" => Some(self.home),
             "PWD" => self.here,
@@ -57,8 +75,20 @@ impl Variables<'_> {
         }
     }
 
-    fn bound(&self, name: &str) -> Option<&Word> {
+    pub(super) fn bound(&self, name: &str) -> Option<&Word> {
         self.bindings.iter().rev().find(|(bound, _)| bound == name).map(|(_, word)| word)
+    }
+
+    /// What this may stand for, from all that is known of it.
+    pub(super) fn guess(&self, name: &str) -> Option<Value> {
+        if let Some(word) = self.bound(name) {
+            return Some(Value::from([word.clone()]));
+        }
+        if let Some(value) = self.value(name) {
+            return Some(Value::from([Word { text: value.to_owned(), kind: Kind::Guess }]));
+        }
+        let nothing = || (self.unset == Unset::Nothing && self.scope.is_unset(name)).then(|| Value::from([]));
+        self.scope.value(name).or_else(nothing)
     }
 }
 
@@ -70,9 +100,27 @@ impl Word {
     /// Its text, if that can be told, however the shell spells it.
     pub(crate) fn known(&self) -> Option<&str> {
         match self.kind {
-            Kind::Literal | Kind::Likely => Some(&self.text),
+            Kind::Literal | Kind::Likely | Kind::Guess => Some(&self.text),
             Kind::Glob | Kind::Unknown => None,
         }
+    }
+
+    /// Whether its text is certain only once it runs.
+    pub(crate) fn is_open(&self) -> bool {
+        match self.kind {
+            Kind::Guess | Kind::Unknown => true,
+            Kind::Literal | Kind::Likely | Kind::Glob => false,
+        }
+    }
+
+    /// The same word, as if it were no guess.
+    pub(crate) fn taken_for_sure(&self) -> Self {
+        let kind = match self.kind {
+            Kind::Guess if self.text.contains(['*', '?', '[']) => Kind::Glob,
+            Kind::Guess => Kind::Likely,
+            kind @ (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown) => kind,
+        };
+        Self { text: self.text.clone(), kind }
     }
 }
 
@@ -87,54 +135,70 @@ enum Piece {
     Quoted(char),
     /// Known only once it runs.
     Opaque,
+    /// Here a value was split: another word begins.
+    Break,
 }
 
 /// Reads the raw text of one word.
 pub(crate) fn read(raw: &str, variables: &Variables<'_>) -> Reading {
-    let mut reader = Reader { text: raw, at: 0, variables, pieces: Vec::new(), scripts: Vec::new(), certain: true };
+    let mut reader = Reader::new(raw, variables);
     reader.tilde();
     reader.unquoted();
-    let Reader { pieces, scripts, mut certain, .. } = reader;
+    let Reader { pieces, scripts, certain, guessed, vanished, .. } = reader;
+    if pieces.is_empty() && vanished {
+        return Reading { words: Vec::new(), scripts };
+    }
     let expanded = braces(&pieces);
-    certain &= expanded.len() == 1;
+    let certainty = match (guessed, certain && expanded.len() == 1) {
+        (true, _) => Kind::Guess,
+        (false, false) => Kind::Likely,
+        (false, true) => Kind::Literal,
+    };
     let words = match expanded.is_empty() {
         true => vec![Word::unknown()],
-        false => expanded.iter().map(|pieces| word(pieces, certain)).collect(),
+        false => expanded.iter().flat_map(|pieces| split(pieces)).map(|pieces| word(pieces, certainty)).collect(),
     };
     Reading { words, scripts }
 }
 
 /// The scripts in the text of a here-document, where only `$`, backticks and `\` mean something.
 pub(crate) fn scripts_in(text: &str, variables: &Variables<'_>) -> Vec<String> {
-    let mut reader = Reader { text, at: 0, variables, pieces: Vec::new(), scripts: Vec::new(), certain: true };
+    let mut reader = Reader::new(text, variables);
     reader.double_quoted(Until::End);
     reader.scripts
 }
 
-fn word(pieces: &[Piece], certain: bool) -> Word {
+/// The words that values with blanks in them make of one.
+fn split(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    let is_whole = !pieces.contains(&Piece::Break);
+    pieces.split(|piece| *piece == Piece::Break).filter(move |part| is_whole || !part.is_empty())
+}
+
+/// `certainty`: what it is if it is neither a pattern nor unknown.
+fn word(pieces: &[Piece], certainty: Kind) -> Word {
     let opaque = pieces.contains(&Piece::Opaque);
     let opens = pieces.iter().position(|piece| *piece == Piece::Bare('['));
     let class = opens.is_some_and(|opens| pieces.iter().skip(opens).any(|piece| *piece == Piece::Bare(']')));
     let is_glob = class || pieces.iter().any(|piece| matches!(piece, Piece::Bare('*' | '?')));
+    let kind = match (opaque, certainty, is_glob) {
+        (true, _, _) => Kind::Unknown,
+        (false, Kind::Guess, _) => Kind::Guess,
+        (false, _, true) => Kind::Glob,
+        (false, certainty, false) => certainty,
+    };
     let mut text = String::with_capacity(pieces.len());
     for piece in pieces {
         match piece {
             Piece::Bare(letter) => text.push(*letter),
             Piece::Quoted(letter) => {
-                if is_glob && matches!(letter, '*' | '?' | '[' | ']' | '\\') {
+                if is_glob && kind != Kind::Guess && matches!(letter, '*' | '?' | '[' | ']' | '\\') {
                     text.push('\\');
                 }
                 text.push(*letter);
             }
-            Piece::Opaque => {}
+            Piece::Opaque | Piece::Break => {}
         }
     }
-    let kind = match (opaque, is_glob, certain) {
-        (true, _, _) => Kind::Unknown,
-        (false, true, _) => Kind::Glob,
-        (false, false, true) => Kind::Literal,
-        (false, false, false) => Kind::Likely,
-    };
     Word { text, kind }
 }
 
@@ -148,6 +212,13 @@ enum Quoting {
 /// Whether no shell would split a value at this letter, or take it for a pattern.
 fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '.' | '_' | '/' | '-' | '+' | '@' | '%' | ',' | ':' | '=')
+}
+
+/// How several values stand in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Joins {
+    Apart,
+    Together,
 }
 
 /// Where double-quoted reading stops.
@@ -165,9 +236,18 @@ struct Reader<'a> {
     scripts: Vec<String>,
     /// Whether every shell would read it so.
     certain: bool,
+    /// Whether it is made of what the text before says.
+    guessed: bool,
+    /// Whether something in it came to nothing.
+    vanished: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, variables: &'a Variables<'a>) -> Self {
+        let (pieces, scripts) = (Vec::new(), Vec::new());
+        Self { text, at: 0, variables, pieces, scripts, certain: true, guessed: false, vanished: false }
+    }
+
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -234,7 +314,7 @@ impl Reader<'_> {
                     self.double_quoted(Until::Quote);
                 }
                 '$' => self.dollar(Quoting::Bare),
-                '`' => self.backticks(),
+                '`' => self.backticks(Quoting::Bare),
                 letter => self.pieces.push(Piece::Bare(letter)),
             }
         }
@@ -253,7 +333,7 @@ impl Reader<'_> {
                 '$' => {
                     self.dollar(Quoting::Double);
                 }
-                '`' => self.backticks(),
+                '`' => self.backticks(Quoting::Double),
                 letter => self.pieces.push(Piece::Quoted(letter)),
             }
         }
@@ -278,7 +358,32 @@ impl Reader<'_> {
             Kind::Literal => self.quoted(&word.text.clone()),
             // some name of that shape
             Kind::Glob => self.pieces.extend(word.text.chars().map(Piece::Bare)),
-            Kind::Likely | Kind::Unknown => self.pieces.push(Piece::Opaque),
+            Kind::Likely | Kind::Guess => self.guess(std::slice::from_ref(word), quoting, Joins::Apart),
+            Kind::Unknown => self.pieces.push(Piece::Opaque),
+        }
+    }
+
+    /// Puts in what something may stand for.
+    fn guess(&mut self, words: &[Word], quoting: Quoting, joins: Joins) {
+        self.guessed = true;
+        self.vanished |=
+            words.is_empty() || (quoting == Quoting::Bare && words.iter().all(|word| word.text.is_empty()));
+        for (at, word) in words.iter().enumerate() {
+            if at > 0 {
+                self.pieces.push(match joins {
+                    Joins::Apart => Piece::Break,
+                    Joins::Together => Piece::Quoted(' '),
+                });
+            }
+            if word.kind == Kind::Unknown || !self.variables.scope.spend(word.text.len() + 1) {
+                self.pieces.push(Piece::Opaque);
+                continue;
+            }
+            let piece = |letter: char| match quoting {
+                Quoting::Bare if letter.is_whitespace() => Piece::Break,
+                Quoting::Bare | Quoting::Double => Piece::Quoted(letter),
+            };
+            self.pieces.extend(word.text.chars().map(piece));
         }
     }
 
@@ -294,14 +399,15 @@ impl Reader<'_> {
                 };
                 // `$((…))` is arithmetic, where substitutions count as well; read as a script it says no less
                 self.at += taken;
-                match self.plainly_printed(&script) {
-                    // what it prints is known, and asked about all the same
-                    Some(text) => self.known_value(&text),
-                    None => self.pieces.push(Piece::Opaque),
-                }
+                // what it prints may be known, and is asked about all the same
+                self.printed(&script, quoting);
                 self.scripts.push(script);
             }
             Some('{') => {
+                if let Some((taken, value, joins)) = parameter::expansion(rest, self.variables) {
+                    self.at += taken;
+                    return self.guess(&value, quoting, joins);
+                }
                 let inside = rest.get(1..).unwrap_or_default();
                 let length = inside.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
                 let (name, after) = inside.split_at(length);
@@ -336,14 +442,18 @@ impl Reader<'_> {
                 }
                 match self.variables.value(&name).map(str::to_owned) {
                     Some(value) => self.known_value(&value),
-                    None => self.pieces.push(Piece::Opaque),
+                    None => self.guessed_value(&name, quoting),
                 }
             }
             Some('#' | '?' | '$' | '!') => {
                 self.at += 1;
                 self.known_value(NUMBER);
             }
-            Some('0'..='9' | '@' | '*' | '-') => {
+            Some(sign @ ('0'..='9' | '@' | '*')) => {
+                self.at += 1;
+                self.guessed_value(sign.encode_utf8(&mut [0; 4]), quoting);
+            }
+            Some('-') => {
                 self.at += 1;
                 self.pieces.push(Piece::Opaque);
             }
@@ -354,6 +464,24 @@ impl Reader<'_> {
     fn known_value(&mut self, value: &str) {
         self.certain = false;
         self.quoted(value);
+    }
+
+    fn guessed_value(&mut self, name: &str, quoting: Quoting) {
+        match self.variables.guess(name) {
+            Some(value) => self.guess(&value, quoting, if name == "*" { Joins::Together } else { Joins::Apart }),
+            None => self.pieces.push(Piece::Opaque),
+        }
+    }
+
+    /// Puts in what a substitution prints.
+    fn printed(&mut self, script: &str, quoting: Quoting) {
+        if let Some(text) = self.plainly_printed(script) {
+            return self.known_value(&text);
+        }
+        match parameter::printed(script, self.variables) {
+            Some(text) => self.guess(&[Word { text, kind: Kind::Guess }], quoting, Joins::Apart),
+            None => self.pieces.push(Piece::Opaque),
+        }
     }
 
     /// What `$(pwd)` and `$(echo TEXT)` put in.
@@ -371,7 +499,7 @@ impl Reader<'_> {
     }
 
     /// After a backtick.
-    fn backticks(&mut self) {
+    fn backticks(&mut self, quoting: Quoting) {
         let mut script = String::new();
         while let Some(letter) = self.next() {
             match letter {
@@ -384,10 +512,7 @@ impl Reader<'_> {
                 letter => script.push(letter),
             }
         }
-        match self.plainly_printed(&script) {
-            Some(text) => self.known_value(&text),
-            None => self.pieces.push(Piece::Opaque),
-        }
+        self.printed(&script, quoting);
         self.scripts.push(script);
     }
 
@@ -514,11 +639,11 @@ fn first_list(word: &[Piece]) -> Braces<'_> {
                     break;
                 }
                 Piece::Bare(',') if depth == 0 => members.push(Vec::new()),
-                piece @ (Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque) => {
+                piece @ (Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque | Piece::Break) => {
                     match piece {
                         Piece::Bare('{') => depth += 1,
                         Piece::Bare('}') => depth -= 1,
-                        Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque => {}
+                        Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque | Piece::Break => {}
                     }
                     if let Some(member) = members.last_mut() {
                         member.push(*piece);
@@ -541,12 +666,24 @@ mod tests {
 
     /// A word as `kind text`, several by ` | `, scripts in `$()`.
     fn check(raw: &str) -> String {
-        let variables = Variables { home: "/home/me", longrein_home: Some("/lr"), here: Some("/w"), bindings: &[] };
+        let mut scope = Scope::default().started(Some("t/run.sh"), &[]);
+        let literal = |text: &str| Word { text: text.to_owned(), kind: Kind::Literal };
+        scope.set("v", vec![literal("a /b")]);
+        scope.set("list", vec![literal("x"), literal("y z")]);
+        let variables = Variables {
+            home: "/home/me",
+            longrein_home: Some("/lr"),
+            here: Some("/w"),
+            bindings: &[],
+            scope: &scope,
+            unset: Unset::Unknown,
+        };
         let Reading { words, scripts } = read(raw, &variables);
         let words = words.iter().map(|word| match word.kind {
             Kind::Literal => word.text.clone(),
             Kind::Likely => format!("likely {}", word.text),
             Kind::Glob => format!("glob {}", word.text),
+            Kind::Guess => format!("guess {}", word.text),
             Kind::Unknown => "unknown".to_owned(),
         });
         let mut shown = words.collect::<Vec<_>>().join(" | ");
@@ -587,16 +724,38 @@ mod tests {
             ("$LONGREIN_HOME", "likely /lr"),
             ("$PWD", "likely /w"),
             ("$x", "unknown"),
-            ("a$IFS", "unknown"),
-            ("${HOME:0:1}", "unknown"),
+            ("a$IFS", "guess a"),
+            ("a${IFS}b", "guess a | guess b"),
+            ("\"a${IFS}b\"", "guess a b"),
+            ("${HOME:0:1}", "guess /"),
+            ("$v", "guess a | guess /b"),
+            ("x\"$v\"y", "guess xa /by"),
+            ("${v%/*}", "guess a"),
+            ("\"${v##*/}\"", "guess b"),
+            ("${v:-c}", "guess a | guess /b"),
+            ("${x:-/c}", "guess /c"),
+            ("${x:-$(id)}", "unknown $(id)"),
+            ("${v/a/$(id)}", "unknown $(id)"),
+            ("\"${list[@]}\"", "guess x | guess y z"),
+            ("${list[1]}", "guess y | guess z"),
+            ("\"$@\"", ""),
+            ("r$@m", "guess rm"),
+            ("$0", "guess t/run.sh"),
+            ("\"${0%/*}\"/x", "guess t/x"),
+            ("\"$(dirname \"$0\")\"/x", "guess t/x $(dirname \"$0\")"),
+            (
+                "$(cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\" > /dev/null && pwd)",
+                "guess /w $(cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\" > /dev/null && pwd)",
+            ),
+            ("$(basename $0 .sh)", "guess run $(basename $0 .sh)"),
+            ("`dirname $0`", "guess t $(dirname $0)"),
             ("$", "$"),
             ("a$", "a$"),
             ("$%", "$%"),
             ("$1", "unknown"),
             ("$(rm -rf /)", "unknown $(rm -rf /)"),
-            ("\"$(echo \")\")\"", "unknown $(echo \")\")"),
+            ("\"$(echo \")\")\"", "guess ) $(echo \")\")"),
             ("`a \\`b\\``", "unknown $(a `b`)"),
-            ("${x:-$(id)}", "unknown $(id)"),
             ("$((1+$(id)))", "unknown $((1+$(id)))"),
             ("$[1+`id`]", "unknown $(id)"),
             ("'$(id)'", "$(id)"),

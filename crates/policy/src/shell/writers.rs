@@ -197,7 +197,7 @@ fn sources_and_target(words: &[Word], source: Purpose) -> Vec<Operand> {
             let name = source.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             let kind = source.kind.max(target.kind);
             let word = Word { text: format!("{}/{name}", target.text), kind };
-            if matches!(kind, Kind::Literal | Kind::Likely) {
+            if matches!(kind, Kind::Literal | Kind::Likely | Kind::Guess) {
                 found.push(Operand { word, purpose: Purpose::Write });
             }
         }

@@ -273,7 +273,26 @@ fn texts(program: &str) -> Vec<String> {
             break;
         }
     }
+    let left = TEXTS_MAX - texts.len();
+    texts.extend(quoted_words(program).take(left));
     texts
+}
+
+/// Words between the brackets of `qw(rm -rf /)`, as one text.
+fn quoted_words(program: &str) -> impl Iterator<Item = String> {
+    program.match_indices("qw").filter_map(|(at, _)| {
+        let rest = program.get(at + 2..)?.trim_start();
+        let open = rest.chars().next()?;
+        let close = match open {
+            '(' => ')',
+            '[' => ']',
+            '{' => '}',
+            '<' => '>',
+            '/' | '|' | '!' => open,
+            _ => return None,
+        };
+        Some(rest.get(1..)?.split_once(close)?.0.to_owned())
+    })
 }
 
 /// Calls that start programs.
