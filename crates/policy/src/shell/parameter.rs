@@ -137,7 +137,7 @@ fn cut(text: &str, pattern: &str, end: End, greedy: bool) -> String {
     });
     let mut found = parts.filter(|(part, _)| matches(part)).map(|(_, rest)| rest);
     // from the first letter on parts grow at the first end, and shrink at the last
-    let kept = if (end == End::First) == greedy { found.last() } else { found.next() };
+    let kept = if (end == End::First) == greedy { found.next_back() } else { found.next() };
     kept.unwrap_or(text).to_owned()
 }
 
