@@ -241,7 +241,11 @@ pub(crate) async fn readiness(
         answers = Answers::Fresh;
     }
     programs.extend(changed);
-    let Digests { question, exact } = digests(run, spec, action, valid, &evidence, target.as_ref(), &programs, &wants);
+    let Digests { question, exact } = digests(
+        run,
+        action,
+        &Asked { spec, valid, evidence: &evidence, target: target.as_ref(), programs: &programs, wants: &wants },
+    );
     let readiness = match (spec.body == ToolBody::Builtin(Builtin::Ask), ruling) {
         // To be asked whether one may ask is asking twice.
         (true, Ruling::Allow { rule } | Ruling::Ask { rule, .. }) => {
@@ -312,17 +316,19 @@ struct Digests {
     exact: Digest,
 }
 
-/// Everything a person says yes to (`semantics.md` E4).
-fn digests(
-    run: &Run,
-    spec: &ToolSpec,
-    action: ActionId,
-    valid: &ValidArgs,
-    evidence: &BTreeMap<String, Payload>,
-    target: Option<&Target>,
-    programs: &[Changed],
-    wants: &Wants,
-) -> Digests {
+/// What a person says yes to.
+struct Asked<'a> {
+    spec: &'a ToolSpec,
+    valid: &'a ValidArgs,
+    evidence: &'a BTreeMap<String, Payload>,
+    target: Option<&'a Target>,
+    programs: &'a [Changed],
+    wants: &'a Wants,
+}
+
+/// Of everything in it (`semantics.md` E4).
+fn digests(run: &Run, action: ActionId, asked: &Asked<'_>) -> Digests {
+    let Asked { spec, valid, evidence, target, programs, wants } = *asked;
     let definition = Payload::of(spec).expect("a tool spec has only string keys");
     let id = action.to_string();
     let mut parts: Vec<&[u8]> =
