@@ -155,7 +155,7 @@ impl Drive<'_> {
                 hook::told(&self.run, &moment).into_iter().map(|hook| failed(hook, &reason)).collect()
             }
             // Given up: asked again if it is still to be.
-            Err(Cut::Aborted) => return Ok(()),
+            Err(Cut::Aborted(_)) => return Ok(()),
         };
         match &moment {
             // Used when it starts, in the step that rules on it once more.
