@@ -69,6 +69,7 @@ mod settings;
 pub mod taskfile;
 pub mod trajectory;
 mod trees;
+mod unsaid;
 
 pub use backlog::{Backlog, Piecemeal};
 pub use drawing::{mermaid, text as program_text};
