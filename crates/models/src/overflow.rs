@@ -49,29 +49,8 @@ impl Words {
         if self.have(READ_ZH) && self.have(BEYOND_ZH) && self.have(MEASURE_ZH) {
             return true;
         }
-        let sentences = self.0.split([';', '!']).flat_map(|part| part.split(". "));
-        sentences.into_iter().any(|sentence| {
-            let after = |noun: &&str| {
-                let whole = |at: &usize| {
-                    let next = sentence[at + noun.len()..].chars().next();
-                    let before = &sentence[..*at];
-                    let is_place =
-                        ["in", "in the", "in your", "per"].iter().any(|word| before.trim_end().ends_with(word));
-                    let parts = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
-                    parts(next) && parts(before.chars().next_back()) && !is_place
-                };
-                sentence.match_indices(*noun).map(|(at, _)| at).find(whole).map(|at| at + noun.len())
-            };
-            READ.iter().filter_map(after).any(|at| {
-                let rest = near(&sentence[at..], 80);
-                let verb = EXCEEDS.iter().filter_map(|verb| rest.find(verb).map(|at| at + verb.len())).min();
-                verb.is_some_and(|at| {
-                    let bound = near(rest[at..].trim_start_matches(|c: char| c.is_alphabetic()), 30);
-                    BOUND.iter().any(|word| bound.contains(word))
-                        || tokens(bound.trim_start()).is_some_and(|(n, _)| is_limit(n))
-                })
-            })
-        })
+        let mut sentences = self.0.split([';', '!']).flat_map(|part| part.split(". "));
+        sentences.any(|sentence| READ.iter().filter_map(|noun| after(noun, sentence)).any(is_beyond_a_bound))
     }
 
     /// Whether it speaks of a rate: how much is taken in a span of time.
@@ -109,6 +88,26 @@ impl Words {
             bytes: bytes.filter(|bytes| (BYTES_MIN..=BYTES_MAX).contains(bytes)),
         }
     }
+}
+
+/// What follows the name of what a model reads, where it is a word of its own and not the place of something else (`images in
+/// the prompt`).
+fn after<'a>(noun: &str, sentence: &'a str) -> Option<&'a str> {
+    let parts = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
+    sentence.match_indices(noun).find_map(|(at, _)| {
+        let (before, rest) = (&sentence[..at], &sentence[at + noun.len()..]);
+        let is_place = [" in", " in the", " in your", " per"].iter().any(|word| before.trim_end().ends_with(word));
+        (parts(rest.chars().next()) && parts(before.chars().next_back()) && !is_place).then_some(rest)
+    })
+}
+
+/// Whether something near is beyond a limit: one with a name or a number.
+fn is_beyond_a_bound(rest: &str) -> bool {
+    let rest = near(rest, 80);
+    let verb = EXCEEDS.iter().filter_map(|verb| rest.find(verb).map(|at| at + verb.len())).min();
+    let Some(bound) = verb.map(|at| near(&rest[at..], 30)) else { return false };
+    let number = bound.trim_start_matches(char::is_alphabetic).trim_start();
+    BOUND.iter().any(|word| bound.contains(word)) || tokens(number).is_some_and(|(number, _)| is_limit(number))
 }
 
 /// The start of a text, so many bytes or a little less.
