@@ -304,7 +304,7 @@ fn git() -> Finding {
 fn rules() -> Option<Finding> {
     let here = context::here().ok()?;
     let workspace = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
-    let files = longrein::rule_files(workspace.to_str()?);
+    let longrein::RuleFiles { files, left_out } = longrein::rule_files(workspace.to_str()?);
     let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
     let (deep, own): (Vec<&str>, Vec<&str>) = paths.iter().copied().partition(|path| path.contains('/'));
     let mut parts = Vec::new();
@@ -314,8 +314,10 @@ fn rules() -> Option<Finding> {
     if !deep.is_empty() {
         parts.push(format!("shown once something in their folder is used: {}", deep.join(", ")));
     }
-    let what = format!("of {}, {}", workspace.display(), parts.join("; "));
-    (!paths.is_empty()).then(|| Finding::new(Level::Fact, "rule files", what))
+    let level = if left_out.is_empty() { Level::Fact } else { Level::Warn };
+    parts.extend(left_out);
+    let what = words::safe(&format!("of {}, {}", workspace.display(), parts.join("; ")));
+    (!parts.is_empty()).then(|| Finding::new(level, "rule files", what))
 }
 
 /// What configuration says of permissions, and whether the workspace here has any of its own.

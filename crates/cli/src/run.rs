@@ -125,7 +125,10 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             trust::add_servers(&mut task, &session.globals)?;
             session.store.refuse_inside(task.workspace.as_ref())?;
             let permits = session.permits_for(&mut task, &args.drive)?;
-            longrein::pin(&mut task);
+            let left_out = longrein::pin(&mut task);
+            for line in left_out.iter().filter(|_| !session.globals.quiet) {
+                tell!("warning: {}", words::safe(line));
+            }
             let id = id.unwrap_or_else(context::fresh_id);
             session.warn_if_heavy(&task).await;
             let model = task.model.name.clone();

@@ -843,6 +843,38 @@ fn a_secret_that_the_model_itself_writes_is_kept_nowhere() {
 }
 
 #[test]
+fn a_secret_that_a_person_or_a_rule_file_writes_is_kept_and_sent_nowhere() {
+    const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
+    const SHAPED: &str = "ghp_1234567890abcdefghijABCDEFGHIJ123456";
+    let world = World::new();
+    let knows = tool("knows", "external", "true", "env = [\"X=${secret:TOKEN}\"]").replace("Does", SECRET);
+    let more = format!("constraints = [\"Never say {SECRET}.\"]\nbuiltins = [\"read_file\"]\n{knows}");
+    world.write("AGENTS.md", &format!("Log in as {SECRET}; push as {SHAPED}.\n"));
+    world.write("pkg/AGENTS.md", &format!("The tests need {SECRET}.\n"));
+    let read = calls("read_file", "{ path = \"pkg/AGENTS.md\" }");
+    task(&world, &more, &format!("{read}{}{}{}", calls("read_file", "{ path = \"AGENTS.md\" }"), says("b"), says("c")));
+    let text = world.read("task.toml").replace("Do it.", &format!("Do it as {SECRET}."));
+    world.write("task.toml", &text);
+    let run = || world.typed("longrein run --task task.toml --id s").env("TOKEN", SECRET).done();
+    run().is(0);
+    // The same task, whatever of it was kept.
+    run().is(0);
+    world.longrein(["send", "s", &format!("And now {SECRET}.")]).done().is(0);
+    let done = world.typed("longrein resume s").env("TOKEN", SECRET).done().is(0);
+    let kept = [world.run("export s --format jsonl --raw").stdout, world.run("context s").stdout, done.stderr].concat();
+    let told = kept.clone() + &world.run("context s --turn 1 --json").stdout;
+    for (secret, mark) in [(SECRET, "as [redacted:TOKEN]"), (SHAPED, "push as [redacted:")] {
+        assert!(!told.contains(secret) && told.contains(mark), "{told}");
+    }
+    for place in ["say [redacted:TOKEN]", "need [redacted:TOKEN]", "now [redacted:TOKEN]", "[redacted:TOKEN] knows"] {
+        assert!(kept.contains(place), "{place}: {kept}");
+    }
+    // Another one is another task.
+    world.write("task.toml", &text.replace("Do it as", "Do that as"));
+    run().is(65).says("another goal");
+}
+
+#[test]
 fn arguments_that_hold_a_secret_are_refused() {
     const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
     let world = World::new();

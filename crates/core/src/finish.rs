@@ -12,7 +12,7 @@ use crate::context::note::NoteKind;
 use crate::event::Unfinished;
 use crate::ids::{ActionId, NoteId, ToolName};
 use crate::outcome::{ToolError, class};
-use crate::payload::excerpt;
+use crate::payload::{excerpt, one_line};
 use crate::run::Run;
 use crate::task::{EffectClass, Mode};
 
@@ -120,7 +120,7 @@ fn failed(action: &Action) -> Option<Failed> {
 }
 
 fn shown(error: &ToolError) -> String {
-    excerpt(&format!("{}: {}", error.class, error.message.trim()), SHOWN)
+    excerpt(&one_line(&format!("{}: {}", error.class, error.message.trim())), SHOWN)
 }
 
 /// What is in the way of taking this reply for the end, and the words for it. None: nothing.
@@ -163,7 +163,7 @@ pub(crate) fn unfinished(run: &Run, text: &str) -> Option<(Unfinished, String)> 
                 "open loop"
             }
         };
-        format!("{id} is open ({what}: {})", excerpt(text, SHOWN))
+        format!("{id} is open ({what}: {})", excerpt(&one_line(text), SHOWN))
     });
     let failed = failed.iter().map(|failed| format!("{} {} failed ({})", failed.action, failed.tool, failed.error));
     let mut reason: Vec<_> = open.chain(failed).collect();

@@ -186,6 +186,19 @@ pub fn excerpt(text: &str, limit: usize) -> String {
     format!("{}{MORE}", &text[..end])
 }
 
+/// A text as one line, with a sign where lines ended: for where a line of its own would look like somebody else's word.
+pub fn one_line(text: &str) -> String {
+    if !text.contains(ends_line) {
+        return text.to_owned();
+    }
+    text.replace("\r\n", "\n").split(ends_line).map(str::trim_end).collect::<Vec<_>>().join(" ⏎ ")
+}
+
+/// Whether it ends a line for one reader or another.
+pub(crate) fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 /// The first three fifths and the last two fifths of `limit` bytes of `text`, with a line between that says what is
 /// missing. Cuts at character boundaries.
 pub fn head_and_tail(text: &str, limit: usize) -> String {

@@ -124,7 +124,8 @@ impl Task {
         self.acceptance.iter().chain(own)
     }
 
-    /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count.
+    /// The parts in which `other` asks for something else (`semantics.md` B5). Surroundings (policy, pins) do not count, and
+    /// where this one has the mark of a secret, the other may have the secret.
     pub fn differences(&self, other: &Task) -> Vec<&'static str> {
         let mut named = Vec::new();
         let mut note = |differs: bool, name: &'static str| {
@@ -132,12 +133,12 @@ impl Task {
                 named.push(name);
             }
         };
-        note(self.goal != other.goal, "goal");
+        note(!is_kept_of(&self.goal, &other.goal), "goal");
         let shown = |task: &Task| -> Vec<Digest> { task.images.iter().map(|image| image.digest.clone()).collect() };
         note(shown(self) != shown(other), "images");
-        note(self.instructions != other.instructions, "instructions");
-        note(self.constraints != other.constraints, "constraints");
-        note(self.program != other.program, "program");
+        note(!is_kept_of(&self.instructions, &other.instructions), "instructions");
+        note(!is_kept_of(&self.constraints, &other.constraints), "constraints");
+        note(!is_kept_of(&self.program, &other.program), "program");
         note(self.model.name != other.model.name, "model");
         note(self.workspace != other.workspace, "workspace");
         note(self.principal != other.principal, "principal");
@@ -146,13 +147,32 @@ impl Task {
         let own = |task: &Task| -> Vec<ToolSpec> {
             task.tools.iter().filter(|tool| !matches!(tool.body, ToolBody::Mcp(_))).cloned().collect()
         };
-        note(own(self) != own(other), "tools");
+        note(!is_kept_of(&own(self), &own(other)), "tools");
         note(self.servers != other.servers, "servers");
         note(self.acceptance != other.acceptance, "acceptance");
         note(self.answer != other.answer, "answer");
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
         named
     }
+}
+
+/// How the mark begins that stands in place of a secret.
+const MARK: &str = "[redacted:";
+
+/// Whether `kept` is what the journal has of `given`: the same, but for marks in place of secrets.
+fn is_kept_of<T: PartialEq + Serialize>(kept: &T, given: &T) -> bool {
+    if kept == given {
+        return true;
+    }
+    let text = |of: &T| serde_json::to_string(of).expect("a part of a task can be written down");
+    let (kept, given) = (text(kept), text(given));
+    let mut pieces = kept.split(MARK);
+    let first = pieces.next().unwrap_or_default();
+    let mut pieces: Vec<&str> = pieces.map(|piece| piece.split_once(']').map_or(piece, |(_, after)| after)).collect();
+    let Some(last) = pieces.pop() else { return false };
+    let Some(rest) = given.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
+    let found = pieces.into_iter().try_fold(rest, |rest, piece| rest.find(piece).map(|at| &rest[at + piece.len()..]));
+    found.is_some()
 }
 
 /// Whether tree snapshots are taken.

@@ -22,7 +22,7 @@ use crate::drive::DriveError;
 use crate::ear::Ear;
 use crate::edge;
 use crate::fold::fold_known;
-use crate::jobs::{self, Flight, Landed};
+use crate::jobs::{self, Flight, GivenUp, Landed};
 use crate::origin::Watch;
 use crate::row::run_row;
 
@@ -130,7 +130,7 @@ impl Drive<'_> {
                 biased;
                 answer = journal.append(&self.claim, batch) => answer,
                 () = tokio::time::sleep(over) => {
-                    self.hangar.abort_all().await;
+                    self.hangar.abort_all(GivenUp::AtRest).await;
                     Err(AppendError::Unknown)
                 }
             };

@@ -281,7 +281,7 @@ impl Drive<'_> {
                 return Err(DriveError::Child { child, what: format!("driving it broke down: {what}") });
             }
             // Given up: owed still if it is.
-            Err(Cut::Aborted) => return Ok(()),
+            Err(Cut::Aborted(_)) => return Ok(()),
         };
         let again = self.ports.clock.boottime() + CHILD_AGAIN;
         match came {

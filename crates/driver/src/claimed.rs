@@ -30,7 +30,7 @@ use crate::children::{Leases, Minding, end_id, reap_tree, report};
 use crate::drive::{Begin, DriveError, Driven, Driver, Observer, Standing, Stop, WhenAsked};
 use crate::edge;
 use crate::fold::{FoldError, fold_known};
-use crate::jobs::{self, Flight, Hangar, Landed, Recovery};
+use crate::jobs::{self, Flight, GivenUp, Hangar, Landed, Recovery};
 use crate::lease::RENEW_EVERY;
 use crate::origin::{self, Watch};
 use crate::ports::Ports;
@@ -262,7 +262,7 @@ impl<'a> Drive<'a> {
     pub(crate) async fn leave(mut self, result: Result<Standing, DriveError>) -> Result<Driven, DriveError> {
         match result {
             Ok(standing) => {
-                self.hangar.abort_all().await;
+                self.hangar.abort_all(GivenUp::AtRest).await;
                 self.remember_model().await;
                 self.ports.journal.release(&self.claim).await?;
                 report(self.ports, &self.run).await?;
@@ -273,7 +273,7 @@ impl<'a> Drive<'a> {
                 Err(DriveError::ClaimLost { run, by })
             }
             Err(error) => {
-                self.hangar.abort_all().await;
+                self.hangar.abort_all(GivenUp::AtRest).await;
                 Err(error)
             }
         }

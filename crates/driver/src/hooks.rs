@@ -17,6 +17,7 @@ use longrein_ports::{About, HookCall};
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::jobs::{Cut, Flight, Landed};
+use crate::said;
 
 impl Drive<'_> {
     /// Tells the hooks of a moment, one after the other. Answers whether anything took off.
@@ -91,7 +92,8 @@ impl Drive<'_> {
     }
 
     /// Takes an input, or asks the hooks about it first. Answers whether it was taken.
-    pub(crate) fn take_heard(&mut self, input: Input) -> bool {
+    pub(crate) fn take_heard(&mut self, mut input: Input) -> bool {
+        said::unsay_input(self.ports.tools.as_ref(), &mut input);
         let text = match &input.body {
             InputBody::Message(text) => text.clone(),
             InputBody::Approve(_)
@@ -155,7 +157,7 @@ impl Drive<'_> {
                 hook::told(&self.run, &moment).into_iter().map(|hook| failed(hook, &reason)).collect()
             }
             // Given up: asked again if it is still to be.
-            Err(Cut::Aborted) => return Ok(()),
+            Err(Cut::Aborted(_)) => return Ok(()),
         };
         match &moment {
             // Used when it starts, in the step that rules on it once more.

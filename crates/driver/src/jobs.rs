@@ -99,9 +99,27 @@ pub(crate) enum Landed {
 #[derive(Debug)]
 pub(crate) enum Cut {
     /// It was given up.
-    Aborted,
+    Aborted(GivenUp),
     /// It panicked.
     Broken(String),
+}
+
+/// Why something in flight was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// The run is brought to rest, or nobody asks any more.
+    AtRest,
+    /// Whoever has the run now must not meet it.
+    LeaseOver,
+}
+
+impl GivenUp {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            GivenUp::AtRest => "the run is brought to rest",
+            GivenUp::LeaseOver => "the lease on the run ran out meanwhile (the process was stopped or held up)",
+        }
+    }
 }
 
 /// The workspace as it was found, or why it could not be looked at.
@@ -112,7 +130,7 @@ pub(crate) fn unless_given_up<T>(landed: Result<Result<T, String>, Cut>) -> Opti
     match landed {
         Ok(came) => Some(came),
         Err(Cut::Broken(panic)) => Some(Err(format!("it broke down: {panic}"))),
-        Err(Cut::Aborted) => None,
+        Err(Cut::Aborted(_)) => None,
     }
 }
 
@@ -132,6 +150,8 @@ pub(crate) struct Hangar {
     tasks: JoinSet<Landed>,
     flying: BTreeMap<Flight, AbortHandle>,
     by_task: BTreeMap<tokio::task::Id, (Flight, WhenCut)>,
+    /// Why what is ended now is.
+    ending: GivenUp,
 }
 
 /// Whoever hears of a flight hears that it brought nothing.
@@ -139,7 +159,7 @@ type WhenCut = Box<dyn FnOnce(Cut) -> Landed + Send + Sync>;
 
 impl Hangar {
     pub(crate) fn new() -> Self {
-        Self { tasks: JoinSet::new(), flying: BTreeMap::new(), by_task: BTreeMap::new() }
+        Self { tasks: JoinSet::new(), flying: BTreeMap::new(), by_task: BTreeMap::new(), ending: GivenUp::AtRest }
     }
 
     /// Begins something; `hears` names who is told of its end.
@@ -212,7 +232,8 @@ impl Hangar {
     }
 
     /// Ends everything and waits until it is over; answers what had landed before.
-    pub(crate) async fn abort_all(&mut self) -> Vec<Landed> {
+    pub(crate) async fn abort_all(&mut self, why: GivenUp) -> Vec<Landed> {
+        self.ending = why;
         for handle in self.flying.values() {
             handle.abort();
         }
@@ -220,6 +241,7 @@ impl Hangar {
         while let Some(one) = self.next().await {
             landed.push(one);
         }
+        self.ending = GivenUp::AtRest;
         landed
     }
 
@@ -238,7 +260,7 @@ impl Hangar {
     fn settle(&mut self, landed: Result<(tokio::task::Id, Landed), JoinError>) -> Landed {
         let (id, landed) = match landed {
             Ok((id, landed)) => (id, Ok(landed)),
-            Err(error) if error.is_cancelled() => (error.id(), Err(Cut::Aborted)),
+            Err(error) if error.is_cancelled() => (error.id(), Err(Cut::Aborted(self.ending))),
             Err(error) => (error.id(), Err(Cut::Broken(error.to_string()))),
         };
         let (flight, when_cut) = self.by_task.remove(&id).expect("every task was registered when it was launched");
@@ -408,5 +430,35 @@ pub(crate) fn recover(
         }
         let probed = tools.probe(&task, recovery.attempt, recovery.handed).await;
         (Some(probed), look(&ports, recovery.watch).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use longrein_core::ids::TurnId;
+
+    use super::*;
+    use crate::waiting::given_up;
+
+    #[tokio::test]
+    async fn what_is_ended_is_told_why() {
+        let mut hangar = Hangar::new();
+        let attempt = AttemptId { turn: TurnId(1), attempt: 1 };
+        for (why, words) in [(GivenUp::LeaseOver, "the lease on the run ran out"), (GivenUp::AtRest, "brought to rest")]
+        {
+            hangar.launch(Flight::Send(attempt), pending(), move |sent| Landed::Send(attempt, sent));
+            let [Landed::Send(_, Err(cut))] = &mut hangar.abort_all(why).await[..] else {
+                panic!("it is one that was cut")
+            };
+            assert!(matches!(cut, Cut::Aborted(told) if *told == why), "{cut:?}");
+            let failure = given_up(std::mem::replace(cut, Cut::Broken(String::new())));
+            assert!(failure.message.contains(words), "{}", failure.message);
+        }
+        hangar.launch(Flight::Send(attempt), pending(), move |sent| Landed::Send(attempt, sent));
+        hangar.abort(&Flight::Send(attempt));
+        let cut = hangar.next().await;
+        assert!(matches!(cut, Some(Landed::Send(_, Err(Cut::Aborted(GivenUp::AtRest))))), "{cut:?}");
     }
 }

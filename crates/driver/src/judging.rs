@@ -86,7 +86,7 @@ impl Drive<'_> {
         let result = match sent {
             Ok(sent) => sent.result(),
             // Told to stop, the suspension settles it.
-            Err(Cut::Aborted) if self.stopping.is_some() => return,
+            Err(Cut::Aborted(_)) if self.stopping.is_some() => return,
             Err(cut) => Err(given_up(cut)),
         };
         let jitter = self.ports.clock.jitter();

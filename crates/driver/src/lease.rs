@@ -10,7 +10,7 @@ use longrein_ports::{AppendError, Claim, LEASE};
 use crate::batch::{RESEND_EVERY, without_blobs};
 use crate::claimed::Drive;
 use crate::drive::DriveError;
-use crate::jobs::{After, Flight, Landed};
+use crate::jobs::{After, Flight, GivenUp, Landed};
 
 /// The loop turns over at least this often, so that renewals go out while it lives.
 pub(crate) const RENEW_EVERY: Duration = LEASE.checked_div(3).expect("three is not zero");
@@ -43,7 +43,7 @@ impl Drive<'_> {
             if now >= self.renew_at + OVERSLEPT {
                 self.hear_last_words().await?;
             }
-            for landed in self.hangar.abort_all().await {
+            for landed in self.hangar.abort_all(GivenUp::LeaseOver).await {
                 self.take(landed).await?;
             }
             self.watch_inbox();
@@ -86,7 +86,7 @@ impl Drive<'_> {
     /// The claim is lost: ends every effect and posts the outcomes nobody else can know (`semantics.md` C4).
     pub(crate) async fn pass_on_what_is_known(&mut self) {
         let mut known = std::mem::take(&mut self.draft.outcomes);
-        for landed in self.hangar.abort_all().await {
+        for landed in self.hangar.abort_all(GivenUp::LeaseOver).await {
             if let Landed::Run(action, attempt, Ok((ran, After { brings, .. }, _))) = landed {
                 known.push(LateOutcome { action, attempt, outcome: ran.outcome, brings });
             } else if let Landed::Overtime(action, attempt, Ok(ran)) = landed {

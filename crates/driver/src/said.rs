@@ -1,7 +1,9 @@
-//! The one door by which what a model wrote comes in: the values of known secrets stay outside, whoever wrote them.
+//! The one door by which what a model or a person wrote comes in: the values of known secrets stay outside, whoever wrote
+//! them.
 
+use longrein_core::input::{Approve, Deny, Input, InputBody, Settle, Truth};
 use longrein_core::outcome::{Finish, ModelFailure, Reply, Wired};
-use longrein_core::payload::Payload;
+use longrein_core::payload::{Content, Payload};
 use longrein_ports::{Encoded, Model, Tools};
 
 use crate::ear::Ear;
@@ -66,11 +68,34 @@ fn unsay_reply(tools: &dyn Tools, reply: &mut Reply) {
 /// A provider's words too: it may quote what it was sent.
 fn unsay_failure(tools: &dyn Tools, failure: &mut ModelFailure) {
     unsay(tools, &mut failure.message);
-    if let Some(partial) = &mut failure.partial
-        && let Some(unsaid) = tools.unsaid(partial.as_str())
-    {
+    if let Some(partial) = &mut failure.partial {
+        unsay_payload(tools, partial);
+    }
+}
+
+fn unsay_payload(tools: &dyn Tools, payload: &mut Payload) {
+    if let Some(unsaid) = tools.unsaid(payload.as_str()) {
         // A number that was a secret leaves no JSON.
-        *partial = Payload::parse(unsaid.as_str()).unwrap_or_else(|_| Payload::string(&unsaid));
+        *payload = Payload::parse(unsaid.as_str()).unwrap_or_else(|_| Payload::string(&unsaid));
+    }
+}
+
+/// What a person sent, as it may be kept.
+pub(crate) fn unsay_input(tools: &dyn Tools, input: &mut Input) {
+    match &mut input.body {
+        InputBody::Message(text) => unsay(tools, text),
+        InputBody::Approve(Approve { reason, .. }) | InputBody::Deny(Deny { reason, .. }) => {
+            reason.iter_mut().for_each(|reason| unsay(tools, reason));
+        }
+        InputBody::Settle(Settle { truth: Truth::Done(Content::Inline(result)), .. }) => unsay_payload(tools, result),
+        InputBody::Settle(Settle { truth: Truth::Done(Content::Blob(_)) | Truth::NotDone, .. })
+        | InputBody::Cancel
+        | InputBody::LateOutcome(_)
+        | InputBody::Raise(_)
+        | InputBody::SwitchModel(_)
+        | InputBody::Endorse(_)
+        | InputBody::ChildEnded(_)
+        | InputBody::Rollback(_) => {}
     }
 }
 
@@ -81,12 +106,14 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use longrein_core::action::{Attempt, Cleared};
-    use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, RunId, Seq, ToolName, TurnId};
+    use longrein_core::ids::{ActionId, AttemptId, Digest, Fence, InputId, RunId, Seq, ToolName, TurnId};
+    use longrein_core::input::{Covers, Door};
     use longrein_core::outcome::{Billing, ModelErrorClass, RawCall, ToolError};
     use longrein_core::prompt::{AnswerForm, Prompt};
     use longrein_core::run::Run;
     use longrein_core::target::Target;
     use longrein_core::task::Task;
+    use longrein_core::time::Timestamp;
     use longrein_ports::{BoxFuture, Changed, Handed, Listener, NewEvent, Probed, Ran, Reaped, Spoken, ValidArgs};
 
     use crate::drive::Observer;
@@ -182,6 +209,25 @@ mod tests {
             let written = serde_json::to_string(&kept(Err(failure)).await.unwrap_err()).unwrap();
             assert!(!written.contains("777"), "{written}");
             assert_eq!(written.matches("[redacted:X]").count(), 2, "{written}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_person_sends_holds_a_known_secret() {
+        let (digest, by, door) = (Digest::of(b""), "p".to_owned(), Door::Cli);
+        let (action, reason) = (ActionId(1), Some("it is 777".to_owned()));
+        let deny = Deny { action, digest: digest.clone(), by: by.clone(), door, reason: reason.clone() };
+        let covers = Covers::Once;
+        let approve = Approve { action, digest, by: by.clone(), door, expires: Timestamp(9), covers, reason };
+        let truth = |text: &str| Truth::Done(Content::Inline(Payload::parse(text).unwrap()));
+        let settle = |text: &str| InputBody::Settle(Settle { action, truth: truth(text), by: by.clone() });
+        let said = InputBody::Message("use 777, not 77".to_owned());
+        let all = [said, InputBody::Deny(deny), InputBody::Approve(approve), settle("[\"777\"]"), settle("[777]")];
+        for body in all {
+            let mut input = Input { id: InputId::new("i"), at: Timestamp(1), body, images: Vec::new() };
+            unsay_input(&Knows, &mut input);
+            let written = serde_json::to_string(&input).unwrap();
+            assert!(!written.contains("777") && written.contains("[redacted:X]"), "{written}");
         }
     }
 

@@ -19,7 +19,7 @@ use longrein_ports::{ActionCheck, Changed, CheckRun, Checked, Difference, TreeEr
 use crate::claimed::Drive;
 use crate::drive::DriveError;
 use crate::edge;
-use crate::jobs::{self, Cut, Flight, Landed, Seen, unless_given_up};
+use crate::jobs::{self, Cut, Flight, GivenUp, Landed, Seen, unless_given_up};
 use crate::ports::Ports;
 
 /// Times a restore is asked for that stopped in the middle or found the disk unwilling, and the wait between them.
@@ -98,7 +98,7 @@ impl Drive<'_> {
         until: Option<Timestamp>,
     ) -> Result<bool, DriveError> {
         if until.is_some_and(|until| self.ports.clock.now() >= until) {
-            self.action_checked(id, attempt, Err(Cut::Aborted));
+            self.action_checked(id, attempt, Err(Cut::Aborted(GivenUp::AtRest)));
             return Ok(true);
         }
         // Its result is journaled before anything looks at it.
@@ -152,11 +152,11 @@ impl Drive<'_> {
             }
             Err(Cut::Broken(panic)) => (not_run(&format!("The check broke down: {panic}")), Vec::new()),
             // What was not seen to pass is not kept.
-            Err(Cut::Aborted) if self.stopping.is_none() && self.run.winding.is_some() => {
-                (not_run("The check was ended before it was through: the run is brought to rest."), Vec::new())
+            Err(Cut::Aborted(why)) if self.stopping.is_none() && self.run.winding.is_some() => {
+                (not_run(&format!("The check was ended before it was through: {}.", why.as_str())), Vec::new())
             }
             // Given up: still owed if it is.
-            Err(Cut::Aborted) => return,
+            Err(Cut::Aborted(_)) => return,
         };
         self.command(Command::GiveActionVerdict { action, attempt, verdict, brings });
     }

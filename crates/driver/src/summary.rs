@@ -63,7 +63,7 @@ impl Drive<'_> {
             Ok(gathered) => gathered,
             Err(Cut::Broken(panic)) => Err(format!("gathering it broke down: {panic}")),
             // Given up: still owed if it is.
-            Err(Cut::Aborted) => return,
+            Err(Cut::Aborted(_)) => return,
         };
         let Gathered { model, request, estimator, learned } = match gathered {
             Ok(gathered) => *gathered,
@@ -105,7 +105,7 @@ impl Drive<'_> {
         let result = match sent {
             Ok(sent) => sent.result(),
             // Told to stop, the suspension settles it.
-            Err(Cut::Aborted) if self.stopping.is_some() => return,
+            Err(Cut::Aborted(_)) if self.stopping.is_some() => return,
             Err(cut) => Err(given_up(cut)),
         };
         let Some(mut asked) = self.summary.take_if(|asked| asked.generation == generation) else { return };

@@ -227,7 +227,7 @@ impl Drive<'_> {
             // Told to stop, the suspension makes it lost, and the next claim finds out.
             Err(_) if self.stopping.is_some() => return,
             Err(Cut::Broken(panic)) => format!("The tool broke down: {panic}"),
-            Err(Cut::Aborted) => "It was ended before it was through: the run is brought to rest.".to_owned(),
+            Err(Cut::Aborted(why)) => format!("It was ended before it was through: {}.", why.as_str()),
         };
         let outcome = edge::cut_off(self.effect(action), &why);
         self.look_after(action).await;
@@ -268,7 +268,7 @@ impl Drive<'_> {
 pub(crate) fn given_up(cut: Cut) -> ModelFailure {
     let (class, message) = match cut {
         Cut::Broken(panic) => (ModelErrorClass::Transient, format!("the model client broke down: {panic}")),
-        Cut::Aborted => (ModelErrorClass::Lost, "given up: the run is brought to rest".to_owned()),
+        Cut::Aborted(why) => (ModelErrorClass::Lost, format!("given up: {}", why.as_str())),
     };
     ModelFailure {
         class,

@@ -69,6 +69,7 @@ mod settings;
 pub mod taskfile;
 pub mod trajectory;
 mod trees;
+mod unsaid;
 
 pub use backlog::{Backlog, Piecemeal};
 pub use drawing::{mermaid, text as program_text};
@@ -100,7 +101,7 @@ pub use longrein_tools::builtin;
 pub use longrein_workspace::trees::{Collected as CollectedTrees, LeftOut, Sizes as TreeSizes, Snapshot, TreeSettings};
 pub use pins::pin;
 pub use request::{Before, Piece, Request};
-pub use rulefiles::capture as rule_files;
+pub use rulefiles::{RuleFiles, capture as rule_files};
 pub use runs::{
     Endorsed, Grove, Reach, Runs, RunsError, Surroundings, Target, commands_are_gone, connectable, exit_now,
 };

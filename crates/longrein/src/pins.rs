@@ -15,15 +15,17 @@ use longrein_core::task::{PolicyRules, Task};
 use longrein_policy::{Policy, RunAs, Surroundings};
 
 use crate::gate::FileSystem;
-use crate::rulefiles;
+use crate::rulefiles::{self, RuleFiles};
 
 /// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
-/// scripted model by digest.
-pub fn pin(task: &mut Task) {
-    task.rules = rulefiles::capture(&task.workspace);
+/// scripted model by digest. A line for each rule file that is left out.
+pub fn pin(task: &mut Task) -> Vec<String> {
+    let RuleFiles { files, left_out } = rulefiles::capture(&task.workspace);
+    task.rules = files;
     let mut pins = BTreeMap::new();
     with_children(task, &mut pins);
     task.pins = pins;
+    left_out
 }
 
 /// A child has its parent's pins: what it runs counts from the start of the root, not from its own.

@@ -37,7 +37,20 @@ impl Words {
         if MARKS.iter().any(|mark| marks.contains(mark) || self.0.contains(mark)) || self.have(TOO_LONG) {
             return true;
         }
-        self.have(WINDOW) && self.have(BEYOND)
+        self.have(WINDOW) && self.have(BEYOND) || self.tell_of_length()
+    }
+
+    /// Whether it names what a model reads, says that it is beyond something, and then beyond what: in this order and near to
+    /// each other, so that a word about something else does not count.
+    fn tell_of_length(&self) -> bool {
+        if self.have(ALLOWANCE) {
+            return false;
+        }
+        if self.have(READ_ZH) && self.have(BEYOND_ZH) && self.have(MEASURE_ZH) {
+            return true;
+        }
+        let mut sentences = self.0.split([';', '!']).flat_map(|part| part.split(". "));
+        sentences.any(|sentence| READ.iter().filter_map(|noun| after(noun, sentence)).any(is_beyond_a_bound))
     }
 
     /// Whether it speaks of a rate: how much is taken in a span of time.
@@ -77,6 +90,31 @@ impl Words {
     }
 }
 
+/// What follows the name of what a model reads, where it is a word of its own and not the place of something else (`images in
+/// the prompt`).
+fn after<'a>(noun: &str, sentence: &'a str) -> Option<&'a str> {
+    let parts = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
+    sentence.match_indices(noun).find_map(|(at, _)| {
+        let (before, rest) = (&sentence[..at], &sentence[at + noun.len()..]);
+        let is_place = [" in", " in the", " in your", " per"].iter().any(|word| before.trim_end().ends_with(word));
+        (parts(rest.chars().next()) && parts(before.chars().next_back()) && !is_place).then_some(rest)
+    })
+}
+
+/// Whether something near is beyond a limit: one with a name or a number.
+fn is_beyond_a_bound(rest: &str) -> bool {
+    let rest = near(rest, 80);
+    let verb = EXCEEDS.iter().filter_map(|verb| rest.find(verb).map(|at| at + verb.len())).min();
+    let Some(bound) = verb.map(|at| near(&rest[at..], 30)) else { return false };
+    let number = bound.trim_start_matches(char::is_alphabetic).trim_start();
+    BOUND.iter().any(|word| bound.contains(word)) || tokens(number).is_some_and(|(number, _)| is_limit(number))
+}
+
+/// The start of a text, so many bytes or a little less.
+fn near(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
 /// No model takes less, and no number below it is a limit of tokens.
 const LIMIT_MIN: u64 = 256;
 
@@ -111,6 +149,11 @@ const TOO_LONG: &[&str] = &[
     "input is too long",
     "input too long",
     "prompt is longer than",
+    "conversation is too long",
+    "conversation too long",
+    "messages are too long",
+    // What is left for the reply, worked out by the server.
+    "tokens must be at least 1, got -",
     "too large for model",
     "too many input tokens",
     "too many tokens:",
@@ -174,6 +217,53 @@ const BEYOND: &[&str] = &[
     "ran out of",
 ];
 
+/// What a model reads …
+const READ: &[&str] = &[
+    "prompt",
+    "prompt length",
+    "prompt tokens",
+    "prompt_tokens",
+    "input length",
+    "input tokens",
+    "input_tokens",
+    "tokens in the prompt",
+    "tokens in prompt",
+    "total length",
+    "total tokens",
+    "total number of tokens",
+    "length of messages",
+    "length of the messages",
+];
+
+/// … is beyond …
+const EXCEEDS: &[&str] = &["exceed", "longer than", "larger than", "greater than", " > "];
+
+/// … this.
+const BOUND: &[&str] = &["max", "limit", "context"];
+
+/// The same three in Chinese, whose words have no ends.
+const READ_ZH: &[&str] = &["输入", "上下文", "提示词", "消息", "prompt", "请求"];
+const BEYOND_ZH: &[&str] = &["超过", "超出", "超长", "过长", "太长"];
+const MEASURE_ZH: &[&str] = &["长度", "上下文", "token"];
+
+/// What is bought or granted has an end too, which a shorter request does not move.
+const ALLOWANCE: &[&str] = &[
+    "quota",
+    "month",
+    "daily",
+    "credit",
+    "balance",
+    "billing",
+    "your plan",
+    "每分钟",
+    "每天",
+    "频率",
+    "速率",
+    "配额",
+    "余额",
+    "额度",
+];
+
 const RATE: &[&str] = &[
     "per minute",
     "per min",
@@ -230,6 +320,13 @@ const TOKENS: &[&str] = &[
     "context length of only {limit} tokens",
     "range of input length should be [1, {limit}]",
     "range of input length should be [1,{limit}]",
+    "length of tokens {prompt} exceed",
+    "input length {prompt} exceeds the maximum length {limit}",
+    "input tokens {prompt} has exceeded max_prompt_tokens {limit}",
+    "input tokens ({prompt}) > context_len ({limit})",
+    "length of messages exceeds {limit}",
+    "should not exceed max_num_tokens ({limit})",
+    "最大上下文长度 {limit}",
     "context window of {limit} tokens",
     "context window is {limit} tokens",
     "context size of {limit} tokens",

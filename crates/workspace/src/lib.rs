@@ -37,4 +37,4 @@ pub use replace::{Before, Owner, Written};
 pub use root::{Found, Located, Place, Root};
 pub use search::{Context, Hit, SearchLimits, Searched};
 pub use shown::{json_bytes, shown};
-pub use text::{Encoding, Newline, Newlines};
+pub use text::{Encoding, Newline, Newlines, Unreadable, decoded};

@@ -44,6 +44,12 @@ pub enum Unreadable {
     Utf32,
 }
 
+/// A whole text as reading shows it: without its byte order mark, lines ended by a line feed.
+pub fn decoded(bytes: &[u8]) -> Result<String, Unreadable> {
+    let encoding = Encoding::of(bytes)?;
+    Ok(encoding.decode_lossy(&bytes[encoding.mark().len()..]).replace("\r\n", "\n"))
+}
+
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -13,7 +13,7 @@ use crate::ids::{ActionId, BadId, NoteId, Seq, TurnId};
 use crate::image::ImageRef;
 use crate::input::Truth;
 use crate::outcome::{Outcome, ToolError};
-use crate::payload::{Content, Payload, excerpt};
+use crate::payload::{Content, Payload, excerpt, one_line};
 use crate::task::EffectClass;
 
 /// The name of one piece of a run's past. Serialises as text.
@@ -346,7 +346,7 @@ pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         | Event::RunEnded(_) => return None,
     };
     // Its lines are counted: one each.
-    let line = line.split(['\n', '\r']).map(str::trim_end).collect::<Vec<_>>().join(" ⏎ ");
+    let line = one_line(&line);
     Some(Entry {
         handle: Handle::List(list),
         what: Some(format!("list of {list}")),

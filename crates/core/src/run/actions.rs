@@ -1,6 +1,9 @@
 //! What becomes of calls: proposed, started, finished, settled; and their observations when the turn is over.
 
+use serde_json::Value;
+
 use super::*;
+use crate::payload::Payload;
 
 impl Run {
     /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
@@ -406,9 +409,13 @@ impl Run {
     /// Pins the rule files of folders that are worked in from now on (`context.md` §2.3).
     pub(super) fn use_folders(&mut self, proposed: &ActionProposed) {
         let task = Arc::clone(&self.task);
+        let mut words = None;
         for file in &task.rules {
             let Some((folder, _)) = file.path.rsplit_once('/') else { continue };
-            if !self.window.rules.contains(&file.path) && mentions(proposed.args.as_str(), folder) {
+            if self.window.rules.contains(&file.path) {
+                continue;
+            }
+            if words.get_or_insert_with(|| Words::of(&proposed.args)).name(folder) {
                 self.window.rules.insert(file.path.clone());
                 let item = observe::note(&block::rules(&file.path, &file.text));
                 self.pending.push((Part::Rules(file.path.clone()), item));
@@ -456,14 +463,51 @@ fn keep_marks(action: &mut Action, marks: &[Mark]) {
     }
 }
 
-/// Whether some call's arguments name a folder, or something in it.
-fn mentions(args: &str, folder: &str) -> bool {
-    args.match_indices(folder).any(|(place, _)| {
-        let before = args[..place].chars().next_back();
-        let after = args[place + folder.len()..].chars().next();
-        let ends = |c: Option<char>| c.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
-        ends(before) && ends(after)
-    })
+/// What some call's arguments say, each text as it is meant.
+struct Words(Vec<String>);
+
+impl Words {
+    fn of(args: &Payload) -> Self {
+        let mut words = Vec::new();
+        match args.read::<Value>() {
+            Ok(value) => collect(value, &mut words),
+            Err(_) => words.push(args.as_str().to_owned()),
+        }
+        Self(words)
+    }
+
+    /// Whether they name a folder, or something in it; in a command it may be quoted.
+    fn name(&self, folder: &str) -> bool {
+        let bare = unquoted(folder);
+        self.0.iter().any(|text| mentions(text, folder) || mentions(&unquoted(text), &bare))
+    }
+}
+
+fn collect(value: Value, words: &mut Vec<String>) {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::String(text) => words.push(text),
+        Value::Array(items) => items.into_iter().for_each(|item| collect(item, words)),
+        Value::Object(members) => members.into_iter().for_each(|(key, member)| {
+            words.push(key);
+            collect(member, words);
+        }),
+    }
+}
+
+/// Without what a shell takes away.
+fn unquoted(text: &str) -> String {
+    text.replace(['\\', '"', '\''], "")
+}
+
+fn mentions(text: &str, folder: &str) -> bool {
+    !folder.is_empty()
+        && text.match_indices(folder).any(|(place, _)| {
+            let before = text[..place].chars().next_back();
+            let after = text[place + folder.len()..].chars().next();
+            let ends = |c: Option<char>| c.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+            ends(before) && ends(after)
+        })
 }
 
 /// Arguments as they are sent back: the model's own text, or an empty object where that is no JSON object, since servers
@@ -479,4 +523,36 @@ fn wire_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = name.chars().take(64).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_named_however_its_name_is_written() {
+        let folders = ["a", "a b", "a\\b", "q\"q", "a\nb", "a\tb", "it's", "[x]", "ü", "漢字", "$HOME", "-d", "p/q r"];
+        for folder in folders {
+            let file = format!("{folder}/in/f");
+            let named = |args: Value| {
+                let args = Payload::parse(args.to_string().as_str()).expect("it was written as JSON");
+                Words::of(&args).name(folder)
+            };
+            let quoted = format!("cat '{}'", file.replace('\'', r"'\''"));
+            let escaped: String = file
+                .chars()
+                .flat_map(|c| ["\\".to_owned(), c.to_string()].into_iter().skip(usize::from(c != ' ')))
+                .collect();
+            for text in [&file, &quoted, &escaped, &format!("x {file}"), &format!("./{folder}")] {
+                let args = serde_json::json!({ "deep": [{ "x": text }] });
+                let is_plain = escaped != *text || !folder.contains(['\\', '"', '\'', '$', '\n', '\t']);
+                assert!(!is_plain || named(args), "{folder:?} in {text:?}");
+            }
+            for text in [format!("x{file}"), format!("{folder}x/f"), "other".to_owned()] {
+                assert!(!named(serde_json::json!({ "x": text })), "{folder:?} in {text:?}");
+            }
+            let spelled: String = file.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            assert!(Words::of(&Payload::parse(format!("{{\"x\":\"{spelled}\"}}").as_str()).unwrap()).name(folder));
+        }
+    }
 }

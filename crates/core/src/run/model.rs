@@ -38,13 +38,9 @@ impl Run {
                 let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
                 let (generation, items) = (self.window.generation, self.window.items.len());
                 let of = Counts::Reported;
-                // What only grew cannot have become a tenth smaller: such a count is of something else, as of what was not
-                // cached, and the one before goes on counting.
-                let shrank = self.anchor.is_some_and(|before| {
-                    before.generation == generation && before.items <= items && tokens * 10 < before.tokens * 9
-                });
-                if !shrank {
-                    self.anchor = Some(Anchor { bytes, tokens, generation, items, tail, at: self.at, of });
+                let anchor = Anchor { bytes, tokens, generation, items, tail, at: self.at, of };
+                if !self.anchor.is_some_and(|before| before.contradicts(&anchor)) {
+                    self.anchor = Some(anchor);
                 }
             }
             (Settled::Estimated, _) | (_, Purpose::Closing) => {}

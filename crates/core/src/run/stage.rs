@@ -135,6 +135,19 @@ pub struct Anchor {
     pub of: Counts,
 }
 
+impl Anchor {
+    /// Whether a later count cannot be of the same window, and this one goes on counting. What only grew cannot have become a
+    /// tenth smaller: such a count is of something else, as of what was not cached. A share that a rebuild kept is no count,
+    /// and may well have been a third too much.
+    pub(crate) fn contradicts(&self, later: &Anchor) -> bool {
+        let least = match self.of {
+            Counts::Reported => self.tokens / 10 * 9,
+            Counts::Kept { .. } => self.tokens / 3 * 2,
+        };
+        self.generation == later.generation && self.items <= later.items && later.tokens < least
+    }
+}
+
 /// Whose count an anchor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,4 +171,22 @@ pub struct Evidence {
     pub epoch: usize,
     pub holds: Holds,
     pub at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_s_count_outweighs_the_share_that_a_rebuild_kept() {
+        let anchor =
+            |tokens, items, of| Anchor { bytes: 0, tokens, generation: 2, items, tail: false, at: Timestamp(1), of };
+        let reported = |tokens| anchor(tokens, 5, Counts::Reported);
+        let kept = anchor(3_900, 5, Counts::Kept { but: 1 });
+        assert!(!kept.contradicts(&reported(3_188)), "it is what the server has counted");
+        assert!(kept.contradicts(&reported(700)), "it is of what was not cached");
+        assert!(reported(3_900).contradicts(&reported(3_188)), "what only grew is no smaller");
+        assert!(!reported(3_900).contradicts(&reported(3_600)));
+        assert!(!reported(3_900).contradicts(&Anchor { generation: 3, ..reported(700) }), "it is another window");
+    }
 }

@@ -37,6 +37,7 @@ use crate::gate;
 use crate::pins::{self, Commands};
 use crate::servers;
 use crate::settings::{SandboxMode, SandboxSettings};
+use crate::unsaid;
 
 /// What a drive needs beside the store.
 pub struct Surroundings {
@@ -242,6 +243,10 @@ impl Runs {
             checks: own.checks.clone(),
         };
         let mut ports = self.ports(&task, &model, beside, &place, own)?;
+        if let Begin::New { task: of_run, .. } = &mut begin {
+            unsaid::of_task(of_run, ports.tools.as_ref());
+            unsaid::of_definitions(&mut ports);
+        }
         if let Some(policy) = &policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
