@@ -218,7 +218,8 @@ mod tests {
         let (action, reason) = (ActionId(1), Some("it is 777".to_owned()));
         let deny = Deny { action, digest: digest.clone(), by: by.clone(), door, reason: reason.clone() };
         let covers = Covers::Once;
-        let approve = Approve { action, digest, by: by.clone(), door, expires: Timestamp(9), covers, reason };
+        let approve =
+            Approve { action, digest, by: by.clone(), door, expires: Timestamp(9), covers, reason, typed: None };
         let truth = |text: &str| Truth::Done(Content::Inline(Payload::parse(text).unwrap()));
         let settle = |text: &str| InputBody::Settle(Settle { action, truth: truth(text), by: by.clone() });
         let said = InputBody::Message("use 777, not 77".to_owned());
