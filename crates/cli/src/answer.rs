@@ -481,8 +481,17 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
     if !cut.calls.is_empty() && !globals.json {
         say!("cut off: {}", cut.named());
     }
-    if done.is_empty() && unknown.is_empty() && cut.only_looked() && !globals.json {
-        say!("nothing was changed");
+    if done.is_empty() && unknown.is_empty() && !globals.json {
+        // What failed or was cut off is not done, and may have changed files before that.
+        let has_begun = run.epochs.len() > 1 || !cut.only_looked();
+        say!(
+            "{}",
+            if has_begun {
+                "no call is done; one that was cut off or failed may have changed files"
+            } else {
+                "nothing was changed"
+            }
+        );
     }
     if let Some(action) = unknown.first() {
         tell!("{}", store.command(&format!("settle {id} {action} --as done|not-done")));

@@ -2,11 +2,12 @@
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longrein::core::action::Life;
 use longrein::core::budget::{BudgetKind, Raise};
-use longrein::core::event::{End, EventKind, Failure as RunFailure, RunEnded, Suspension, Wait};
+use longrein::core::event::{End, Failure as RunFailure, RunEnded, Suspension, Wait};
 use longrein::core::hook::HookSpec;
 use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
@@ -860,19 +861,24 @@ fn faults(args: &DriveArgs, goes_on: String) -> Result<Option<Arc<dyn Faults>>, 
     let at: CrashAt = text.parse().map_err(|problem: String| {
         Failure::new(Status::Usage, format!("--crash-at: {problem}")).way_out("longrein run --crash-at list")
     })?;
-    Ok(Some(Arc::new(Crash { at, left: Mutex::new(at.nth), goes_on })))
+    Ok(Some(Arc::new(Crash { at, left: Mutex::new(at.nth), is_journaled: AtomicBool::new(false), goes_on })))
 }
 
 /// Ends the process without flushing anything when its point is reached for the N-th time.
 struct Crash {
     at: CrashAt,
     left: Mutex<u32>,
+    /// Whether a batch was committed: before the first one there may be no run to go on with.
+    is_journaled: AtomicBool,
     /// The command that goes on.
     goes_on: String,
 }
 
 impl Faults for Crash {
     fn reached(&self, point: CrashPoint) {
+        if let CrashPoint::AfterAppend(_) = point {
+            self.is_journaled.store(true, Ordering::Relaxed);
+        }
         if point != self.at.point {
             return;
         }
@@ -880,10 +886,10 @@ impl Faults for Crash {
         *left = left.saturating_sub(1);
         if *left == 0 {
             tell!("longrein: stopped by --crash-at {point}");
-            // Before its first batch a run is not there to go on with.
-            let is_first = matches!(point, CrashPoint::BeforeAppend(EventKind::RunStarted | EventKind::RunClaimed));
-            if !is_first {
+            if self.is_journaled.load(Ordering::Relaxed) {
                 tell!("{}", self.goes_on);
+            } else {
+                tell!("nothing was journaled: start it again");
             }
             longrein::exit_now(CRASHED);
         }

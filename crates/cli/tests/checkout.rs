@@ -69,6 +69,9 @@ fn a_death_at_every_point_changes_nothing_but_the_counts() {
         // What dies before its first batch was never begun; what dies after its last has nothing to go on with.
         let left = world.run(&format!("show {id}"));
         let unborn = left.status() == 66;
+        let way_on =
+            if unborn { "nothing was journaled: start it again".to_owned() } else { format!("longrein resume {id}") };
+        assert_eq!(first.last_line(), way_on, "{point}");
         let over = left.stdout.contains("state      done");
         let done = world.run(&format!("{run} --json")).is(0);
         let last = done.last_json();

@@ -667,6 +667,22 @@ fn a_running_run_is_cancelled_from_another_process() {
 }
 
 #[test]
+fn a_change_of_the_workspace_that_a_cancel_cut_off_is_not_called_nothing() {
+    let world = slow("workspace", 60);
+    let run = begun(&world);
+    let cancelled = world.run("cancel r").is(0);
+    run.end().is(7);
+    assert_eq!(
+        cancelled.stdout.lines().last(),
+        Some("no call is done; one that was cut off or failed may have changed files")
+    );
+
+    let world = asking();
+    world.run("run --task task.toml --id w --on-ask wait").is(3);
+    assert!(world.run("cancel w").is(0).stdout.contains("nothing was changed"));
+}
+
+#[test]
 fn cancelling_an_unknown_effect_says_so() {
     let world = doubtful();
     world.run("run --task task.toml --id w").is(3);

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longrein_core::check::{Accepted, Judgement, Standing};
-use longrein_core::ids::EvidenceId;
+use longrein_core::ids::{EvidenceId, ToolName};
 use longrein_core::payload::Payload;
-use longrein_core::task::{AnswerSpec, Binding, Numbers};
+use longrein_core::task::{AnswerSpec, Binding, Builtin, Numbers};
 use longrein_ports::Cited;
 use serde_json::Value as Json;
 
@@ -155,7 +155,8 @@ impl Answer {
         let is_citation = |text: &str| text.parse::<EvidenceId>().is_ok() || self.keys.contains(text);
         let (mut said, mut known) = (Vec::new(), Vec::new());
         numbers::all(answer, Of::Answer, &is_citation, &mut said);
-        for evidence in cited.values().filter(|evidence| evidence.void_since.is_none()) {
+        let is_live = |evidence: &&Cited| evidence.void_since.is_none() && !is_own_words(&evidence.tool);
+        for evidence in cited.values().filter(is_live) {
             let data: Json = evidence.data.read().map_err(|error| format!("evidence cannot be read: {error}"))?;
             numbers::all(&data, Of::Evidence, &|_| false, &mut known);
         }
@@ -230,6 +231,11 @@ pub(crate) fn judge_plain(text: &str) -> Judgement {
         evidence: Vec::new(),
         standing: Standing::Claimed,
     })
+}
+
+/// What these tools say is what the model said before, or what stands in other evidence.
+fn is_own_words(tool: &ToolName) -> bool {
+    [Builtin::Note, Builtin::Recall].iter().any(|own| own.as_str() == tool.as_str())
 }
 
 /// The evidence ids in the bound fields of an answer, each once.
@@ -524,6 +530,14 @@ mod tests {
         assert!(refused.starts_with("The number 122 of the answer is in no live evidence"), "{refused}");
         // 121 is there, and what is void does not count: the 120 of e3 is also in e2.
         assert_eq!(judge(r#"{"rate": 121}"#), "accepted");
+        // What the model wrote itself is no evidence, and what it found again stands where it was first.
+        for tool in ["note", "recall"] {
+            let mut cited = cited();
+            let data = Payload::of(&json!({ "text": "987654" })).unwrap();
+            cited.insert(EvidenceId(5), Cited { tool: ToolName::new(tool), data, void_since: None });
+            let judged = answer.judge(r#"{"rate": 987654}"#, &cited);
+            assert!(matches!(judged, Judgement::Refused(_)), "{tool}: {judged:?}");
+        }
     }
 
     #[test]

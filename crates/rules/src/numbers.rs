@@ -64,6 +64,28 @@ impl Number {
         Some(Self { written: written.to_owned(), negative, digits, decimals, place: String::new(), readable: true })
     }
 
+    /// So many zeros more.
+    fn scaled(written: &str, zeros: i32) -> Option<Self> {
+        match (zeros, written.split_once(['e', 'E'])) {
+            (0, _) => Self::read(written),
+            (_, Some((mantissa, exponent))) => {
+                Self::read(&format!("{mantissa}e{}", exponent.parse::<i32>().ok()?.checked_add(zeros)?))
+            }
+            (_, None) => Self::read(&format!("{written}e{zeros}")),
+        }
+    }
+
+    /// `0x1F4`, `0b101`, `0o17`, as the whole number it is.
+    fn of_base(literal: &str) -> Option<Self> {
+        let (base, written) = match literal.get(..2)? {
+            "0x" | "0X" => (16, &literal[2..]),
+            "0b" | "0B" => (2, &literal[2..]),
+            _ => (8, &literal[2..]),
+        };
+        let value = u128::from_str_radix(&written.replace('_', ""), base).ok()?;
+        Some(Self { written: literal.to_owned(), ..Self::read(&value.to_string())? })
+    }
+
     /// Whether this one is `other`, or `other` rounded to the decimals that this one shows. Halves go either way.
     fn shows(&self, other: &Number) -> bool {
         if self.decimals >= other.decimals {
@@ -199,6 +221,121 @@ const CURRENCIES: [&str; 24] = [
     "brl", "mxn", "krw", "sgd", "hkd", "zar", "us", "rs",
 ];
 
+/// What stands before or behind an amount.
+const CURRENCY_SIGNS: [char; 8] = ['$', '€', '£', '¥', '₹', '₩', '₽', '¢'];
+
+/// Between digits, these make another number of them: powers, and the slashes of fractions.
+const UNREAD: [char; 3] = ['^', '\u{2044}', '\u{2215}'];
+
+/// What makes a number larger, in how many zeros. The letters of one case may be a unit as well: metres, bytes, tesla.
+const LETTERS: [(&str, i32); 7] = [("k", 3), ("K", 3), ("M", 6), ("MM", 6), ("G", 9), ("B", 9), ("T", 12)];
+const OF_MONEY: [(&str, i32); 3] = [("m", 6), ("b", 9), ("t", 12)];
+const WORDS: [(&str, i32); 46] = [
+    ("hundred", 2),
+    ("hundreds", 2),
+    ("thousand", 3),
+    ("thousands", 3),
+    ("tsd", 3),
+    ("tausend", 3),
+    ("mil", 3),
+    ("mille", 3),
+    ("mila", 3),
+    ("lakh", 5),
+    ("lakhs", 5),
+    ("mn", 6),
+    ("mln", 6),
+    ("mio", 6),
+    ("mill", 6),
+    ("million", 6),
+    ("millions", 6),
+    ("millionen", 6),
+    ("millón", 6),
+    ("millones", 6),
+    ("milione", 6),
+    ("milioni", 6),
+    ("milhão", 6),
+    ("milhões", 6),
+    ("crore", 7),
+    ("crores", 7),
+    ("bn", 9),
+    ("bln", 9),
+    ("mrd", 9),
+    ("billion", 9),
+    ("billions", 9),
+    ("milliard", 9),
+    ("milliards", 9),
+    ("milliarde", 9),
+    ("milliarden", 9),
+    ("tn", 12),
+    ("trn", 12),
+    ("trillion", 12),
+    ("trillions", 12),
+    ("百", 2),
+    ("千", 3),
+    ("万", 4),
+    ("萬", 4),
+    ("만", 4),
+    ("亿", 8),
+    ("億", 8),
+];
+
+/// What makes the number before it larger.
+struct Scaled {
+    end: usize,
+    zeros: i32,
+    /// It can mean nothing else.
+    is_sure: bool,
+}
+
+impl Scaled {
+    /// Directly behind the number, or behind a space or a hyphen.
+    fn behind(seen: &[Seen], at: usize, is_money: bool) -> Option<Self> {
+        let is_gap = |at: usize| seen.get(at).is_some_and(|one| one.c != '\n' && one.c.is_whitespace() || one.c == '-');
+        let from = if is_gap(at) { at + 1 } else { at };
+        let word: String = seen.get(from..)?.iter().map(|one| one.c).take_while(|c| c.is_alphabetic()).collect();
+        let next = seen.get(from + word.chars().count());
+        let is_followed = next.is_some_and(|one| one.digit.is_some());
+        let money = is_money || next.is_some_and(|one| CURRENCY_SIGNS.contains(&one.c));
+        // `12kEUR`, but not `12 baud`
+        let amount = word.len().checked_sub(3).and_then(|at| word.split_at_checked(at));
+        let behind = amount.filter(|(scale, name)| {
+            let is_name = CURRENCIES.contains(&name.to_lowercase().as_str());
+            is_name && (*scale == "k" || name.chars().all(char::is_uppercase))
+        });
+        let behind = behind.map(|(scale, _)| (scale, true));
+        // `12万人`: what is counted stands behind without a space.
+        let first = word.chars().next().filter(|c| !c.is_ascii()).map(|c| (&word[..c.len_utf8()], money));
+        std::iter::once((word.as_str(), money)).chain(behind).chain(first).find_map(|(word, money)| {
+            let end = from + word.chars().count();
+            let lower = word.to_lowercase();
+            let among = |scales: &[(&str, i32)], word: &str| {
+                scales.iter().find(|(name, _)| *name == word).map(|(_, zeros)| *zeros)
+            };
+            let letter = || among(&LETTERS, word).or_else(|| money.then(|| among(&OF_MONEY, word)).flatten());
+            match among(&WORDS, &lower) {
+                Some(zeros) => Some(Self { end, zeros, is_sure: true }),
+                None if is_followed => None,
+                None => letter().map(|zeros| Self { end, zeros, is_sure: money || word == "k" }),
+            }
+        })
+    }
+}
+
+/// Where a number ends that says its base: `0x1F4`.
+fn in_another_base(seen: &[Seen], at: usize) -> Option<usize> {
+    let is_word = |at: usize| seen.get(at).is_some_and(|one| one.c.is_alphanumeric() || one.c == '_');
+    let begins = seen[at].c == '0' && !at.checked_sub(1).is_some_and(is_word);
+    let base = seen.get(at + 1).filter(|_| begins)?.c.to_ascii_lowercase();
+    let is_digit = |c: char| match base {
+        'x' => c.is_ascii_hexdigit(),
+        'b' => matches!(c, '0' | '1'),
+        'o' => matches!(c, '0'..='7'),
+        _ => false,
+    };
+    seen.get(at + 2).filter(|one| is_digit(one.c))?;
+    Some((at + 2..).find(|at| !is_word(*at)).expect("a text ends"))
+}
+
 /// So few digits behind letters are a name: `v2`, `sha256`, `e12`. More are a number, whatever stands before them.
 const NAME_DIGITS: usize = 3;
 
@@ -219,6 +356,16 @@ fn in_text(text: &str, of: Of, into: &mut Vec<Number>) {
             continue;
         }
         let start = at;
+        if let Some(end) = in_another_base(&seen, at) {
+            let literal: String = seen[at..end].iter().map(|one| one.c).collect();
+            match Number::of_base(&literal) {
+                Some(number) => into.push(number),
+                None if of == Of::Answer => into.push(Number { written: literal, ..Number::unreadable('?') }),
+                None => {}
+            }
+            at = end;
+            continue;
+        }
         let mut plain = String::new();
         let take = |at: &mut usize, plain: &mut String| {
             while let Some(digit) = seen.get(*at).and_then(|one| one.digit) {
@@ -290,13 +437,37 @@ fn in_text(text: &str, of: Of, into: &mut Vec<Number>) {
                 })
         });
         let first = if negative { start - 1 } else { start };
+        let before = seen[..first].iter().rev().skip_while(|one| one.c == ' ');
+        let is_money = CURRENCIES.contains(&letters.to_lowercase().as_str())
+            || before.clone().next().is_some_and(|one| CURRENCY_SIGNS.contains(&one.c))
+            || {
+                let name: String = before.map(|one| one.c).take_while(|c| c.is_alphabetic()).collect();
+                let name: String = name.chars().rev().collect();
+                name.len() == 3 && CURRENCIES.contains(&name.to_lowercase().as_str())
+            };
+        let mut scale = 0;
+        let mut is_sure = true;
+        while let Some(scaled) = Scaled::behind(&seen, at, is_money) {
+            at = scaled.end;
+            scale += scaled.zeros;
+            is_sure &= scaled.is_sure;
+        }
+        // A power, or a fraction: what it comes to is not read.
+        if seen.get(at).is_some_and(|one| UNREAD.contains(&one.c)) && is_digit(at + 1) && of == Of::Answer {
+            into.push(Number::unreadable(seen[at].c));
+        }
         let end = seen.get(at).map_or(text.len(), |one| one.at);
         let written = &text[seen[first].at..end];
         let sign = if negative { "-" } else { "" };
-        match Number::read(&format!("{sign}{plain}")) {
+        let unscaled = format!("{sign}{plain}");
+        match Number::scaled(&unscaled, scale) {
             Some(number) => into.push(Number { written: written.to_owned(), ..number }),
             None if of == Of::Answer => into.push(Number { written: written.to_owned(), ..Number::unreadable('?') }),
             None => {}
+        }
+        // In evidence a letter may be the unit as well.
+        if of == Of::Evidence && !is_sure {
+            into.extend(Number::read(&unscaled));
         }
         // In evidence it may be a list as well.
         if of == Of::Evidence && decimal_comma && !parted {
@@ -435,6 +606,42 @@ mod tests {
     }
 
     #[test]
+    fn what_makes_a_number_larger_is_read_with_it() {
+        for (answer, evidence) in [
+            (json!("12k"), json!(12_000)),
+            (json!("12,000"), json!("12k users")),
+            (json!("12K"), json!("12K")),
+            (json!("12 K"), json!("a dozen: 12000")),
+            (json!("1.2 million"), json!(1_200_000)),
+            (json!("$12bn"), json!(12_000_000_000_u64)),
+            (json!("EUR 12m"), json!("12 million")),
+            (json!("12 Millionen"), json!("12 000 000 or 12,000,000")),
+            (json!("12 hundred thousand"), json!(1_200_000)),
+            (json!("1.2e3 thousand"), json!(1_200_000)),
+            (json!("12亿"), json!(1_200_000_000)),
+            (json!("0x1F4 and 0b101, 0o17"), json!([500, 5, 15])),
+            (json!("500"), json!("0x1f4")),
+            // units stay units
+            (json!("12 MB in 12 ms, 12m, 12 km and 12kg, a 12-core"), json!(12)),
+            (json!("16G"), json!("mem 16G")),
+            (json!(16), json!("mem 16G")),
+            (json!("1/12"), json!([1, 12])),
+        ] {
+            assert_eq!(check(&answer, &evidence), "fine", "{answer} {evidence}");
+        }
+        for (answer, evidence) in [
+            (json!(12), json!("12k")),
+            (json!(12), json!("12 million")),
+            (json!("12 million"), json!(12_000)),
+            (json!("0x1F4"), json!(501)),
+            (json!("0xffffffffffffffffffffffffffffffffff"), json!("0xffffffffffffffffffffffffffffffffff")),
+        ] {
+            assert_ne!(check(&answer, &evidence), "fine", "{answer} {evidence}");
+        }
+        assert_eq!(check(&json!("about 12 million users"), &json!(12)), "12 million");
+    }
+
+    #[test]
     fn what_is_in_doubt_is_refused() {
         for (answer, evidence) in [
             (json!("½"), json!([1, 2, 0.5])),
@@ -449,6 +656,31 @@ mod tests {
             (json!("EUR12"), json!(13)),
         ] {
             assert_ne!(check(&answer, &evidence), "fine", "{answer} {evidence}");
+        }
+        for answer in [
+            "12k",
+            "12K users",
+            "12M",
+            "$12bn",
+            "$12m",
+            "12 million",
+            "12-million",
+            "12 Mio. EUR",
+            "12kUSD",
+            "12万人",
+            "12 thousand million",
+            "0xc",
+            "0x12",
+            "0b12",
+            "1⁄12",
+            "1∕12",
+            "12^1",
+            "12 B",
+            "0x12g",
+        ] {
+            let seen = json!("users: 12, errors 0, 1");
+            let fine = check(&json!(answer), &seen) == "fine";
+            assert_eq!(fine, answer == "0xc", "{answer}");
         }
         // A list is one in evidence, and in an answer where it is longer than two.
         assert_eq!(check(&json!([1, 5]), &json!("1,5")), "fine");

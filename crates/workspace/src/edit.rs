@@ -1,10 +1,12 @@
 //! Replacing a piece of text by another, with every byte outside it left as it is.
 //!
-//! The piece is looked for exactly, then without regard to how lines end, then, by whole lines, without regard to white
-//! space. Each step is taken only if the one before found nothing, and the last counts only if it finds one place. There is
-//! no looser step: replacing something that reads differently from what was to be replaced would lose what nobody named.
+//! The piece is looked for as the file is shown: a line feed in it stands for however a line ends. Only what spells carriage
+//! returns is looked for as these bytes first. If nothing is found, it is looked for by whole lines, without regard to white
+//! space, which counts only if it finds one place. There is no looser step: replacing something that reads differently from
+//! what was to be replaced would lose what nobody named.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, GB18030, SHIFT_JIS};
@@ -51,6 +53,22 @@ pub struct Edited {
     pub replaced: Vec<Range<usize>>,
 }
 
+/// Which of the two texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    Old,
+    New,
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Argument::Old => "old",
+            Argument::New => "new",
+        })
+    }
+}
+
 /// Why there is nothing to replace, or not safely.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
@@ -63,8 +81,10 @@ pub enum EditError {
     #[error("the file has {bytes} bytes; at most {max} can be edited")]
     TooLarge { bytes: u64, max: u64 },
     /// Which bytes the character `found` would have to become is not known.
-    #[error("the file is not UTF-8 but some 8-bit encoding, so it can be edited in ASCII only; {found:?} is not ASCII")]
-    NotAscii { found: char },
+    #[error(
+        "the file is not UTF-8 but some 8-bit encoding, so it can be edited in ASCII only; {found:?} in {argument} is not ASCII"
+    )]
+    NotAscii { found: char, argument: Argument },
     #[error(
         "the text in line {line} may start in the middle of a character: the file is not UTF-8 and can be read as {encoding}"
     )]
@@ -93,10 +113,12 @@ pub fn apply(bytes: &[u8], old: &str, new: &str, matches: Matches) -> Result<Edi
         return Err(EditError::TooLarge { bytes: length, max: EDIT_MAX_BYTES });
     }
     let text = Text::new(bytes).map_err(EditError::Unreadable)?;
-    if text.encoding == Encoding::Unknown8Bit
-        && let Some(found) = old.chars().chain(new.chars()).find(|c| !c.is_ascii())
-    {
-        return Err(EditError::NotAscii { found });
+    if text.encoding == Encoding::Unknown8Bit {
+        for (argument, written) in [(Argument::Old, old), (Argument::New, new)] {
+            if let Some(found) = written.chars().find(|c| !c.is_ascii()) {
+                return Err(EditError::NotAscii { found, argument });
+            }
+        }
     }
     let (how, regions, new) = find(&text, old, new)?;
     if regions.len() > 1 && (matches == Matches::One || how == How::Whitespace) {
@@ -108,15 +130,19 @@ pub fn apply(bytes: &[u8], old: &str, new: &str, matches: Matches) -> Result<Edi
 }
 
 fn find(text: &Text<'_>, old: &str, new: &str) -> Result<(How, Vec<Range<usize>>, String), EditError> {
-    let regions = exact(text, &text.encoding.encode(old));
-    if !regions.is_empty() {
-        return Ok((How::Exact, regions, new.to_owned()));
+    let bytes = text.encoding.encode(old);
+    if old.contains('\r') || !old.contains('\n') {
+        let regions = exact(text, &bytes);
+        if !regions.is_empty() {
+            return Ok((How::Exact, regions, new.to_owned()));
+        }
     }
     let lines = written_lines(old);
     let encoded: Vec<Vec<u8>> = lines.iter().map(|line| text.encoding.encode(line)).collect();
     let regions = but_for_newlines(text, &encoded);
     if !regions.is_empty() {
-        return Ok((How::Newlines, regions, new.to_owned()));
+        let exact = regions.iter().all(|region| text.body[region.clone()] == *bytes);
+        return Ok((if exact { How::Exact } else { How::Newlines }, regions, new.to_owned()));
     }
     for looseness in [Looseness::LineEnds, Looseness::All] {
         let found = but_for_whitespace(text, &lines, looseness);
@@ -131,7 +157,7 @@ fn find(text: &Text<'_>, old: &str, new: &str) -> Result<(How, Vec<Range<usize>>
     Err(EditError::NotFound { nearest: near::nearest(text, &lines) })
 }
 
-/// From left to right, without overlap, at whole units.
+/// From left to right, without overlap, at whole units, and none that starts between the two halves of a newline.
 fn exact(text: &Text<'_>, old: &[u8]) -> Vec<Range<usize>> {
     let finder = memchr::memmem::Finder::new(old);
     let width = text.encoding.width();
@@ -139,7 +165,7 @@ fn exact(text: &Text<'_>, old: &[u8]) -> Vec<Range<usize>> {
     let mut from = 0;
     while let Some(at) = text.body.get(from..).and_then(|rest| finder.find(rest)) {
         let start = from + at;
-        if start.is_multiple_of(width) {
+        if start.is_multiple_of(width) && !text.splits_newline(start) {
             regions.push(start..start + old.len());
             from = start + old.len();
         } else {
@@ -338,7 +364,7 @@ fn splice(
     new: &str,
 ) -> Result<Edited, EditError> {
     let mark = text.encoding.mark().len();
-    let only_newlines_differ = how == How::Exact && written_lines(old) == written_lines(new);
+    let only_newlines_differ = how != How::Whitespace && written_lines(old) == written_lines(new);
     let usual = text.usual_newline();
     let mut out = Vec::with_capacity(bytes.len());
     let mut from = 0;

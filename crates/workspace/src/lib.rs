@@ -27,7 +27,7 @@ mod walk;
 
 pub use carry::{Carried, Kept, carry};
 pub use changed::{ChangeLimits, Changes};
-pub use edit::{EDIT_MAX_BYTES, EditError, Edited, How, Matches, apply};
+pub use edit::{Argument, EDIT_MAX_BYTES, EditError, Edited, How, Matches, apply};
 pub use error::{Error, Special};
 pub use list::{Entry, EntryKind, ListLimits, Listing};
 pub use near::Candidate;
@@ -35,6 +35,6 @@ pub use patterns::Patterns;
 pub use read::{Lines, READ_MAX_BYTES, Range, ReadLimits};
 pub use replace::{Before, Owner, Written};
 pub use root::{Found, Located, Place, Root};
-pub use search::{Context, Hit, SearchLimits, Searched};
+pub use search::{Context, Hit, SEARCH_MAX_BYTES, SearchLimits, Searched};
 pub use shown::{json_bytes, shown};
 pub use text::{Encoding, Newline, Newlines, Unreadable, decoded};

@@ -53,7 +53,7 @@ pub struct Searched {
 }
 
 /// Larger files are skipped: data, not text to be read.
-const FILE_MAX_BYTES: u64 = 256 << 20;
+pub const SEARCH_MAX_BYTES: u64 = 256 << 20;
 /// A line that does not fit ends the search of its file.
 const LINE_MAX_BYTES: usize = 16 << 20;
 /// Of a compiled pattern. ripgrep's default is 100 MiB; a pattern that needs more than this is a mistake.
@@ -132,12 +132,12 @@ struct Search<'a> {
 impl Search<'_> {
     fn file(&mut self, place: &Place) {
         let Ok(opened) = self.root.open_file(place) else { return };
-        if crate::root::bytes(&opened.stat) > FILE_MAX_BYTES {
+        if crate::root::bytes(&opened.stat) > SEARCH_MAX_BYTES {
             self.out.files_skipped += 1;
             return;
         }
         self.out.files_searched += 1;
-        let reader = Bounded { file: opened.file, left: FILE_MAX_BYTES, until: self.until };
+        let reader = Bounded { file: opened.file, left: SEARCH_MAX_BYTES, until: self.until };
         let before = self.out.matches;
         let hits = self.out.hits.len();
         let mut lines = Lines {

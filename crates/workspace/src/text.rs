@@ -262,6 +262,12 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Whether an offset lies within a newline: after its carriage return, before its line feed.
+    pub(crate) fn splits_newline(&self, offset: usize) -> bool {
+        let (cr, lf) = (self.encoding.encode("\r"), self.encoding.encode("\n"));
+        self.body[..offset].ends_with(&cr) && self.body[offset..].starts_with(&lf)
+    }
+
     /// Which line an offset lies in.
     pub(crate) fn line_of(&self, offset: usize) -> usize {
         self.lines().take_while(|line| line.start <= offset).last().map_or(1, |line| line.number)

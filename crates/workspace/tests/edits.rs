@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use longrein_workspace::{EDIT_MAX_BYTES, EditError, Edited, Encoding, How, Matches, apply};
+use longrein_workspace::{Argument, EDIT_MAX_BYTES, EditError, Edited, Encoding, How, Matches, apply};
 use proptest::prelude::*;
 
 fn one(bytes: &[u8], old: &str, new: &str) -> Result<Edited, EditError> {
@@ -45,7 +45,32 @@ fn a_line_added_to_a_file_ends_as_its_lines_do() {
 }
 
 #[test]
+fn a_newline_that_starts_what_is_replaced_is_taken_whole() {
+    for file in [|text: &str| text.as_bytes().to_vec(), utf16le, utf16be] {
+        let before = file("one\r\ntwo\r\nthree\r\n");
+        check(&before, "\ntwo", "\nTWO", &file("one\r\nTWO\r\nthree\r\n"), How::Newlines);
+        check(&before, "\ntwo", "", &file("one\r\nthree\r\n"), How::Newlines);
+        let all = apply(&before, "\n", "\n\n", Matches::All).unwrap();
+        assert_eq!((all.bytes, all.count), (file("one\r\n\r\ntwo\r\n\r\nthree\r\n\r\n"), 3));
+        // where carriage returns are spelled too
+        check(&before, "\ntwo\r\nt", "\nT", &file("one\r\nThree\r\n"), How::Newlines);
+    }
+}
+
+#[test]
+fn places_that_read_the_same_are_the_same_however_their_lines_end() {
+    let file = b"k\nx\nz\r\nk\r\nx\r\n";
+    let error = one(file, "k\nx", "K\nX").unwrap_err();
+    assert_eq!(error, EditError::Several { count: 2, lines: vec![1, 4], how: How::Newlines });
+    let all = apply(file, "k\nx", "K\nX", Matches::All).unwrap();
+    assert_eq!((all.bytes.as_slice(), all.count), (&b"K\nX\nz\r\nK\r\nX\r\n"[..], 2));
+    // who spells carriage returns means them
+    check(file, "k\r\nx", "K\r\nX", b"k\nx\nz\r\nK\r\nX\r\n", How::Exact);
+}
+
+#[test]
 fn newlines_can_be_changed_by_saying_so() {
+    check(b"a\nb\r\n", "a\nb\n", "a\r\nb\r\n", b"a\r\nb\r\n", How::Newlines);
     check(b"a\r\nb\r\n", "a\r\nb\r\n", "a\nb\n", b"a\nb\n", How::Exact);
     check(b"a\nb\n", "a\nb\n", "a\r\nb\r\n", b"a\r\nb\r\n", How::Exact);
 }
@@ -88,8 +113,8 @@ fn ascii_can_be_edited_whatever_the_bytes_around_it_are() {
 
 #[test]
 fn what_an_unknown_encoding_would_have_to_say_is_refused() {
-    assert_eq!(one(b"caf\xe9 x", "x", "\u{fc}"), Err(EditError::NotAscii { found: 'ü' }));
-    assert_eq!(one(b"caf\xe9 x", "caf\u{e9}", "tea"), Err(EditError::NotAscii { found: 'é' }));
+    assert_eq!(one(b"caf\xe9 x", "x", "\u{fc}"), Err(EditError::NotAscii { found: 'ü', argument: Argument::New }));
+    assert_eq!(one(b"caf\xe9 x", "caf\u{e9}", "tea"), Err(EditError::NotAscii { found: 'é', argument: Argument::Old }));
     // the only backslash is half of a character
     let error = one(b"\x95\x5c = 1\n", "\\ = 1", "2").unwrap_err();
     assert!(matches!(error, EditError::InsideCharacter { line: 1, encoding: "Shift_JIS" }), "{error:?}");
@@ -190,6 +215,16 @@ fn encoded(text: &str, how: u8) -> Vec<u8> {
     }
 }
 
+fn decoded(bytes: &[u8], how: u8) -> String {
+    let units = |of: fn([u8; 2]) -> u16| bytes[2..].as_chunks().0.iter().copied().map(of).collect::<Vec<_>>();
+    match how {
+        0 => String::from_utf8(bytes.to_vec()).unwrap(),
+        1 => String::from_utf8(bytes[3..].to_vec()).unwrap(),
+        2 => String::from_utf16(&units(u16::from_le_bytes)).unwrap(),
+        _ => String::from_utf16(&units(u16::from_be_bytes)).unwrap(),
+    }
+}
+
 /// That everything outside the regions an edit names is as it was.
 fn outside_is_equal(before: &[u8], edited: &Edited) -> Result<(), TestCaseError> {
     let mut rest = edited.bytes.as_slice();
@@ -209,8 +244,46 @@ fn outside_is_equal(before: &[u8], edited: &Edited) -> Result<(), TestCaseError>
     Ok(())
 }
 
+/// Lines and how each of them ends: all with the same, or with LF and CRLF.
+fn lines() -> impl Strategy<Value = Vec<(String, &'static str)>> {
+    let endings = prop_oneof![Just(vec!["\n"]), Just(vec!["\r\n"]), Just(vec!["\r"]), Just(vec!["\n", "\r\n"]),];
+    endings.prop_flat_map(|endings| prop::collection::vec(("[ab é🦀]{0,2}", prop::sample::select(endings)), 1..8))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn an_edit_of_the_file_is_the_edit_of_its_text_as_it_is_read(
+        lines in lines(), from in any::<prop::sample::Index>(), length in 1usize..9, new in "[ab\n]{0,4}",
+        how in 0u8..4, all in any::<bool>(),
+    ) {
+        let written: String = lines.iter().flat_map(|(line, newline)| [line.as_str(), newline]).collect();
+        let read: String = lines.iter().flat_map(|(line, _)| [line.as_str(), "\n"]).collect();
+        let old: String = read.chars().skip(from.index(read.chars().count())).take(length).collect();
+        let file = encoded(&written, how);
+        let places = read.matches(&old).count();
+        let edited = match apply(&file, &old, &new, if all { Matches::All } else { Matches::One }) {
+            Ok(edited) => edited,
+            Err(EditError::Same) => return Ok(prop_assert_eq!(old, new)),
+            Err(EditError::Several { count, .. }) => {
+                prop_assert!(!all && places > 1);
+                return Ok(prop_assert_eq!(count, places));
+            }
+            Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert_eq!(edited.count, places);
+        prop_assert!(all || places == 1);
+        let text = decoded(&edited.bytes, how);
+        let kinds: Vec<&str> = lines.iter().map(|(_, newline)| *newline).collect();
+        let as_read = if kinds.contains(&"\r") { text.replace('\r', "\n") } else { text.replace("\r\n", "\n") };
+        prop_assert_eq!(as_read, read.replace(&old, &new));
+        // no kind of newline that the file had not
+        let rest = text.replace("\r\n", "");
+        prop_assert!(rest.len() == text.len() || kinds.contains(&"\r\n"));
+        prop_assert!(!rest.contains('\n') || kinds.contains(&"\n"));
+        prop_assert!(!rest.contains('\r') || kinds.contains(&"\r"));
+    }
 
     #[test]
     fn an_edit_changes_nothing_outside_it(
@@ -228,6 +301,8 @@ proptest! {
                     prop_assert!(edited.bytes.starts_with(mark));
                 }
             }
+            // spelled so, it starts with half of a newline
+            Err(EditError::NotFound { .. }) if before.ends_with('\r') && old.starts_with('\n') => {}
             Err(EditError::NotFound { .. }) => prop_assert!(loose, "what is there is found"),
             Err(EditError::EmptyOld) => prop_assert!(old.is_empty()),
             Err(EditError::Same | EditError::Several { .. }) => {}

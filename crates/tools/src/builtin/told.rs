@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longrein_core::image::Unfit;
 use longrein_core::outcome::{ToolError, class};
-use longrein_workspace::{EditError, Error, How, ListLimits, Place, Root};
+use longrein_workspace::{Argument, EditError, Error, How, ListLimits, Place, Root, SEARCH_MAX_BYTES};
 
 use crate::near::nearest;
 
@@ -50,7 +50,11 @@ pub(crate) fn path(error: &Error) -> ToolError {
         Error::ReadOnly { .. } => told(PERMISSION).hint("Somebody meant it to stay as it is."),
         Error::Folder { .. } => told(UNSUPPORTED).hint("This takes a file; list_files shows what is in a folder."),
         Error::Special { .. } => told(UNSUPPORTED).hint("Only regular files are read and written."),
-        Error::TooLarge { .. } => told(UNSUPPORTED).hint("search_files finds lines in large files."),
+        Error::TooLarge { bytes, .. } if *bytes <= SEARCH_MAX_BYTES => {
+            told(UNSUPPORTED).hint("search_files finds lines in it.")
+        }
+        Error::TooLarge { .. } => told(UNSUPPORTED)
+            .hint("search_files passes over it too. A command such as tail or sed -n shows a part of it."),
         Error::Unreadable { .. } => {
             told(UNSUPPORTED).hint("A command that understands the format can tell what is in it.")
         }
@@ -143,8 +147,11 @@ pub(crate) fn edit(error: &EditError, place: &Place) -> ToolError {
                 .at(PATH)
                 .hint("Use a command that edits in a stream, such as sed.")
         }
-        EditError::NotAscii { .. } => told(UNSUPPORTED, plain)
-            .at("/new")
+        EditError::NotAscii { argument, .. } => told(UNSUPPORTED, plain)
+            .at(match argument {
+                Argument::Old => "/old",
+                Argument::New => "/new",
+            })
             .hint("Keep old and new to ASCII, or convert the file to UTF-8 with a command first."),
         EditError::InsideCharacter { .. } => told(UNSUPPORTED, plain)
             .at("/old")

@@ -413,6 +413,22 @@ async fn an_edit_that_does_not_fit_says_why_before_anyone_is_asked() {
 }
 
 #[tokio::test]
+async fn what_is_refused_says_which_argument_and_what_would_do() {
+    let mut desk = Desk::with(&[("latin", b"caf\xe9 x")]);
+    fs::File::create(desk.path("large")).unwrap().set_len(20 << 20).unwrap();
+    fs::File::create(desk.path("huge")).unwrap().set_len(2 << 30).unwrap();
+    desk.read("latin").await.unwrap();
+    let field = |error: ToolError| error.field.unwrap();
+    assert_eq!(field(desk.edit("latin", "caf\u{e9}", "x").await.unwrap_err()), "/old");
+    assert_eq!(field(desk.edit("latin", "x", "\u{e9}").await.unwrap_err()), "/new");
+    let hint = |error: ToolError| error.hint.unwrap();
+    assert!(hint(desk.edit("large", "x", "y").await.unwrap_err()).contains("search_files finds"));
+    assert!(hint(desk.read("huge").await.unwrap_err()).contains("tail or sed -n"));
+    let searched = desk.call("search_files", json!({ "pattern": "x", "path": "huge" })).await.unwrap();
+    assert_eq!(searched["skipped"], "1 files too large to search");
+}
+
+#[tokio::test]
 async fn results_stay_small_enough_to_be_shown_whole() {
     // 1.19 among others: no result is ever more than an event holds, whatever is in the files
     let mut desk =
