@@ -197,6 +197,45 @@ fn law_7_a_child_does_not_take_what_its_parent_changed_for_its_beginning() {
     assert_ne!(world.show(&child)["verified"], true);
 }
 
+/// A pattern that can mean no path of the workspace is refused where it stands, with the way out; one that means the same as
+/// another is taken for that.
+#[test]
+fn what_would_protect_nothing_is_refused() {
+    let refused = [
+        ("['~/x']", "\"~/x\" protects nothing: no home folder"),
+        ("['../space/tests/**']", "without \"..\""),
+        ("['tests/** ']", "white space"),
+        ("['!tests/x']", "no exceptions"),
+        ("['tests\\unit']", "write / between folders"),
+        ("['.git/hooks']", "no part of a snapshot"),
+        ("['./']", "it names no file"),
+        ("['/elsewhere/tests/**']", "outside the workspace"),
+        (
+            "['link/**']",
+            "link leads to tests, and what lies behind a link is not looked at; protect \"tests/**\" and \"link\"",
+        ),
+        ("['link']", "protect \"tests\" and \"link\""),
+    ];
+    let world = World::new();
+    bends_the_tests(&world, "");
+    std::os::unix::fs::symlink("tests", world.path("space/link")).unwrap();
+    let task = world.read("task.toml");
+    let with = |protect: &str| world.write("task.toml", &format!("{task}{}", SAME.replace("[\"tests/**\"]", protect)));
+    for (protect, why) in refused {
+        with(protect);
+        world.run("run --task task.toml --on-ask deny").is(65).says("acceptance").says(".protect").says(why);
+    }
+    let absolute = format!("['{}/tests/**']", world.path("space").display());
+    for (id, protect) in [("a", absolute.as_str()), ("b", "['.//tests//**']"), ("c", "['tests/**', 'link']")] {
+        with(protect);
+        world.write("space/tests/x", "right");
+        world.run(&format!("run --task task.toml --id {id} --on-ask deny"));
+        assert_eq!(world.show(id)["state"], "failed", "{protect}\n{}", world.run(&format!("log {id}")).stdout);
+    }
+    with("['test/**']");
+    world.run("run --task task.toml --id d --on-ask deny").says("protects \"test/**\", and nothing in the workspace");
+}
+
 /// A file in the place of what a check looks for: a program, a module, a rule's name.
 #[test]
 fn what_stands_in_another_s_place_proves_nothing() {
