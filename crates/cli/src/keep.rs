@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longrein::Runs;
 use longrein::core::event::Event;
-use longrein::core::ids::{RunId, Seq};
+use longrein::core::ids::{RunId, Seq, TreeId};
 use longrein::core::task::EffectClass;
 use longrein::ports::{RecordedBody, RunRow};
 use serde_json::json;
@@ -148,7 +148,7 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
         removed.push(row.run);
     }
     let freed = runs.collect(YOUNG).await?;
-    let trees = forget_trees(&store.url)?;
+    let trees = forget_trees(&store.url, &first_trees(&runs).await?)?;
     if globals.json {
         let (snapshots, snapshot_bytes) = trees.unwrap_or_default();
         print_line(&json!({
@@ -173,10 +173,24 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     Ok(Status::Done)
 }
 
-/// Removes what no young snapshot of a workspace needs: how many, and the bytes that frees. None: there are none at all.
-fn forget_trees(store: &str) -> Result<Option<(u64, u64)>, Failure> {
+/// How the runs that go on found their workspaces: what their checks go by is compared with that, however old it is.
+async fn first_trees(runs: &Runs) -> Result<Vec<TreeId>, Failure> {
+    let mut trees = Vec::new();
+    for (row, _) in runs.list().await? {
+        let goes_on = !RESTING.contains(&row.state.as_str()) && row.state != DAMAGED;
+        // One that cannot be read here is compared with nothing here.
+        if goes_on && let Ok(run) = runs.fold(&row.run, |_| {}).await {
+            trees.extend(run.first_tree);
+        }
+    }
+    Ok(trees)
+}
+
+/// Removes what neither these nor any young snapshot of a workspace needs: how many, and the bytes that frees. None: there
+/// are none at all.
+fn forget_trees(store: &str, keep: &[TreeId]) -> Result<Option<(u64, u64)>, Failure> {
     let Some(folder) = longrein::trees_folder_of(store).filter(|folder| folder.is_dir()) else { return Ok(None) };
-    let collected = longrein::collect_trees(&folder, &[], TREES_KEPT).map_err(|error| {
+    let collected = longrein::collect_trees(&folder, keep, TREES_KEPT).map_err(|error| {
         Failure::new(Status::Unavailable, format!("the snapshots in {}: {error}", folder.display()))
     })?;
     Ok(Some((collected.snapshots_removed, collected.bytes_before.saturating_sub(collected.bytes_after))))

@@ -54,9 +54,11 @@ pub(crate) fn show(globals: &Globals, args: &ProgramShowArgs) -> Result<Status, 
     let here = context::here()?;
     let place = Place::Flag("program".to_owned());
     let mut program = program::find(&args.program, &here, &place)?;
-    program.resolve(&taskfile::Options { here, ..taskfile::Options::default() })?;
-    if let Some(file) = &args.task {
-        program.fits(&tools::load(file, &args.vars)?)?;
+    let task = args.task.as_ref().map(|file| tools::load(file, &args.vars)).transpose()?;
+    let workspace = task.as_ref().map_or_else(|| here.clone(), |task| task.workspace.clone().into());
+    program.resolve(&taskfile::Options { here, ..taskfile::Options::default() }, &workspace)?;
+    if let Some(task) = &task {
+        program.fits(task)?;
     }
     if globals.json {
         print_line(&lines(&program.phases));

@@ -132,6 +132,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             }
             let id = id.unwrap_or_else(context::fresh_id);
             session.warn_if_heavy(&task).await;
+            session.notice_unprotected(&task);
             let model = task.model.name.clone();
             let opening = session.opening(task.permission_mode, &task, &permits);
             let target = Target::New { id: id.clone(), task: Box::new(task), blobs };
@@ -432,6 +433,21 @@ impl Session {
             fixed.safe,
             words::safe(&largest.join(", "))
         );
+    }
+
+    /// A pattern that names nothing yet may be a slip of the pen.
+    fn notice_unprotected(&self, task: &Task) {
+        if self.globals.quiet {
+            return;
+        }
+        for (check, pattern) in longrein::taskfile::protects_nothing_yet(task) {
+            tell!(
+                "notice: the check {} protects \"{}\", and nothing in the workspace is called that now; what appears there \
+                 counts as changed",
+                words::safe(check.as_str()),
+                words::safe(pattern)
+            );
+        }
     }
 
     /// Whether the run waits for answers from an earlier session.

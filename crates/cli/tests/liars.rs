@@ -129,6 +129,113 @@ fn law_7_whoever_changes_what_is_protected_is_seen() {
     }
 }
 
+/// Protected files, a check that goes by them, and a model that changes those instead of the work. What else the task says.
+fn bends_the_tests(world: &World, more: &str) {
+    world.write("space/work", "wrong");
+    world.write("space/tests/x", "right");
+    world.write("bend.sh", "cp space/work space/tests/x; echo '{}'");
+    world.write(
+        "task.toml",
+        &format!(
+            "goal = \"Mend it.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\n{more}builtins = []\n[policy]\nallow = \
+             [\"bend\"]\n[[tools]]\nname = \"bend\"\ndescription = \"Bends.\"\neffect = \"workspace\"\ncommand = [\"sh\", \
+             \"bend.sh\"]\n"
+        ),
+    );
+    let says = "[[reply]]\ntext = \"They are the same.\"\n".repeat(6);
+    world.write("m.toml", &format!("[[reply]]\ncalls = [{{ name = \"bend\", args = {{}} }}]\n{says}"));
+    world.write("c.toml", &says);
+}
+
+const SAME: &str = "[[acceptance]]\nname = \"same\"\ncommand = [\"sh\", \"-c\", \"cmp -s work tests/x\"]\nprotect = \
+                    [\"tests/**\"]\n";
+
+/// A fork, from whatever point, is held to how the run that it comes from found the workspace; however old that is.
+#[test]
+fn law_7_a_fork_does_not_take_what_was_changed_for_its_beginning() {
+    let world = World::new();
+    bends_the_tests(&world, "");
+    let task = world.read("task.toml");
+    world.write("task.toml", &format!("{task}{SAME}"));
+    world.run("run --task task.toml --id r --on-ask deny");
+    assert_eq!(world.read("space/tests/x"), "wrong");
+    let log = world.log("r");
+    let bent = log.iter().find(|event| event["type"] == "action.finished").expect("it bent");
+    world.run(&format!("fork r --at {} --as after", bent["seq"])).is(0);
+    world.run("fork r --at 2 --as before").is(0);
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(90 * 24 * 60 * 60);
+    for snapshot in std::fs::read_dir(world.home().join("trees/snapshots")).unwrap() {
+        let file = std::fs::File::options().write(true).open(snapshot.unwrap().path()).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+    world.run("gc").is(0);
+    for id in ["after", "before"] {
+        world.run(&format!("resume {id} --on-ask deny"));
+        let log = world.run(&format!("log {id}")).is(0).stdout;
+        assert_eq!(world.show(id)["state"], "failed", "{id}\n{log}");
+        assert!(log.contains("tests/x") && !log.contains("cannot be compared"), "{id}\n{log}");
+    }
+}
+
+/// A child is held to how its parent found the workspace, also where only the child is checked at all.
+#[test]
+fn law_7_a_child_does_not_take_what_its_parent_changed_for_its_beginning() {
+    let world = World::new();
+    bends_the_tests(&world, "program = \"p.toml\"\n");
+    world.write(
+        "p.toml",
+        "start = \"a\"\n[[phase]]\nname = \"a\"\nkind = \"agent\"\nnext = [{ to = \"c\" }]\n[[phase]]\nname = \"c\"\nkind = \
+         \"run\"\ntask = \"part.toml\"\nnext = [{ when = \"last.ok\", to = \"done\" }, { to = \"failed\", reason = \"no\" }]\n",
+    );
+    world.write("part.toml", &format!("goal = \"part\"\nmodel = \"script/c.toml\"\n{SAME}"));
+    world.run("run --task task.toml --id r --on-ask deny");
+    let log = world.run("log r").is(0).stdout;
+    assert_eq!(world.read("space/tests/x"), "wrong", "it was changed\n{log}");
+    assert_eq!(world.show("r")["state"], "failed", "{log}");
+    let child = world.log("r").iter().find_map(|event| event["child"].as_str().map(str::to_owned)).expect("a child");
+    assert_eq!(world.show(&child)["state"], "failed", "{}", world.run(&format!("log {child}")).stdout);
+    assert_ne!(world.show(&child)["verified"], true);
+}
+
+/// A pattern that can mean no path of the workspace is refused where it stands, with the way out; one that means the same as
+/// another is taken for that.
+#[test]
+fn what_would_protect_nothing_is_refused() {
+    let refused = [
+        ("['~/x']", "\"~/x\" protects nothing: no home folder"),
+        ("['../space/tests/**']", "without \"..\""),
+        ("['tests/** ']", "white space"),
+        ("['!tests/x']", "no exceptions"),
+        ("['tests\\unit']", "write / between folders"),
+        ("['.git/hooks']", "no part of a snapshot"),
+        ("['./']", "it names no file"),
+        ("['/elsewhere/tests/**']", "outside the workspace"),
+        (
+            "['link/**']",
+            "link leads to tests, and what lies behind a link is not looked at; protect \"tests/**\" and \"link\"",
+        ),
+        ("['link']", "protect \"tests\" and \"link\""),
+    ];
+    let world = World::new();
+    bends_the_tests(&world, "");
+    std::os::unix::fs::symlink("tests", world.path("space/link")).unwrap();
+    let task = world.read("task.toml");
+    let with = |protect: &str| world.write("task.toml", &format!("{task}{}", SAME.replace("[\"tests/**\"]", protect)));
+    for (protect, why) in refused {
+        with(protect);
+        world.run("run --task task.toml --on-ask deny").is(65).says("acceptance").says(".protect").says(why);
+    }
+    let absolute = format!("['{}/tests/**']", world.path("space").display());
+    for (id, protect) in [("a", absolute.as_str()), ("b", "['.//tests//**']"), ("c", "['tests/**', 'link']")] {
+        with(protect);
+        world.write("space/tests/x", "right");
+        world.run(&format!("run --task task.toml --id {id} --on-ask deny"));
+        assert_eq!(world.show(id)["state"], "failed", "{protect}\n{}", world.run(&format!("log {id}")).stdout);
+    }
+    with("['test/**']");
+    world.run("run --task task.toml --id d --on-ask deny").says("protects \"test/**\", and nothing in the workspace");
+}
+
 /// A file in the place of what a check looks for: a program, a module, a rule's name.
 #[test]
 fn what_stands_in_another_s_place_proves_nothing() {

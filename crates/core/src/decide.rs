@@ -740,7 +740,7 @@ fn unknown(action: &Action, more: &str) -> ToolError {
 
 /// The first event of a run.
 pub fn begin(run: RunId, task: crate::task::Task, binary: &str) -> RunStarted {
-    RunStarted { run, task, binary: binary.to_owned(), root: None, descent: None, brings: Vec::new() }
+    RunStarted { run, task, binary: binary.to_owned(), root: None, descent: None, brings: Vec::new(), first_tree: None }
 }
 
 /// The claim of a worker, as an event.

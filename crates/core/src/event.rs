@@ -302,6 +302,10 @@ pub struct RunStarted {
     /// What the files that were captured for it bring: rule files and inputs that an untrusted text had got into.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brings: Vec<Mark>,
+    /// The workspace as its parent found it, where both work in the same: what checks go by is compared with that. None:
+    /// nobody has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_tree: Option<TreeId>,
 }
 
 /// What came before is another run's: history here, with nothing of it still to be done.
@@ -312,6 +316,10 @@ pub struct RunForked {
     pub at: Seq,
     /// The new run's own: what the other had left, on top of what was spent by then.
     pub limits: Limits,
+    /// The workspace as the other found it, whether it looked before that event or after: what checks go by is compared with
+    /// that. None: it has not looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_tree: Option<TreeId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

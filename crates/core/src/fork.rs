@@ -38,7 +38,8 @@ pub fn fork(events: &[Placed], at: Seq, id: RunId, now: Timestamp) -> Option<(Se
         events.iter().take(last + 1).map(|(_, time, event)| (*time, of_fork(event, &id))).collect();
     let limits = left_over(&end, &spent);
     let latest = copied.last().map_or(now, |(time, _)| now.max(*time));
-    copied.push((latest, Event::RunForked(RunForked { from: end.id, at: *seq, limits })));
+    let forked = RunForked { from: end.id, at: *seq, limits, first_tree: end.first_tree };
+    copied.push((latest, Event::RunForked(forked)));
     Some((*seq, copied))
 }
 

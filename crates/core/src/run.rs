@@ -155,7 +155,7 @@ pub struct Run {
     pub course: Option<Course>,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
-    /// The workspace when the run first was about to change it.
+    /// The workspace when the run first was about to change it; of a child or a fork, when the run it comes from was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_tree: Option<TreeId>,
     /// Calls of a tool in a row that its check did not let pass.
@@ -227,7 +227,7 @@ impl Run {
             withheld: Vec::new(),
             course: task.program.phases().map(Course::new),
             anchor: None,
-            first_tree: None,
+            first_tree: started.first_tree.clone(),
             failed_checks: BTreeMap::new(),
             unproven: BTreeSet::new(),
             set_back: None,

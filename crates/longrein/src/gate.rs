@@ -1,15 +1,19 @@
 //! The gate's view of this machine: which files are Longrein's own, where home is, what links and names the file system
 //! has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::pins::Commands;
 use crate::settings::SandboxMode;
-use longrein_core::task::{PolicyRules, Task};
+use longrein_core::ruling::Ruling;
+use longrein_core::task::{Builtin, PolicyRules, Task, ToolBody};
 use longrein_policy::{BadRule, Containment, Fence, File, Ledger, Policy, Surroundings, World};
+use longrein_ports::{Gate, GateCall, Ruled};
 use longrein_sandbox::Tier;
+use serde::Deserialize;
 
 /// The policy of a run of this task, under these rules.
 pub(crate) fn policy(
@@ -23,6 +27,32 @@ pub(crate) fn policy(
     let Known { ledger, fence } = known;
     let here = surroundings(Some(store), environment, Arc::new(FileSystem));
     Policy::read(rules, tools, Surroundings { ledger, fence, ..here })
+}
+
+/// A gate that tells the whole of what a command runs: a yes to a script is one to what that sources, too.
+pub(crate) struct Whole(pub(crate) Policy);
+
+impl Gate for Whole {
+    fn rule(&self, call: &GateCall<'_>) -> Ruled {
+        let mut ruled = self.0.judge(call);
+        let is_shell = call.tool.body == ToolBody::Builtin(Builtin::Shell);
+        // Only where somebody is asked does it matter, and a command that runs no file has nothing to tell.
+        if is_shell && matches!(ruled.ruling, Ruling::Ask { .. }) && !ruled.runs.is_empty() {
+            let Shell { command } = call.args.read().unwrap_or_default();
+            let words = ["sh", "-c", command.as_str()].map(str::to_owned);
+            let found = Commands::within(call.workspace).run_by(&words, call.workspace);
+            let mut runs: BTreeSet<String> = std::mem::take(&mut ruled.runs).into_iter().collect();
+            runs.extend(found.into_iter().filter_map(|file| file.into_os_string().into_string().ok()));
+            ruled.runs = runs.into_iter().collect();
+        }
+        ruled
+    }
+}
+
+/// The part of a shell call that says what it runs.
+#[derive(Default, Deserialize)]
+struct Shell {
+    command: String,
 }
 
 /// What a run's policy knows beside the machine.

@@ -83,9 +83,14 @@ type Line = (Vec<String>, String);
 
 impl Commands {
     pub(crate) fn of(task: &Task) -> Self {
+        Self::within(&task.workspace)
+    }
+
+    /// What commands run now: what was found once is not looked for again.
+    pub(crate) fn within(workspace: &str) -> Self {
         let here = Surroundings { world: Arc::new(FileSystem), ..Surroundings::default() };
         let policy = Policy::read(&PolicyRules::default(), [], here).expect("no rules cannot be bad ones");
-        Self { policy, workspace: task.workspace.clone(), known: Mutex::default() }
+        Self { policy, workspace: workspace.to_owned(), known: Mutex::default() }
     }
 
     /// The scripts, rules of make and tests that a command runs in `folder`, and what those scripts run.

@@ -195,6 +195,7 @@ impl Runs {
             descent: None,
             root: None,
             brings: Vec::new(),
+            first_tree: None,
         };
         let run = Run::new(&started, self.clock().now());
         let rules = run.window.items.iter().map(|item| text(item).len()).sum::<usize>();

@@ -11,6 +11,7 @@ mod error;
 mod hook;
 pub mod part;
 pub mod program;
+mod protect;
 pub(crate) mod route;
 mod rules;
 mod schema;
@@ -47,6 +48,7 @@ pub use context::{CONTEXT_KEYS, ContextSettings};
 pub use error::{Place, TaskFileError};
 pub use hook::configured as configured_hooks;
 pub use longrein_policy::Fault as RuleFault;
+pub use protect::protects_nothing_yet;
 pub use route::{WrittenRoute, configured as configured_routes, when_of};
 pub use rules::{WrittenRule, WrittenRules};
 pub use servers::{MCP_FILE, configured as configured_servers, of_workspace as servers_of_workspace};
@@ -241,6 +243,8 @@ struct Draft {
     summary: Option<(Place, String)>,
     /// The models that judge the work, where a check names one.
     judges: Vec<(CheckName, Place, String)>,
+    /// Where checks say what they protect.
+    protects: Vec<(CheckName, Place)>,
     /// Keys the file has.
     given: BTreeSet<String>,
     /// Where the policy's lists are.
@@ -307,7 +311,8 @@ fn draft(mut top: Section, folder: &Path) -> Result<Draft, TaskFileError> {
     tool::together(&tools)?;
     draft.tools = tools.into_iter().map(|tool| tool.spec).collect();
     for table in top.sections("acceptance")? {
-        let (check, judge) = acceptance(table, &draft.acceptance, &schemas)?;
+        let Stated { check, judge, protects } = acceptance(table, &draft.acceptance, &schemas)?;
+        draft.protects.extend(protects.map(|place| (check.name.clone(), place)));
         draft.judges.extend(judge.map(|(place, model)| (check.name.clone(), place, model)));
         draft.acceptance.push(check);
     }
@@ -404,12 +409,16 @@ fn limits(mut table: Section, given: &mut BTreeSet<String>) -> Result<BTreeMap<B
     Ok(limits)
 }
 
-/// A check, and the model it names to judge.
-fn acceptance(
-    mut table: Section,
-    before: &[CheckSpec],
-    schemas: &Schemas<'_>,
-) -> Result<(CheckSpec, Option<(Place, String)>), TaskFileError> {
+/// A check as its table states it.
+struct Stated {
+    check: CheckSpec,
+    /// The model it names to judge.
+    judge: Option<(Place, String)>,
+    /// Where it says what it protects.
+    protects: Option<Place>,
+}
+
+fn acceptance(mut table: Section, before: &[CheckSpec], schemas: &Schemas<'_>) -> Result<Stated, TaskFileError> {
     let place = table.place("name");
     let kinds = ["command", "rule", "schema", "judge"];
     let named: Vec<_> = kinds.into_iter().filter(|key| table.has(key)).collect();
@@ -441,6 +450,7 @@ fn acceptance(
         (None, None) => command.join(" "),
         (None, Some(_)) => return Err(table.wrong("name", "the check needs a name")),
     };
+    let protects = table.has("protect").then(|| table.place("protect"));
     let protect = table.texts("protect")?.unwrap_or_default();
     if let Err(error) = Patterns::new(&protect) {
         return Err(table.wrong("protect", error.to_string()));
@@ -457,7 +467,7 @@ fn acceptance(
         protect,
     };
     table.finish()?;
-    Ok((check, model))
+    Ok(Stated { check, judge: model, protects })
 }
 
 fn answer(mut table: Section, schemas: &Schemas<'_>, tools: &[ToolSpec]) -> Result<AnswerSpec, TaskFileError> {
@@ -538,6 +548,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
     }
     let routes = routes(draft.routes, options, &folder, &mut sources)?;
     let mut acceptance = checks(draft.acceptance, options, &mut sources)?;
+    protect::settle(&mut acceptance, &draft.protects, &workspace)?;
     for check in &mut acceptance {
         if let Some(CheckBy::Judge(judge)) = &mut check.by {
             judge.model = judges.remove(&check.name).map(Box::new);
@@ -585,7 +596,7 @@ fn resolve(draft: Draft, options: &Options) -> Result<Loaded, TaskFileError> {
         pins: BTreeMap::new(),
     };
     if let Some(mut program) = program {
-        blobs.extend(program.resolve(options)?.into_iter().map(stored));
+        blobs.extend(program.resolve(options, &workspace)?.into_iter().map(stored));
         program.fits(&task)?;
         let place = program.place();
         let mut phases = program.install(&mut task);

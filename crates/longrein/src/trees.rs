@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longrein_core::ids::TreeId;
+use longrein_core::program::Phases;
 use longrein_ports::{BoxError, BoxFuture, Difference, Restored, TreeError, Trees, Turned, Undo};
 use longrein_workspace::Root;
 use longrein_workspace::trees::{Became, Collected, Sizes, Snapshot, TreeSettings, TreeStore, TreesError};
@@ -60,7 +61,8 @@ pub fn folder_of(store: &str) -> Option<PathBuf> {
 pub(crate) fn grove(folder: PathBuf) -> Grove {
     Arc::new(move |task, path| {
         let written = task.tools.iter().flat_map(|tool| tool.writes.iter().flatten());
-        let protected = task.acceptance.iter().flat_map(|check| &check.protect);
+        let of_children = task.program.phases().into_iter().flat_map(Phases::acceptance);
+        let protected = task.acceptance.iter().chain(of_children).flat_map(|check| &check.protect);
         let helpers = helpers_of(task, &Commands::of(task), path);
         let patterns = helpers.iter().flat_map(Helpers::patterns).cloned();
         // what may lie anywhere is no reason to look through folders that hold none of the work

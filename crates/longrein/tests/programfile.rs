@@ -153,6 +153,11 @@ fn every_mistake_names_the_phase_and_the_way_out() {
         (&one("kind = \"ask\"\nquestion = \"x\"\nanswer = \"maybe\""), &["\"maybe\" must be one of: words, yes_no"]),
         (&one("kind = \"each\""), &["over which list does the phase \"a\" go?"]),
         (
+            &one("kind = \"each\"\nover = \"['a', 'b']\""),
+            &["phase[0] (a).over", "is text, and no list; write one expression, as in \"{{ ['a', 'b'] }}\""],
+        ),
+        (&one("kind = \"each\"\nover = \"{{ goal }} and more\""), &["phase[0] (a).over", "is text, and no list"]),
+        (
             &one("kind = \"agent\"\nmemory = { text = \"x\" }"),
             &["phase[0] (a).memory.list", "which list is it put on?"],
         ),

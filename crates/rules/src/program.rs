@@ -39,6 +39,17 @@ pub struct ProgramMistake {
     pub problem: String,
 }
 
+/// Only an expression that stands alone gives a list: what is filled into words is text.
+fn gives_a_value(template: &str) -> Result<(), String> {
+    match expression(template) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "\"{}\" is text, and no list; write one expression, as in \"{{{{ ['a', 'b'] }}}}\"",
+            crate::condition::shorten(template, 80)
+        )),
+    }
+}
+
 /// Everything that is wrong with a program's conditions, templates and schemas.
 pub fn mistakes(program: &Phases, known: &Known) -> Vec<ProgramMistake> {
     let mut found = Vec::new();
@@ -85,7 +96,7 @@ pub fn mistakes(program: &Phases, known: &Known) -> Vec<ProgramMistake> {
             }
             Kind::Ask(ask) => note("question", template(&text(&ask.question), &PROGRAM_NAMES)),
             Kind::Each(each) => {
-                note("over", template(&text(&each.over), &PROGRAM_NAMES));
+                note("over", template(&text(&each.over), &PROGRAM_NAMES).and_then(|()| gives_a_value(&each.over)));
                 if let Some(goal) = &each.child.goal {
                     note("goal", template(&text(goal), &with_item));
                 }

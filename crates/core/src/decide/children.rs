@@ -38,7 +38,9 @@ pub fn begin_child(parent: &Run, child: &RunId, binary: &str) -> Option<Result<R
         permission_mode: children::stricter(parent.mode, task.permission_mode),
         ..task
     };
+    let same_place = |task: &crate::task::Task| task.workspace == parent.task.workspace;
     Some(owed.changes.on(&parent.task).map(as_strict).map(|task| RunStarted {
+        first_tree: parent.first_tree.clone().filter(|_| same_place(&task)),
         root: Some(parent.root.clone().unwrap_or_else(|| parent.id.clone())),
         brings: children::marks(&parent.taint, &parent.id),
         descent: Some(descent),

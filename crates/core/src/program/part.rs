@@ -172,6 +172,16 @@ impl Phases {
         self.phases.iter().filter_map(|phase| phase.kind.child())
     }
 
+    /// Acceptance checks of its children, and of theirs.
+    pub fn acceptance(&self) -> Vec<&CheckSpec> {
+        let mut all = Vec::new();
+        for found in self.children().filter_map(|child| child.found.as_deref()) {
+            all.extend(found.task.iter().flat_map(|part| &part.acceptance));
+            all.extend(found.program.iter().filter_map(Program::phases).flat_map(Phases::acceptance));
+        }
+        all
+    }
+
     /// Captured inputs of its children, and of theirs.
     pub fn inputs(&self) -> Vec<&Content> {
         let mut all = Vec::new();

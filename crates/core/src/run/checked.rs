@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::payload::{head_and_tail, text_of};
+use crate::program::Phases;
 use crate::task::CheckSpec;
 
 /// How much of what a check printed the model is told.
@@ -27,10 +28,12 @@ impl Run {
         self.failed_checks.get(tool).copied().unwrap_or(0)
     }
 
-    /// Whether it goes by how the run found the workspace what a check says, and nobody has looked yet.
+    /// Whether it goes by how the run found the workspace what a check of its own or of its children says, and nobody has
+    /// looked yet.
     pub fn wants_first_look(&self) -> bool {
         let is_guarded = |check: &CheckSpec| check.by.is_none() || !check.protect.is_empty();
-        self.first_tree.is_none() && self.task.acceptance.iter().any(is_guarded)
+        let of_children = || self.task.program.phases().into_iter().flat_map(Phases::acceptance);
+        self.first_tree.is_none() && self.task.acceptance.iter().chain(of_children()).any(is_guarded)
     }
 
     /// What the workspace looked like when a start was written.

@@ -28,7 +28,7 @@ impl Run {
         self.facts.retain(|_, id| evidence.contains_key(id));
         self.seen.clear();
         self.memory.inherited();
-        self.first_tree = None;
+        self.first_tree.clone_from(&forked.first_tree);
         self.summaries.drop_duties();
         self.judging.awaited = None;
         let attempts = self.ready().map(|ready| ready.attempts).unwrap_or_default();

@@ -1002,7 +1002,12 @@ fn law_8_a_fork_and_a_snapshot_know_what_was_read() {
     start.brings = vec![Mark { label, source: "/w/AGENTS.md".to_owned() }];
     let mut run = Run::new(&start, Timestamp(1));
     assert_eq!(run.taint.label(), label, "rules that were captured stand in every request");
-    let forked = longrein_core::event::RunForked { from: RunId::new("q"), at: Seq(1), limits: run.limits.clone() };
+    let forked = longrein_core::event::RunForked {
+        from: RunId::new("q"),
+        at: Seq(1),
+        limits: run.limits.clone(),
+        first_tree: None,
+    };
     run.apply(Seq(2), Timestamp(2), &Event::RunForked(forked));
     assert_eq!(run.taint.label(), label);
     let saved = longrein_core::snapshot::save(&run);
@@ -1032,7 +1037,12 @@ fn a_fork_brings_no_approval_along() {
     let mut run = Run::new(&start, Timestamp(1));
     run.allowed.insert(Digest::of(b"exactly this"), "ops".to_owned());
     run.seen.insert("a.rs".to_owned(), Digest::of(b"content"));
-    let forked = longrein_core::event::RunForked { from: RunId::new("q"), at: Seq(1), limits: run.limits.clone() };
+    let forked = longrein_core::event::RunForked {
+        from: RunId::new("q"),
+        at: Seq(1),
+        limits: run.limits.clone(),
+        first_tree: None,
+    };
     run.apply(Seq(2), Timestamp(2), &Event::RunForked(forked));
     assert!(run.allowed.is_empty(), "it is asked again");
     assert!(run.seen.is_empty(), "files may have changed: they are read again");

@@ -438,7 +438,7 @@ impl Task {
         let wrong = |error: TaskFileError| Error::Task(error.to_string());
         let here = PathBuf::from(".");
         let mut found = program::find(name, &here, &Place::Flag("Task::program".to_owned())).map_err(wrong)?;
-        let blobs = found.resolve(&Options { here, ..Options::default() }).map_err(wrong)?;
+        let blobs = found.resolve(&Options { here, ..Options::default() }, task.workspace.as_ref()).map_err(wrong)?;
         if !blobs.is_empty() {
             let problem = "an input of a task file for children is larger than an event may be; put the data into a file of the \
                            workspace";

@@ -322,7 +322,7 @@ impl Runs {
             None => Arc::new(gate::Walls(place.sandbox.mode)),
         };
         let policy = gate::policy(task, rules, &self.store, place.environment, gate::Known { ledger, fence });
-        Ok(Arc::new(policy.map_err(|error| RunsError::Task(error.to_string()))?))
+        Ok(Arc::new(gate::Whole(policy.map_err(|error| RunsError::Task(error.to_string()))?)))
     }
 
     pub(crate) fn ports(

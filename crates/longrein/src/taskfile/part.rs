@@ -18,7 +18,7 @@ use longrein_core::time::Timestamp;
 use super::error::{Place, TaskFileError};
 use super::{
     ContextSettings, Draft, FILE_MAX_BYTES, FILES_FOLDER, Options, checks, final_context, final_limits, hooks, mode,
-    policy, read, route, routes, schema, spec_of, utf8,
+    policy, protect, read, route, routes, schema, spec_of, utf8,
 };
 
 /// A task file for children, as it was read.
@@ -68,7 +68,7 @@ impl Part {
     }
 
     /// With its models, limits, checks and inputs. What configuration says for a run is its parent's already.
-    pub(super) fn resolve(&self, options: &Options) -> Result<Resolved, TaskFileError> {
+    pub(super) fn resolve(&self, options: &Options, workspace: &Path) -> Result<Resolved, TaskFileError> {
         let draft = &self.draft;
         // Flags are about the run that a person starts.
         let mut defaults = options.defaults.clone();
@@ -78,6 +78,7 @@ impl Part {
         let named = |place: &Place, name: &str| spec_of(place.clone(), name, &self.folder, FILES_FOLDER, &options);
         let model = draft.model.as_ref().map(|(place, name)| named(place, name)).transpose()?;
         let mut acceptance = checks(draft.acceptance.clone(), &options, &mut sources)?;
+        protect::settle(&mut acceptance, &draft.protects, workspace)?;
         for check in &mut acceptance {
             if let Some((_, place, name)) = draft.judges.iter().find(|(of, ..)| *of == check.name)
                 && let Some(CheckBy::Judge(judge)) = &mut check.by

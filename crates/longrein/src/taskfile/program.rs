@@ -190,19 +190,19 @@ impl Program {
 
     /// Fills in what task files for children say, and those of the programs that these follow. Answers what is too large for
     /// an event: to be stored before a run starts.
-    pub fn resolve(&mut self, options: &Options) -> Result<Vec<(Digest, Payload)>> {
+    pub fn resolve(&mut self, options: &Options, workspace: &Path) -> Result<Vec<(Digest, Payload)>> {
         let mut blobs = Vec::new();
         for phase in &mut self.phases.phases {
             let name = phase.name.to_string();
             if let (Some(child), Some(part)) = (phase.kind.child_mut(), self.parts.get(&name)) {
-                let Resolved { task, model, blobs: more } = part.resolve(options)?;
+                let Resolved { task, model, blobs: more } = part.resolve(options, workspace)?;
                 let model = model.filter(|_| child.model.is_none());
                 let found = child.found.get_or_insert_default();
                 (found.task, found.model) = (Some(Box::new(task)), model);
                 blobs.extend(more);
             }
             if let Some(program) = self.below.get_mut(&name) {
-                blobs.extend(program.resolve(options)?);
+                blobs.extend(program.resolve(options, workspace)?);
             }
         }
         Ok(blobs)

@@ -39,6 +39,7 @@ impl<'a> Past<'a> {
             root: None,
             descent: None,
             brings: vec![],
+            first_tree: None,
         };
         past.add(vec![Event::RunStarted(Box::new(started))], vec![]).await;
         past
