@@ -97,7 +97,8 @@ fn text_of(captured: &Captured, secrets: &Secrets, form: fn(&str) -> Cow<'_, str
     let formed = form(lines);
     let redacted = secrets.redact_after_cut(&formed);
     let from = redacted.ceil_char_boundary(edge.min(redacted.len()));
-    text.push_str(&format!("\n[… {left_out} bytes left out …]\n"));
+    // nobody counted its lines: what is looked up by its number later is numbered like this
+    text.push_str(&format!("\n[… {left_out} bytes left out for good; lines below are numbered without them …]\n"));
     text.push_str(&redacted[from..]);
     text
 }

@@ -300,6 +300,9 @@ struct Told<'a> {
     output_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_lines: Option<u64>,
+    /// Of those, what lay between the two ends that are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_bytes: Option<u64>,
     output: &'a str,
 }
 
@@ -315,6 +318,7 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
         Strays::Ended(count) => (Some(count), None),
         Strays::Left(count) => (None, Some(count)),
     };
+    let dropped_bytes = Some(captured.left_out()).filter(|bytes| *bytes > 0);
     let told = |output_bytes, output_lines, output: &str| {
         let told = Told {
             status: match how {
@@ -327,6 +331,7 @@ fn told(ended: Ended, secrets: &Secrets, blobs: &mut Blobs) -> Content {
             background_left,
             output_bytes,
             output_lines,
+            dropped_bytes,
             output,
         };
         Payload::of(&told).expect("all keys are strings")

@@ -56,6 +56,7 @@ const TELLING: &[&str] = &[
     "left_out",
     "output_bytes",
     "output_lines",
+    "dropped_bytes",
     "from",
     "to",
     "title",

@@ -287,6 +287,21 @@ async fn long_output_is_shown_in_part_and_kept() {
     let whole = kept["output"].as_str().unwrap();
     assert!(whole.starts_with("\u{1b}[31mred\u{1b}[0m\n1\n2\n") && whole.ends_with("\n20000\n"));
     assert_eq!((whole.lines().count(), &kept["output_bytes"]), (20_001, &json!(whole.len())));
+    assert!(shown.get("dropped_bytes").is_none(), "all of it is kept");
+}
+
+#[tokio::test]
+async fn what_is_kept_nowhere_is_said_where_it_is_missing() {
+    let bench = bench();
+    let ran = bench.ran(json!({ "command": "seq 400000" })).await;
+    let Outcome::Done(Content::Blob(blob)) = &ran.outcome else { panic!("{:?}", ran.outcome) };
+    let shown: Value = blob.shown.read().unwrap();
+    let kept: Value = serde_json::from_slice(&ran.blobs[0].1).unwrap();
+    let whole = kept["output"].as_str().unwrap();
+    assert_eq!(shown["output_lines"], 400_000);
+    assert!(shown["dropped_bytes"].as_u64().unwrap() > 500_000 && shown["dropped_bytes"] == kept["dropped_bytes"]);
+    assert!(whole.contains(" bytes left out for good; lines below are numbered without them …]\n"), "it is told");
+    assert!(whole.lines().count() < 400_000 && whole.ends_with("\n400000\n"));
 }
 
 #[tokio::test]
