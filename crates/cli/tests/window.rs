@@ -139,8 +139,8 @@ fn the_next_request_is_shown_as_it_will_be_sent() {
     let world = World::new();
     window_of(&world, SMALL);
     let picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ".repeat(20);
-    let look = tool("look", "external", "touch looking; sleep 0.5; seq 1 20000", "");
-    let see = tool("see", "external", &format!("sleep 0.5; echo {picture}"), "");
+    let look = tool("look", "external", "touch looking; sleep 0.3; seq 1 20000", "");
+    let see = tool("see", "external", &format!("sleep 0.3; echo {picture}"), "");
     let both = "[[reply]]\ncalls = [{ name = \"look\", args = {} }, { name = \"see\", args = {} }]\n";
     task(&world, &(look + &see + ALLOWED), &(both.to_owned() + &says("done")));
     let running = world.typed("longrein run --task task.toml --id r").start();
