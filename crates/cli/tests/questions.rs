@@ -324,25 +324,29 @@ usage = { input = 1000, output = 5 }
 /// A yes to a script is one to what it sources as well: another `lib.sh` is another question.
 #[test]
 fn law_8_a_yes_to_a_script_is_none_to_another_that_it_sources() {
-    for (is_swapped, status) in [(false, 0), (true, 3)] {
+    // by what the command says, and by the folder that it is to run in
+    for (is_swapped, status, folder) in [(false, 0, "."), (true, 3, "."), (false, 0, "sub"), (true, 3, "sub")] {
         let world = World::new();
-        world.write("space/deploy.sh", ". ./lib.sh\n");
-        world.write("space/lib.sh", "echo kind > out\n");
+        world.write(&format!("space/{folder}/deploy.sh"), ". ./lib.sh\n");
+        world.write(&format!("space/{folder}/lib.sh"), "echo kind > out\n");
         world.write(
             "task.toml",
             "goal = \"Deploy.\"\nmodel = \"script/m.toml\"\nworkspace = \"space\"\nbuiltins = [\"shell\"]\n",
         );
         world.write(
             "m.toml",
-            "[[reply]]\ncalls = [{ name = \"shell\", args = { command = \"sh deploy.sh\" } }]\n[[reply]]\ntext = \"done\"\n",
+            &format!(
+                "[[reply]]\ncalls = [{{ name = \"shell\", args = {{ command = \"sh deploy.sh\", cwd = \"{folder}\" }} }}]\n\
+                 [[reply]]\ntext = \"done\"\n"
+            ),
         );
         world.run("run --task task.toml --id r --on-ask wait").is(3);
         world.run("approve r a1").is(0);
         if is_swapped {
-            world.write("space/lib.sh", "echo evil > out\n");
+            world.write(&format!("space/{folder}/lib.sh"), "echo evil > out\n");
         }
         let resumed = world.run("resume r --on-ask wait");
         assert_eq!(resumed.status(), status, "swapped: {is_swapped}\n{}", world.run("log r").stdout);
-        assert_eq!(world.path("space/out").exists(), !is_swapped, "swapped: {is_swapped}");
+        assert_eq!(world.path(&format!("space/{folder}/out")).exists(), !is_swapped, "{folder}, swapped: {is_swapped}");
     }
 }

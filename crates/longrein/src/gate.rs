@@ -38,9 +38,10 @@ impl Gate for Whole {
         let is_shell = call.tool.body == ToolBody::Builtin(Builtin::Shell);
         // Only where somebody is asked does it matter, and a command that runs no file has nothing to tell.
         if is_shell && matches!(ruled.ruling, Ruling::Ask { .. }) && !ruled.runs.is_empty() {
-            let Shell { command } = call.args.read().unwrap_or_default();
+            let Shell { command, cwd } = call.args.read().unwrap_or_default();
             let words = ["sh", "-c", command.as_str()].map(str::to_owned);
-            let found = Commands::within(call.workspace).run_by(&words, call.workspace);
+            let folder = Path::new(call.workspace).join(cwd.unwrap_or_default());
+            let found = Commands::within(call.workspace).run_by(&words, &folder.to_string_lossy());
             let mut runs: BTreeSet<String> = std::mem::take(&mut ruled.runs).into_iter().collect();
             runs.extend(found.into_iter().filter_map(|file| file.into_os_string().into_string().ok()));
             ruled.runs = runs.into_iter().collect();
@@ -53,6 +54,8 @@ impl Gate for Whole {
 #[derive(Default, Deserialize)]
 struct Shell {
     command: String,
+    /// From the workspace.
+    cwd: Option<String>,
 }
 
 /// What a run's policy knows beside the machine.
