@@ -115,7 +115,6 @@ impl Layout {
     fn system(&mut self) -> io::Result<()> {
         self.steps.push(Laying::Folder(c("run")?));
         self.steps.push(Laying::Folder(c("dev")?));
-        self.steps.push(Laying::Memory { at: c("dev")?, options: c("mode=755,size=64k")? });
         for device in DEVICES {
             let at = c(format!("dev/{device}"))?;
             self.steps.push(Laying::File(at.clone()));
@@ -136,7 +135,6 @@ impl Layout {
         self.steps.push(Laying::Terminals { at: c("dev/pts")? });
         self.steps.push(Laying::Folder(c("dev/shm")?));
         self.steps.push(Laying::Memory { at: c("dev/shm")?, options: c("mode=1777,size=256m")? });
-        self.seals.push(c("dev")?);
         self.seals.push(c(".")?);
         Ok(())
     }
