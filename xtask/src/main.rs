@@ -6,6 +6,7 @@
 mod conformance;
 mod layers;
 mod live;
+mod order;
 mod source;
 mod tidy;
 
@@ -22,6 +23,7 @@ cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
 cargo xtask doc       the documentation; a warning is an error
 cargo xtask conformance server|client
                       the MCP project's suite against our server or client; needs npm and its registry
+cargo xtask order     the order of functions in the released binary (x86-64 Linux, Python)
 cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ["doc"] => doc(),
         ["conformance", "server"] => conformance::server(),
         ["conformance", "client"] => conformance::client(),
+        ["order"] => order::order(&root()),
         ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
@@ -88,6 +91,11 @@ fn test(slow: &[(&str, &str)]) -> anyhow::Result<()> {
 fn doc() -> anyhow::Result<()> {
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     cargo("documentation", &["doc", "--locked", "--workspace", "--no-deps"], &strict)
+}
+
+fn must(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{command:?} could not be started"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
 }
 
 /// Runs cargo in the workspace. Variables that are set already keep their value.
