@@ -6,6 +6,7 @@
 mod conformance;
 mod layers;
 mod live;
+mod shipped;
 mod source;
 mod tidy;
 
