@@ -88,6 +88,11 @@ impl<D: Draft> Reading for Decoder<D> {
             bytes = &bytes[start..];
             self.framing = match bytes[0] {
                 b'{' | b'[' => Framing::Json(Vec::new()),
+                // As a packed answer begins that does not say so: what looks like events further on must not be read.
+                control if control.is_ascii_control() => {
+                    self.fail(malformed("the response is no text: it may be packed"));
+                    return Progress::Failed;
+                }
                 _ => Framing::Events(Lines::default()),
             };
         }
