@@ -243,8 +243,13 @@ impl Client {
         let mut progress = Progress::Reading;
         let mut silence = self.timeouts.first_byte;
         let mut stopped = None;
+        let too_long = || End::Broken(format!("it took more than {:?}", self.timeouts.total));
         loop {
             let now = Instant::now();
+            // Where there is always more to read, no waiting ever ends.
+            if now >= last {
+                return decoder.end(too_long());
+            }
             let until = match progress {
                 Progress::Reading => now + silence,
                 Progress::Stopped => *stopped.get_or_insert(now) + self.timeouts.grace,
@@ -264,9 +269,7 @@ impl Client {
                 }
                 Ok(Ok(None)) => return decoder.end(End::Closed),
                 Ok(Err(error)) => return decoder.end(End::Broken(chain(&error))),
-                Err(_) if until.min(last) == last => {
-                    return decoder.end(End::Broken(format!("it took more than {:?}", self.timeouts.total)));
-                }
+                Err(_) if until.min(last) == last => return decoder.end(too_long()),
                 Err(_) => {
                     return decoder.end(End::Broken(format!("{} sent nothing for {silence:?}", self.host())));
                 }
@@ -279,8 +282,9 @@ impl Client {
         let retry_after_s = retry_after(response.headers());
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
+        // The status alone says enough if the rest does not come, or comes drop by drop.
+        let last = last.min(Instant::now() + self.timeouts.grace * REFUSAL_GRACES);
         while body.len() < REFUSAL_MAX_BYTES {
-            // The status alone says enough if the rest does not come.
             match timeout_at(last.min(Instant::now() + self.timeouts.grace), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes[..bytes.len().min(REFUSAL_MAX_BYTES)]),
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
@@ -368,6 +372,9 @@ const POOL_IDLE: Duration = Duration::from_secs(55);
 
 /// The most of a listing of models; the longest known, of a router of hundreds, has half a megabyte.
 const LISTING_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long the body of a refusal may take, in times of grace.
+const REFUSAL_GRACES: u32 = 5;
 
 /// The most of a refusal's body that is read.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;

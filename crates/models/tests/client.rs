@@ -186,7 +186,15 @@ async fn refusals() {
         assert_eq!(failure.class, ModelErrorClass::BadRequest, "{how}");
         assert!(failure.message.contains("packs its answers"), "{}", failure.message);
     }
-    // The rest of a refusal that does not come is not waited for long.
+    // The rest of a refusal that does not come, or comes drop by drop, is not waited for long.
+    let mut drip = vec![Write("HTTP/1.1 503 X\r\ncontent-length: 999\r\n\r\n".into())];
+    drip.extend((0..300).flat_map(|_| [Write("x".into()), Sleep(Duration::from_millis(100))]));
+    let began = Instant::now();
+    let dripping = server(drip).await;
+    let patient = Timeouts { total: Duration::from_secs(60), ..quick() };
+    let failure = ask(&*model_within(&dripping, patient)).await.unwrap_err();
+    assert_eq!((failure.class, failure.status), (ModelErrorClass::Overloaded, Some(503)));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let failure =
         fails(vec![Write("HTTP/1.1 503 X\r\ncontent-length: 99\r\n\r\n{".into()), Sleep(quick().total)]).await;
     assert_eq!((failure.class, failure.status), (ModelErrorClass::Overloaded, Some(503)));
