@@ -162,7 +162,7 @@ const DIALECTS: [Dialect; 5] = [
 enum Step {
     /// Reads the request.
     Take,
-    Write(Vec<u8>),
+    Say(Vec<u8>),
     /// This again and again, as long as anybody reads it.
     Flood(Vec<u8>, Duration),
     Silence,
@@ -170,7 +170,7 @@ enum Step {
     Reset,
 }
 
-use Step::{Flood, Reset, Silence, Take, Write as Send};
+use Step::{Flood, Reset, Say, Silence, Take};
 
 /// What comes of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,12 +216,12 @@ impl Poison {
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 
 fn text(text: impl Into<String>) -> Step {
-    Send(text.into().into_bytes())
+    Say(text.into().into_bytes())
 }
 
 /// A response that ends with its connection.
 fn closing(body: impl AsRef<[u8]>) -> Vec<Step> {
-    vec![Take, text(format!("{STREAM}connection: close\r\n\r\n")), Send(body.as_ref().to_vec())]
+    vec![Take, text(format!("{STREAM}connection: close\r\n\r\n")), Say(body.as_ref().to_vec())]
 }
 
 fn chunk(body: &str) -> String {
@@ -332,7 +332,7 @@ const SPITES: &[Spite] = &[
     ends("a gzipped body that nobody asked for", 5, |poison| {
         let body = gzipped(&poison.whole());
         let head = format!("{STREAM}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
-        vec![Take, text(head), Send(body)]
+        vec![Take, text(head), Say(body)]
     }),
     lost("gzip that does not say so", |poison| closing(gzipped(&poison.whole()))),
     lost("an error after half", |poison| {
@@ -361,7 +361,7 @@ const SPITES: &[Spite] = &[
     whole("201", |poison| answered("201 Created", "", &poison.whole())),
     whole("a byte at a time", |poison| {
         let bytes = poison.whole().into_bytes();
-        let single = bytes.iter().map(|byte| Send(vec![*byte]));
+        let single = bytes.iter().map(|byte| Say(vec![*byte]));
         [Take, text(format!("{STREAM}connection: close\r\n\r\n"))].into_iter().chain(single).collect()
     }),
     whole("silence after the end", |poison| then(chunked(&poison.whole()), Silence)),
@@ -460,7 +460,7 @@ impl Shared {
                 Turn::Spite(number) => {
                     let said = (self.dialect.events)(Said::Call(number));
                     let poison = Poison { events: said, last: self.dialect.last };
-                    return (SPITES[number].steps)(&poison).into_iter().try_for_each(|step| self.take(stream, step));
+                    return (SPITES[number].steps)(&poison).into_iter().try_for_each(|step| self.step(stream, step));
                 }
                 Turn::Call(number) => self.answer(stream, Said::Call(number))?,
                 Turn::Done => self.answer(stream, Said::Done)?,
@@ -472,15 +472,15 @@ impl Shared {
     fn answer(&self, stream: &TcpStream, said: Said) -> std::io::Result<()> {
         let body = (self.dialect.events)(said).concat();
         take_request(stream)?;
-        self.take(stream, text(format!("{STREAM}content-length: {}\r\n\r\n{body}", body.len())))
+        self.step(stream, text(format!("{STREAM}content-length: {}\r\n\r\n{body}", body.len())))
     }
 
-    fn take(&self, mut stream: &TcpStream, step: Step) -> std::io::Result<()> {
+    fn step(&self, mut stream: &TcpStream, step: Step) -> std::io::Result<()> {
         let until = Instant::now() + RUN_MAX;
         let goes_on = || !self.over.load(Ordering::SeqCst) && Instant::now() < until;
         match step {
             Step::Take => take_request(stream),
-            Step::Write(bytes) => stream.write_all(&bytes),
+            Step::Say(bytes) => stream.write_all(&bytes),
             Step::Flood(bytes, pause) => {
                 while goes_on() {
                     stream.write_all(&bytes)?;
