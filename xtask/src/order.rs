@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use crate::must;
+use crate::shipped::must;
 
 /// The list, as the linker reads it.
 const LIST: &str = "crates/cli/functions.ld";

@@ -34,6 +34,7 @@ mod questions;
 mod routes;
 mod shell;
 mod snapshots;
+mod spite;
 mod summaries;
 mod support;
 mod terminal;

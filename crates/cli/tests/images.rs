@@ -4,8 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::mcp;
 use crate::support::server::{Server, calls, text};
-use crate::support::task::configure;
+use crate::support::task::{configure, wire_task};
 use crate::support::{World, of_type};
 
 /// The first bytes of a PNG of this size, and noise behind them.
@@ -198,6 +199,32 @@ fn a_picture_that_a_tool_brings_is_shown_after_the_results_of_its_turn() {
     }
     world.verify("w");
     world.run("gc").is(0);
+    world.verify("w");
+}
+
+/// From a server's process, over its stdout, to the request that a provider gets.
+#[test]
+fn a_picture_that_a_tool_server_brings_is_shown_too() {
+    let Some(world) = mcp::world() else { return };
+    fs::write(world.path("a.png"), png(640, 480)).unwrap();
+    wire_task(&world, &format!("builtins = []\n{}", mcp::server("plain", "effect = \"read\"")));
+    let ordered = [("c1", "mcp__shop__picture", r#"{"file":"a.png"}"#), ("c2", "mcp__shop__count", "{}")];
+    let server = Server::playing([calls(&ordered), text("lost"), text("A picture.")]);
+    server.call(&world, "run --task task.toml --id w --crash-at model.after_reply:2").done().is(75);
+    server.call(&world, "resume w").done().is(0);
+    let asked = server.asked();
+    let messages = asked[1].messages();
+    let [(words, images)] = &seen(&messages)[..] else { panic!("{messages:?}") };
+    assert_eq!(images, &[url(&png(640, 480))], "the very bytes of the file");
+    assert!(words.ends_with("[image a1.1 640×480 png]"), "{words}");
+    let observed = asked[1].observations();
+    assert!(observed[0].to_string().contains("as ordered"), "{observed:?}");
+    assert!(observed[0].to_string().contains("[image image/png, 3,029 bytes]"), "{observed:?}");
+    assert!(asked[1].bytes == asked[2].bytes, "another request after the kill");
+    let start = &base64(&png(640, 480))[40..400];
+    for line in ["log w --json", "show w", "export w --format openai"] {
+        assert!(!world.run(line).is(0).stdout.contains(start), "{line}");
+    }
     world.verify("w");
 }
 

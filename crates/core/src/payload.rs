@@ -22,6 +22,13 @@ impl Payload {
         RawValue::from_string(text.into()).map(|raw| Self(raw.into()))
     }
 
+    /// As [`parse`](Self::parse), without the blanks between its parts: numbers, texts and the order of keys stay as they came.
+    pub fn parse_compact(text: &str) -> Result<Self, serde_json::Error> {
+        // Only of what is JSON is it known where a text in it ends.
+        serde_json::from_str::<&RawValue>(text)?;
+        Self::parse(compact(text))
+    }
+
     /// The JSON form of any value that serialises. Maps with keys that are no strings are the only values that do not.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
@@ -48,6 +55,24 @@ impl Payload {
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0.get())
     }
+}
+
+/// A valid JSON text without the blanks and line breaks between its parts.
+fn compact(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut in_string = false;
+    let mut escaped = false;
+    for c in text.chars() {
+        if in_string {
+            out.push(c);
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if !c.is_ascii_whitespace() {
+            out.push(c);
+            in_string = c == '"';
+        }
+    }
+    out
 }
 
 impl PartialEq for Payload {
@@ -214,4 +239,19 @@ pub fn head_and_tail(text: &str, limit: usize) -> String {
         tail += 1;
     }
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compact_touches_only_blanks_between_parts() {
+        let text = "{ \"a b\" : [ 1.0 , 1e2 ],\n\t\"q\\\" \\\\\" : \" x \" , \"n\":12345678901234567890123 }";
+        let expected = "{\"a b\":[1.0,1e2],\"q\\\" \\\\\":\" x \",\"n\":12345678901234567890123}";
+        assert_eq!(Payload::parse_compact(text).unwrap().as_str(), expected);
+        for wrong in ["", "{", "1 2", "no"] {
+            assert!(Payload::parse_compact(wrong).is_err(), "{wrong}");
+        }
+    }
 }

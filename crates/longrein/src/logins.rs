@@ -104,8 +104,14 @@ pub(crate) fn hidden(keys: &Keys, called: Result<Answer, CallError>) -> Result<A
     };
     match called {
         Ok(answer) => {
-            let whole = without(answer.result.as_str().to_owned());
-            let result = if whole == answer.result.as_str() { answer.result } else { parsed(whole) };
+            // As it came, and as it reads: a token may be written with escapes.
+            let came = answer.result.as_str().to_owned();
+            let reads = answer.result.read::<serde_json::Value>().map(|value| value.to_string()).unwrap_or_default();
+            let hidden = [came, reads].into_iter().find_map(|text| {
+                let without = without(text.clone());
+                (without != text).then_some(without)
+            });
+            let result = hidden.map_or(answer.result, parsed);
             Ok(Answer { result, is_error: answer.is_error })
         }
         Err(CallError::NotSent(text)) => Err(CallError::NotSent(without(text))),

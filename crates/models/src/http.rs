@@ -9,7 +9,8 @@ use bytes::Bytes;
 use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Reply};
 use longrein_ports::Listener;
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, RETRY_AFTER,
 };
 use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
@@ -180,6 +181,7 @@ impl Client {
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/x-ndjson, application/json")
+            .header(ACCEPT_ENCODING, PLAIN)
             .headers(self.headers.clone())
             .body(body);
         let response = match timeout_at(last.min(began + self.timeouts.headers), request.send()).await {
@@ -190,10 +192,13 @@ impl Client {
         if let Some(lane) = &self.lane {
             lane.heard(response.status(), response.headers(), retry_after(response.headers()));
         }
-        if response.status().is_success() {
-            self.read::<D>(response, last, telling).await
-        } else {
+        if !response.status().is_success() {
             Err(self.refused(response, last).await)
+        } else if let Some(encoding) = packed(response.headers()) {
+            let text = format!("{} packs its answers ({encoding}), unasked: switch that off there", self.host());
+            Err(broken(ModelErrorClass::BadRequest, Billing::Perhaps, text))
+        } else {
+            self.read::<D>(response, last, telling).await
         }
     }
 
@@ -205,7 +210,8 @@ impl Client {
     }
 
     async fn fetch(&self, url: Url) -> Result<Vec<u8>, ModelFailure> {
-        let request = self.http()?.get(url).header(ACCEPT, "application/json").headers(self.headers.clone());
+        let request = self.http()?.get(url).header(ACCEPT, "application/json").header(ACCEPT_ENCODING, PLAIN);
+        let request = request.headers(self.headers.clone());
         let mut response = request.send().await.map_err(|error| self.unsent(&error))?;
         if !response.status().is_success() {
             return Err(self.refused(response, Instant::now() + self.timeouts.grace).await);
@@ -237,8 +243,13 @@ impl Client {
         let mut progress = Progress::Reading;
         let mut silence = self.timeouts.first_byte;
         let mut stopped = None;
+        let too_long = || End::Broken(format!("it took more than {:?}", self.timeouts.total));
         loop {
             let now = Instant::now();
+            // Where there is always more to read, no waiting ever ends.
+            if now >= last {
+                return decoder.end(too_long());
+            }
             let until = match progress {
                 Progress::Reading => now + silence,
                 Progress::Stopped => *stopped.get_or_insert(now) + self.timeouts.grace,
@@ -258,9 +269,7 @@ impl Client {
                 }
                 Ok(Ok(None)) => return decoder.end(End::Closed),
                 Ok(Err(error)) => return decoder.end(End::Broken(chain(&error))),
-                Err(_) if until.min(last) == last => {
-                    return decoder.end(End::Broken(format!("it took more than {:?}", self.timeouts.total)));
-                }
+                Err(_) if until.min(last) == last => return decoder.end(too_long()),
                 Err(_) => {
                     return decoder.end(End::Broken(format!("{} sent nothing for {silence:?}", self.host())));
                 }
@@ -273,8 +282,9 @@ impl Client {
         let retry_after_s = retry_after(response.headers());
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
+        // The status alone says enough if the rest does not come, or comes drop by drop.
+        let last = last.min(Instant::now() + self.timeouts.grace * REFUSAL_GRACES);
         while body.len() < REFUSAL_MAX_BYTES {
-            // The status alone says enough if the rest does not come.
             match timeout_at(last.min(Instant::now() + self.timeouts.grace), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes[..bytes.len().min(REFUSAL_MAX_BYTES)]),
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
@@ -363,6 +373,9 @@ const POOL_IDLE: Duration = Duration::from_secs(55);
 /// The most of a listing of models; the longest known, of a router of hundreds, has half a megabyte.
 const LISTING_MAX_BYTES: usize = 4 * 1024 * 1024;
 
+/// How long the body of a refusal may take, in times of grace.
+const REFUSAL_GRACES: u32 = 5;
+
 /// The most of a refusal's body that is read.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
@@ -385,6 +398,15 @@ fn tls(scheme: &str) -> Result<rustls::ClientConfig, rustls::Error> {
         builder.with_root_certificates(rustls::RootCertStore::empty())
     };
     Ok(builder.with_no_client_auth())
+}
+
+/// Pieces of a packed answer come late, and a reply is read piece by piece.
+const PLAIN: &str = "identity";
+
+/// What an answer is packed with, if it is.
+fn packed(headers: &HeaderMap) -> Option<String> {
+    let encoding = String::from_utf8_lossy(headers.get(CONTENT_ENCODING)?.as_bytes()).trim().to_ascii_lowercase();
+    (!encoding.is_empty() && encoding != PLAIN).then_some(encoding)
 }
 
 /// How long a refusal asks us to wait, in seconds, rounded up: `retry-after-ms`, or `retry-after` as a number or a date.

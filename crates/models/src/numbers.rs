@@ -15,6 +15,8 @@ const ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
 
 /// How the text begins that stands for a number. Nobody writes it: its characters are private ones of two planes.
 const MARK: &str = "\u{f4e1d}\u{10a7c3}#";
+/// The same, with the quote before it.
+const OPENING: &str = "\"\u{f4e1d}\u{10a7c3}#";
 
 /// Numbers of fewer characters are as they were when they are read and written again, or worth as much.
 const SAFE_DIGITS: usize = 16;
@@ -51,12 +53,11 @@ pub(crate) fn payload(value: &Value) -> Payload {
 }
 
 fn unmarked(text: String) -> String {
-    let opening = format!("\"{MARK}");
-    if !text.contains(&opening) {
+    if !text.contains(OPENING) {
         return text;
     }
     let mut out = String::with_capacity(text.len());
-    let mut parts = text.split(opening.as_str());
+    let mut parts = text.split(OPENING);
     out.push_str(parts.next().unwrap_or_default());
     for part in parts {
         let (number, rest) = part.split_once('"').unwrap_or((part, ""));

@@ -54,6 +54,11 @@ pub(crate) fn count(value: &Value) -> Option<u64> {
     number(value).or_else(counted).filter(|count| *count <= TOKENS_MAX)
 }
 
+/// What stands under these keys, each inside the one before. A JSON pointer would be taken to pieces with every event.
+pub(crate) fn inside<'a, const N: usize>(value: &'a Value, keys: [&str; N]) -> Option<&'a Value> {
+    keys.into_iter().try_fold(value, |value, key| value.get(key))
+}
+
 /// A whole number. Some gateways write them as strings.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())

@@ -17,8 +17,8 @@ pub trait Draft: Default + Send {
     /// Of which kind a server is that answers so, for people.
     const SERVER: &'static str;
 
-    /// One event's value, or a whole body.
-    fn take(&mut self, value: &Value) -> Result<(), ModelFailure>;
+    /// One event's value, or a whole body. What it keeps it may take out, instead of a copy.
+    fn take(&mut self, value: &mut Value) -> Result<(), ModelFailure>;
 
     /// The words `[DONE]`, which end a stream of Chat Completions.
     fn done(&mut self) {}
@@ -88,6 +88,11 @@ impl<D: Draft> Reading for Decoder<D> {
             bytes = &bytes[start..];
             self.framing = match bytes[0] {
                 b'{' | b'[' => Framing::Json(Vec::new()),
+                // As a packed answer begins that does not say so: what looks like events further on must not be read.
+                control if control.is_ascii_control() => {
+                    self.fail(malformed("the response is no text: it may be packed"));
+                    return Progress::Failed;
+                }
                 _ => Framing::Events(Lines::default()),
             };
         }
@@ -168,9 +173,9 @@ impl<D: Draft> Decoder<D> {
         let mut read = 0;
         while let Some(value) = values.next() {
             match (value, end) {
-                (Ok(value), _) => {
+                (Ok(mut value), _) => {
                     read = values.byte_offset();
-                    self.take(&value);
+                    self.take(&mut value);
                 }
                 // The end says it better.
                 (Err(error), End::Broken(_)) if error.is_eof() => {}
@@ -218,11 +223,11 @@ impl<D: Draft> Decoder<D> {
                 self.draft.done();
                 continue;
             }
-            if let Some(values) = parse(data) {
+            if let Some(mut values) = parse(data) {
                 if data.ends_with(DONE) {
                     self.draft.done();
                 }
-                for value in &values {
+                for value in &mut values {
                     if event.is_error { self.fail(refusal(value)) } else { self.take(value) }
                 }
             } else if event.is_error {
@@ -234,9 +239,9 @@ impl<D: Draft> Decoder<D> {
     }
 
     /// A list is taken one by one: some servers send a stream as one list.
-    fn take(&mut self, value: &Value) {
+    fn take(&mut self, value: &mut Value) {
         if let Value::Array(list) = value {
-            list.iter().for_each(|value| self.take(value));
+            list.iter_mut().for_each(|value| self.take(value));
         } else if self.failed.is_none()
             && let Err(failure) = self.draft.take(value)
         {

@@ -4,7 +4,7 @@ use longrein_core::outcome::{Billing, Finish, ModelErrorClass, ModelFailure};
 use serde_json::Value;
 
 use crate::failure::broken;
-use crate::reading::says_something;
+use crate::reading::{inside, says_something};
 
 /// Why a model stopped, in any dialect's word for it.
 pub(crate) fn finish(word: &str) -> Finish {
@@ -57,5 +57,5 @@ pub(crate) fn is_complaint(value: &Value) -> bool {
 
 /// MiniMax says in a field of its own whether all is well.
 pub(crate) fn is_base_fault(value: &Value) -> bool {
-    value.pointer("/base_resp/status_code").and_then(Value::as_i64).is_some_and(|code| code != 0)
+    inside(value, ["base_resp", "status_code"]).and_then(Value::as_i64).is_some_and(|code| code != 0)
 }

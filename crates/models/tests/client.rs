@@ -37,10 +37,14 @@ fn quick() -> Timeouts {
 }
 
 fn model(server: &Server) -> Arc<dyn Model> {
+    model_within(server, quick())
+}
+
+fn model_within(server: &Server, timeouts: Timeouts) -> Arc<dyn Model> {
     let config = ModelConfig {
         base_url: Some(server.url.clone()),
         api_key: Some(Secret::new("sk-secret")),
-        timeouts: Some(quick()),
+        timeouts: Some(timeouts),
         ..ModelConfig::default()
     };
     connect(&spec("openai/some/model"), &config).expect("good settings")
@@ -177,7 +181,20 @@ async fn refusals() {
     let failure = fails(response("302 Found\r\nlocation: http://elsewhere/", "")).await;
     assert_eq!(failure.class, ModelErrorClass::BadRequest);
     assert!(failure.message.contains("http://elsewhere/"), "{}", failure.message);
-    // The rest of a refusal that does not come is not waited for long.
+    for how in ["gzip", "br", "Identity, zstd"] {
+        let failure = fails(response(&format!("200 OK\r\ncontent-encoding: {how}"), "?")).await;
+        assert_eq!(failure.class, ModelErrorClass::BadRequest, "{how}");
+        assert!(failure.message.contains("packs its answers"), "{}", failure.message);
+    }
+    // The rest of a refusal that does not come, or comes drop by drop, is not waited for long.
+    let mut drip = vec![Write("HTTP/1.1 503 X\r\ncontent-length: 999\r\n\r\n".into())];
+    drip.extend((0..300).flat_map(|_| [Write("x".into()), Sleep(Duration::from_millis(100))]));
+    let began = Instant::now();
+    let dripping = server(drip).await;
+    let patient = Timeouts { total: Duration::from_secs(60), ..quick() };
+    let failure = ask(&*model_within(&dripping, patient)).await.unwrap_err();
+    assert_eq!((failure.class, failure.status), (ModelErrorClass::Overloaded, Some(503)));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let failure =
         fails(vec![Write("HTTP/1.1 503 X\r\ncontent-length: 99\r\n\r\n{".into()), Sleep(quick().total)]).await;
     assert_eq!((failure.class, failure.status), (ModelErrorClass::Overloaded, Some(503)));
@@ -245,7 +262,9 @@ async fn status_and_body_make_the_class() {
 #[tokio::test]
 async fn a_flood_is_refused() {
     let flood = Write(format!("100000\r\n{}\r\n", format!(":{}\n", "x".repeat(1022)).repeat(1024)));
-    let failure = fails(std::iter::once(head()).chain(std::iter::repeat_n(flood, 20)).collect()).await;
+    let server = server(std::iter::once(head()).chain(std::iter::repeat_n(flood, 20)).collect()).await;
+    // A busy machine takes its time for 16 MiB.
+    let failure = ask(&*model_within(&server, Timeouts::default())).await.expect_err("it is too long");
     assert_eq!(failure.class, ModelErrorClass::Malformed);
     assert!(failure.message.contains("16 MiB"), "{}", failure.message);
 }
@@ -315,7 +334,7 @@ async fn every_provider_is_asked_its_own_way() {
         assert!(!failure.message.contains("blue"), "a header may be a key too: {}", failure.message);
         let request = server.requests.lock().unwrap()[0].to_lowercase();
         assert!(request.starts_with(&format!("post {} http/1.1", path.to_lowercase())), "{name}: {request}");
-        for header in [key.to_lowercase(), "x-team: blue".to_owned()] {
+        for header in [key.to_lowercase(), "x-team: blue".to_owned(), "accept-encoding: identity".to_owned()] {
             assert!(request.contains(&format!("\r\n{header}\r\n")), "{name}: {request}");
         }
         assert_eq!(request.contains("anthropic-version: 2023-06-01"), name.starts_with("anthropic"), "{request}");

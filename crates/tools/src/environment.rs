@@ -145,7 +145,11 @@ fn of(
 
 const OPEN: &str = "${secret:";
 
-/// `text` with each `${secret:X}` replaced, and the names of them. None: a reference that is not closed or names nothing.
+/// What parts a name from what stands in for it where it is not set, as in a shell.
+const ELSE: &str = ":-";
+
+/// `text` with each `${secret:X}` and `${secret:X:-else}` replaced, and the names of them. None: a reference that is not
+/// closed or names nothing.
 fn expand(
     text: &str,
     operator: &BTreeMap<String, String>,
@@ -156,14 +160,23 @@ fn expand(
     let mut rest = text;
     while let Some(at) = rest.find(OPEN) {
         out.push_str(&rest[..at]);
-        let Some((name, after)) = rest[at + OPEN.len()..].split_once('}') else { return Ok(None) };
+        let Some((reference, after)) = rest[at + OPEN.len()..].split_once('}') else { return Ok(None) };
+        let (name, absent) = match reference.split_once(ELSE) {
+            Some((name, absent)) => (name, Some(absent)),
+            None => (reference, None),
+        };
         if !is_name(name) {
             return Ok(None);
         }
-        let value =
-            operator.get(name).filter(|value| !value.is_empty()).ok_or_else(|| Wrong::Missing(name.to_owned()))?;
-        secrets.know(name, value);
-        out.push_str(value);
+        match (operator.get(name).filter(|value| !value.is_empty()), absent) {
+            (Some(value), _) => {
+                secrets.know(name, value);
+                out.push_str(value);
+            }
+            // It stands in a file for all to read: no secret.
+            (None, Some(absent)) => out.push_str(absent),
+            (None, None) => return Err(Wrong::Missing(name.to_owned())),
+        }
         names.push(name.to_owned());
         rest = after;
     }

@@ -33,11 +33,8 @@ impl Printed {
             return Self { payload: Payload::string(&readable(captured, secrets)), json: None, is_ambiguous: false };
         };
         // numbers and the order of keys stay as printed, unless something must be taken out
-        let payload = if secrets.redact_value(&mut value) {
-            Payload::of(&value).ok()
-        } else {
-            Payload::parse(compact(text)).ok()
-        };
+        let payload =
+            if secrets.redact_value(&mut value) { Payload::of(&value).ok() } else { Payload::parse_compact(text).ok() };
         // of a key that occurs twice only one value was looked at
         let payload =
             payload.filter(|payload| !is_ambiguous || matches!(secrets.redact(payload.as_str()), Cow::Borrowed(_)));
@@ -120,24 +117,6 @@ fn before_cut(head: &str) -> (&str, usize) {
 fn after_cut(tail: &str) -> (&str, usize) {
     let near = tail.floor_char_boundary(LINE_END_WITHIN_BYTES);
     tail[..near].find('\n').map_or((tail, EDGE_BYTES), |at| (&tail[at + 1..], 0))
-}
-
-/// A valid JSON text without the spaces and line breaks between its parts. One record stays one line.
-fn compact(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut in_string = false;
-    let mut escaped = false;
-    for c in text.chars() {
-        if in_string {
-            out.push(c);
-            in_string = escaped || c != '"';
-            escaped = !escaped && c == '\\';
-        } else if !c.is_ascii_whitespace() {
-            out.push(c);
-            in_string = c == '"';
-        }
-    }
-    out
 }
 
 #[cfg(test)]

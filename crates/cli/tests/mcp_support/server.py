@@ -1,4 +1,5 @@
 """A tool server of the test's: `server.py MODE`, over stdin and stdout, or over HTTP with MODE = http."""
+import base64
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ def tools():
         tool("broken", {}),
         tool("big", {}),
         tool("image", {}),
+        tool("picture", {"file": text}),
         tool("die", {}),
         tool("hang", {"text": text}),
         tool("asks", {}),
@@ -79,6 +81,11 @@ def call(name, args):
         return text("line of text\n" * 400_000)
     if name == "image":
         return {"content": [{"type": "image", "mimeType": "image/png", "data": "QUJD" * 250_000}]}
+    if name == "picture":
+        with open(args["file"], "rb") as file:
+            data = base64.b64encode(file.read()).decode()
+        shown = {"type": "image", "mimeType": "image/png", "data": data}
+        return {"content": [{"type": "text", "text": "as ordered"}, shown]}
     if name == "die":
         sys.stderr.write("out of cheese\n")
         sys.stderr.flush()

@@ -70,10 +70,7 @@ pub(super) fn may_have(schema: &Json, field: &str) -> bool {
 /// An input by content: JSON if it parses, else a JSON string.
 pub(super) fn input(place: &Place, file: &Path) -> Result<Payload, TaskFileError> {
     let text = read_text(place, file, INPUT_MAX_BYTES)?;
-    Ok(match Payload::parse(text.trim()) {
-        Ok(payload) => Payload::parse(compact(payload.as_str())).expect("taking out blanks keeps JSON what it is"),
-        Err(_) => Payload::string(&text),
-    })
+    Ok(Payload::parse_compact(text.trim()).unwrap_or_else(|_| Payload::string(&text)))
 }
 
 /// Sorted keys, no blanks: digests are taken over it.
@@ -96,32 +93,6 @@ pub(super) fn read_text(place: &Place, file: &Path, limit: u64) -> Result<String
     String::from_utf8(bytes).map_err(|_| wrong(format!("{} is not UTF-8 text", file.display())))
 }
 
-/// The same JSON text without blanks between its parts; numbers and strings stay as they are written.
-fn compact(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    let mut inside = false;
-    let mut escaped = false;
-    for letter in json.chars() {
-        if inside || !letter.is_ascii_whitespace() {
-            out.push(letter);
-        }
-        inside = if letter == '"' && !escaped { !inside } else { inside };
-        escaped = inside && letter == '\\' && !escaped;
-    }
-    out
-}
-
 const SCHEMA_MAX_BYTES: u64 = 1024 * 1024;
 /// Inputs live in the journal and are handed to every tool.
 const INPUT_MAX_BYTES: u64 = 16 * 1024 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn compact_touches_only_blanks_between_parts() {
-        let text = "{ \"a b\" : [ 1.0 , 1e2 ],\n\t\"q\\\" \\\\\" : \" x \" , \"n\":12345678901234567890123 }";
-        assert_eq!(compact(text), "{\"a b\":[1.0,1e2],\"q\\\" \\\\\":\" x \",\"n\":12345678901234567890123}");
-    }
-}

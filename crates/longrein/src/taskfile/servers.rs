@@ -254,7 +254,7 @@ fn foreign(entry: &Json, workspace: &Path, source: &str) -> Result<McpServer, St
         members.map(value).collect()
     };
     let plain = |word: &str| match word.contains("${") {
-        true => Err(format!("\"{word}\": variables are replaced in env and headers only; put it there")),
+        true => Err(format!("\"{word}\": variables are replaced in env, headers and url only; put it there")),
         false => Ok(word.to_owned()),
     };
     match (text("type"), text("command"), text("url")) {
@@ -275,13 +275,14 @@ fn foreign(entry: &Json, workspace: &Path, source: &str) -> Result<McpServer, St
             Ok(McpServer::new(reach, source))
         }
         (None | Some("http" | "streamable-http"), None, Some(url)) => {
-            if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
+            // What a variable holds is looked at when it is reached.
+            if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
                 return Err("its url must begin with http:// or https://".to_owned());
             }
             if has_credentials(url) {
                 return Err(NO_CREDENTIALS.to_owned());
             }
-            let reach = McpReach::Http { url: plain(url)?, headers: table("headers")?, auth: McpAuth::default() };
+            let reach = McpReach::Http { url: referred(url), headers: table("headers")?, auth: McpAuth::default() };
             Ok(McpServer::new(reach, source))
         }
         (Some(kind), ..) => Err(format!("\"{kind}\" is not spoken here; it must be stdio or http")),
@@ -298,14 +299,13 @@ fn has_credentials(url: &str) -> bool {
 const NO_CREDENTIALS: &str = "a url holds no name and no password: set its variable and write headers = { Authorization = \
                               \"Basic ${secret:NAME}\" }";
 
-/// `${X}` is a reference to a variable of the operator's, as ours is written.
+/// `${X}` and `${X:-else}` are references to a variable of the operator's, as ours are written.
 fn referred(value: &str) -> String {
     let mut out = String::new();
     let mut rest = value;
     while let Some(at) = rest.find("${") {
         out.push_str(&rest[..at]);
         let Some((name, after)) = rest[at + 2..].split_once('}') else { break };
-        let name = name.split(":-").next().unwrap_or(name);
         if name.starts_with("secret:") {
             out.push_str(&format!("${{{name}}}"));
         } else {
@@ -387,12 +387,15 @@ mod tests {
     fn a_file_of_a_workspace_says_how_and_never_how_far() {
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "s"], "env": {"K": "x${TOKEN:-}"}, "trusted": true,
             "effect": "read"}, "b": {"type": "http", "url": "https://x/mcp", "headers": {"A": "Bearer ${T}"}}, "c": {"type": "sse",
-            "url": "https://x"}, "d": {"command": "x", "args": ["${KEY}"]}}}"#;
+            "url": "https://x"}, "d": {"command": "x", "args": ["${KEY}"]}, "e": {"url": "${HOST:-https://x}/mcp"}, "f": {"url":
+            "https://${SECRET}@x/mcp"}}}"#;
         let (servers, told) = of_workspace(Path::new("/w"), text).unwrap();
-        assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b", "e"]);
+        assert_eq!(told.len(), 3, "{told:?}");
+        let McpReach::Http { url, .. } = &servers["e"].reach else { panic!() };
+        assert_eq!(url, "${secret:HOST:-https://x}/mcp");
         assert_eq!((servers["a"].effect, servers["a"].trusted), (EffectClass::External, false));
         let McpReach::Stdio { env, .. } = &servers["a"].reach else { panic!() };
-        assert_eq!(env, &["K=x${secret:TOKEN}"]);
+        assert_eq!(env, &["K=x${secret:TOKEN:-}"]);
     }
 }

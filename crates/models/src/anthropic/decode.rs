@@ -54,7 +54,7 @@ struct Counts {
 impl crate::stream::Draft for Draft {
     const SERVER: &'static str = "a Messages server";
 
-    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+    fn take(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         let kind = text(value, "type");
         if kind == "error" || (kind.is_empty() && value.get("error").is_some_and(says_something)) {
             return Err(refusal(value));

@@ -9,7 +9,7 @@ use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
 use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{count, malformed, says_something, spoilt};
+use crate::reading::{count, inside, malformed, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -32,21 +32,19 @@ pub struct Draft {
 impl crate::stream::Draft for Draft {
     const SERVER: &'static str = "the Gemini API";
 
-    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+    fn take(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         // The code assistant's door wraps each chunk.
-        let value = value.get("response").filter(|inner| inner.is_object()).unwrap_or(value);
+        let is_wrapped = value.get("response").is_some_and(Value::is_object);
+        let value = if is_wrapped { &mut value["response"] } else { value };
         if value.get("error").is_some_and(says_something) {
             return Err(refusal(value));
         }
         if let Some(usage) = value.get("usageMetadata").and_then(usage) {
             self.usage = Some(usage);
         }
-        if let Some(why) = value
-            .pointer("/promptFeedback/blockReason")
-            .and_then(Value::as_str)
-            .filter(|why| *why != "BLOCK_REASON_UNSPECIFIED")
-        {
-            let words = value.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str).unwrap_or(why);
+        let feedback = |key: &str| inside(value, ["promptFeedback", key]).and_then(Value::as_str);
+        if let Some(why) = feedback("blockReason").filter(|why| *why != "BLOCK_REASON_UNSPECIFIED") {
+            let words = feedback("blockReasonMessage").unwrap_or(why);
             let mut failure = malformed(format!("the provider refused the prompt: {words} ({why})"));
             failure.class = ModelErrorClass::ContentRefused;
             return Err(failure);
@@ -61,15 +59,18 @@ impl crate::stream::Draft for Draft {
         if value.get("candidates").and_then(Value::as_array).is_some_and(|list| list.len() > 1) {
             self.beside.event(value);
         }
-        for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
-            if let Some(part) = part.as_object() {
-                self.add(part);
-            }
-        }
         if let Some(finish) = candidate.get("finishReason").and_then(Value::as_str) {
             self.finish = Some(finish.to_owned());
             let words = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or_default();
             words.clone_into(&mut self.explanation);
+        }
+        let content = value.get_mut("candidates").and_then(|list| list.get_mut(0)?.get_mut("content"));
+        if let Some(Value::Array(parts)) = content.and_then(|content| content.get_mut("parts")).map(Value::take) {
+            for part in parts {
+                if let Value::Object(part) = part {
+                    self.add(part);
+                }
+            }
         }
         Ok(())
     }
@@ -147,41 +148,34 @@ const CANDIDATE: &[&str] = &["content", "finishReason", "finishMessage", "index"
 
 impl Draft {
     /// Streamed words are one part, unless a signature says where one ends.
-    fn add(&mut self, part: &Map<String, Value>) {
+    fn add(&mut self, mut part: Map<String, Value>) {
         let is_words = |part: &Map<String, Value>| {
             part.get("text").is_some_and(Value::is_string) && part.keys().all(|key| key == "text" || key == "thought")
         };
         let is_thought = |part: &Map<String, Value>| part.get("thought") == Some(&Value::Bool(true));
         match part.get("text").and_then(Value::as_str) {
-            Some(more) if is_thought(part) => self.said.thought(more),
+            Some(more) if is_thought(&part) => self.said.thought(more),
             Some(more) if !part.contains_key("functionCall") => self.said.text(more),
             Some(_) | None => {}
         }
-        if is_words(part)
+        if is_words(&part)
             && let Some(last) = self.parts.last_mut()
             && is_words(last)
-            && is_thought(last) == is_thought(part)
+            && is_thought(last) == is_thought(&part)
             && let (Some(Value::String(so_far)), Some(more)) =
                 (last.get_mut("text"), part.get("text").and_then(Value::as_str))
         {
             so_far.push_str(more);
             return;
         }
-        let kept = |(key, value): (&String, &Value)| {
-            (key.clone(), if key == "functionCall" { with_arguments_written(value) } else { value.clone() })
-        };
-        self.parts.push(part.iter().map(kept).collect());
+        // The arguments of a call are written at once: as values they would take many times the room.
+        if let Some(arguments) = part.get_mut("functionCall").and_then(|called| called.get_mut("args"))
+            && !matches!(arguments, Value::Null | Value::String(_))
+        {
+            *arguments = Value::String(numbers::written(arguments));
+        }
+        self.parts.push(part);
     }
-}
-
-/// A call as it came, its arguments written at once: a copy of all their values would be made for nothing.
-fn with_arguments_written(called: &Value) -> Value {
-    let Value::Object(fields) = called else { return called.clone() };
-    let kept = |(key, value): (&String, &Value)| {
-        let is_written = key != "args" || value.is_null() || value.is_string();
-        (key.clone(), if is_written { value.clone() } else { Value::String(numbers::written(value)) })
-    };
-    Value::Object(fields.iter().map(kept).collect())
 }
 
 fn blocks(parts: Vec<Map<String, Value>>) -> Blocks {

@@ -15,7 +15,7 @@ use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks};
 use crate::failure::no_room;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{count, number, says_something, spoilt};
+use crate::reading::{count, inside, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -30,7 +30,7 @@ impl crate::stream::Draft for Draft {
     const SERVER: &'static str = "a Chat Completions server";
 
     /// One chunk of a stream, or a whole completion.
-    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+    fn take(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         let is = |key: &str, word: &str| value.get(key).and_then(Value::as_str) == Some(word);
         let error = value.get("error").is_some_and(says_something);
         if error || is("type", "error") || is("object", "error") || words::is_base_fault(value) {
@@ -45,7 +45,7 @@ impl crate::stream::Draft for Draft {
         }
         // Groq's and Moonshot's own places come last.
         let places =
-            [value.get("usage"), value.pointer("/x_groq/usage"), choice.and_then(|choice| choice.get("usage"))];
+            [value.get("usage"), inside(value, ["x_groq", "usage"]), choice.and_then(|choice| choice.get("usage"))];
         for counts in places.into_iter().flatten().filter_map(Value::as_object) {
             if let Some(usage) = usage(counts) {
                 self.usage = Some(usage);
@@ -218,7 +218,7 @@ impl Draft {
                     .event(&serde_json::json!({"tool_call": call.get("index").or(call.get("id")), "with": more}));
             }
         }
-        if let Some(heard) = message.pointer("/audio/transcript").and_then(Value::as_str) {
+        if let Some(heard) = inside(message, ["audio", "transcript"]).and_then(Value::as_str) {
             self.heard.push_str(heard);
         }
         match message.get("content") {

@@ -49,7 +49,7 @@ enum Ended {
 impl crate::stream::Draft for Draft {
     const SERVER: &'static str = "a Responses server";
 
-    fn take(&mut self, value: &Value) -> Result<(), ModelFailure> {
+    fn take(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         let kind = text(value, "type");
         if self.ended.is_some() {
             return Ok(());

@@ -26,37 +26,41 @@ pub(super) fn read(raw: &Value) -> Answer {
     let structured = raw.get("structuredContent").filter(|value| !value.is_null());
     let texts: Option<Vec<&str>> = blocks.iter().map(text).collect();
     let result = match (texts, structured) {
-        (Some(texts), None) if !texts.is_empty() => parsed(&texts.join("\n")),
+        (Some(texts), None) if !texts.is_empty() => said(&texts.join("\n")),
         (Some(texts), Some(structured)) => {
-            let said = texts.join("\n");
-            let plain = parsed(&said);
+            let text = texts.join("\n");
+            let plain = parsed(&text);
             let wrapped = structured.as_object().filter(|members| members.len() == 1);
-            if said.is_empty() || plain == *structured {
-                structured.clone()
-            } else if is_wrapped(wrapped.and_then(|members| members.get("result")), &plain, &said) {
-                // many servers wrap what is no object, and say it again
-                plain
+            let is_wrapped = is_wrapped(wrapped.and_then(|members| members.get("result")), &plain, &text);
+            if text.is_empty() {
+                json(structured)
+            } else if plain == *structured || is_wrapped {
+                // Said twice: the text has every digit. Many servers wrap what is no object, and say it again.
+                said(&text)
             } else {
-                json!({"structuredContent": structured, "content": said})
+                json(&json!({"structuredContent": structured, "content": text}))
             }
         }
-        (None, Some(structured)) => json!({"structuredContent": structured, "content": blocks}),
-        (None, None) => json!({ "content": blocks }),
-        (Some(_), None) if raw.get("content").is_some() => Value::String(String::new()),
-        (Some(_), None) => raw.clone(),
+        (None, Some(structured)) => json(&json!({"structuredContent": structured, "content": blocks})),
+        (None, None) => json(&json!({ "content": blocks })),
+        (Some(_), None) if raw.get("content").is_some() => Payload::string(""),
+        (Some(_), None) => json(raw),
     };
-    let result = Payload::of(&result).unwrap_or_else(|_| Payload::string(""));
     Answer { result, is_error }
+}
+
+fn json(value: &Value) -> Payload {
+    Payload::of(value).unwrap_or_else(|_| Payload::string(""))
 }
 
 /// What was read of a server beside its tools. One text is that text; everything else is as the server sent it.
 pub(super) fn of_reading(raw: Value) -> Answer {
     let contents = raw.get("contents").and_then(Value::as_array).map(Vec::as_slice);
     let one = match contents {
-        Some([content]) => content.get("text").and_then(Value::as_str).map(parsed),
+        Some([content]) => content.get("text").and_then(Value::as_str).map(said),
         Some(_) | None => None,
     };
-    let result = Payload::of(&one.unwrap_or(raw)).unwrap_or_else(|_| Payload::string(""));
+    let result = one.unwrap_or_else(|| json(&raw));
     Answer { result, is_error: false }
 }
 
@@ -70,6 +74,15 @@ fn text(block: &Value) -> Option<&str> {
 
 fn is_wrapped(result: Option<&Value>, plain: &Value, said: &str) -> bool {
     result.is_some_and(|result| result == plain || result.as_str() == Some(said))
+}
+
+/// A text as a result: the JSON of an object or a list, its digits and the order of its keys as they came, or a string.
+fn said(text: &str) -> Payload {
+    let json = match parsed(text) {
+        Value::Object(_) | Value::Array(_) => Payload::parse_compact(text).ok(),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => None,
+    };
+    json.unwrap_or_else(|| Payload::string(text))
 }
 
 fn parsed(text: &str) -> Value {
@@ -114,6 +127,12 @@ mod tests {
         let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         check(json!({"content": [image]}), &json!({"content": [image]}));
         check(json!({"something": "else"}), &json!({"something": "else"}));
+        let digits = "{\"z\": 12345678901234567890123, \"a\": 0.10000000000000000555}";
+        let kept = r#"{"z":12345678901234567890123,"a":0.10000000000000000555}"#;
+        let structured: Value = serde_json::from_str(digits).unwrap();
+        assert_eq!(read(&json!({"content": [text(digits)]})).result.as_str(), kept, "as a command's output");
+        let twice = json!({"content": [text(digits)], "structuredContent": structured});
+        assert_eq!(read(&twice).result.as_str(), kept);
         assert!(read(&json!({"content": [text("no")], "isError": true})).is_error);
     }
 }

@@ -146,7 +146,8 @@ async fn the_object_on_stdin() {
 async fn environment_and_redaction() {
     let ran = run_with(&json!({
         "command": ["sh", "-c", "env; printf '%s' \"$AUTH\" | base64 >&2; printf '%s' $TOKEN >&2; exit 1"],
-        "env": ["REGION", "NOT_SET", "${secret:TOKEN}", "AUTH=user:${secret:TOKEN}", "MODE=fast"],
+        "env": ["REGION", "NOT_SET", "${secret:TOKEN}", "AUTH=user:${secret:TOKEN}", "MODE=fast",
+            "ELSE=a ${secret:NOT_SET:-plain one} z", "EMPTY=${secret:NOT_SET:-}"],
     }))
     .await;
     let Outcome::Error(error) = ran.outcome else { panic!("{ran:?}") };
@@ -158,6 +159,8 @@ async fn environment_and_redaction() {
         "TOKEN=[redacted:TOKEN]",
         "AUTH=user:[redacted:TOKEN]",
         "MODE=fast",
+        "ELSE=a plain one z",
+        "EMPTY=",
         "HOME=/home/ops",
         "LC_CTYPE=C.UTF-8",
         "GIT_TERMINAL_PROMPT=0",
