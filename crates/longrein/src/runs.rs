@@ -23,7 +23,7 @@ use longrein_models::Lanes;
 use longrein_policy::Containment;
 use longrein_ports::{
     AppendError, Batch, BatchId, Cabinet, ClaimError, Clock, Collected, Create, Durability, Endorsement, Finding,
-    KeyId, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Store, Trees, VerifyReport, Worker,
+    KeyId, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Store, Trees, Unread, VerifyReport, Worker,
 };
 
 use longrein_tools::Secrets;
@@ -289,16 +289,25 @@ impl Runs {
 
     /// Removes a run that nobody holds, whatever its state: its records go, its id and its business keys stay used.
     ///
-    /// Its children go with it, first: a root that is there has all of them. A child goes with its root only.
-    pub async fn remove(&self, id: &RunId) -> Result<(), RunsError> {
+    /// Its children go with it, all or none: a root that is there has all of them. A child goes with its root only.
+    pub async fn remove(&self, id: &RunId, unread: Unread) -> Result<(), RunsError> {
         let parent = self.listed(id).await?.and_then(|(row, _)| row.parent);
         if let Some(parent) = parent {
             return Err(RunsError::ChildOf { run: id.clone(), parent });
         }
-        for child in self.below(id).await?.iter().rev() {
-            self.journal.purge(child).await?;
+        let mut family = self.below(id).await?;
+        family.push(id.clone());
+        Ok(self.journal.purge(&family, unread).await?)
+    }
+
+    /// What people sent to a run or a run below it and nobody has taken yet, the run's own first.
+    pub async fn unread(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
+        let mut unread = self.inbox(id).await?;
+        for child in self.below(id).await? {
+            unread.extend(self.inbox(&child).await?);
         }
-        Ok(self.journal.purge(id).await?)
+        unread.retain(|input| input.body.is_of_a_person());
+        Ok(unread)
     }
 
     /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`.
@@ -377,15 +386,6 @@ impl Runs {
         Ok((input.id, posted))
     }
 
-    /// Trusts a source from now on, and tells every run that lists it and may go on. Files that only this source tainted do
-    /// so no more.
-    pub async fn endorse(&self, source: &str, by: &str, door: Door) -> Result<Endorsed, RunsError> {
-        let (source, by) = (source.to_owned(), by.to_owned());
-        let endorsement = Endorsement { source: source.clone(), by: by.clone(), at: self.clock.now() };
-        // First: what a run reads from here on does not bring it back.
-        self.journal.endorse(&endorsement).await?;
-        let mut endorsed = Endorsed::default();
-        for (row, _) in self.list().await? {
     /// The secrets of a run that this process knows.
     async fn secrets_of(&self, id: &RunId) -> Result<Secrets, RunsError> {
         let mut secrets = self.known.secrets.clone();
@@ -398,6 +398,15 @@ impl Runs {
         Ok(secrets)
     }
 
+    /// Trusts a source from now on, and tells every run that lists it and may go on. Files that only this source tainted do
+    /// so no more.
+    pub async fn endorse(&self, source: &str, by: &str, door: Door) -> Result<Endorsed, RunsError> {
+        let (source, by) = (source.to_owned(), by.to_owned());
+        let endorsement = Endorsement { source: source.clone(), by: by.clone(), at: self.clock.now() };
+        // First: what a run reads from here on does not bring it back.
+        self.journal.endorse(&endorsement).await?;
+        let mut endorsed = Endorsed::default();
+        for (row, _) in self.list().await? {
             if !row.sources.contains(&source) {
                 continue;
             }
