@@ -196,6 +196,7 @@ impl Past<'_> {
                     digest: Digest::of(b""),
                     bytes: 0,
                     reserved: Reservation::default(),
+                    output: None,
                     counted: None,
                     tail: None,
                     manifest: None,

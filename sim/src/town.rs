@@ -356,7 +356,8 @@ impl Town {
             | DriveError::Unanswered => {}
             // A claim that was never followed by an event.
             DriveError::Fold(longrein_driver::FoldError::Empty(_)) => {}
-            DriveError::Claim(longrein_ports::ClaimError::Journal(_))
+            // No drive removes a run.
+            DriveError::Claim(longrein_ports::ClaimError::Journal(_) | longrein_ports::ClaimError::Unread(_))
             | DriveError::Fold(_)
             | DriveError::Journal(_)
             | DriveError::OtherTask { .. }

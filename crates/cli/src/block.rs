@@ -200,7 +200,7 @@ impl Fill {
         if let Some((seq, started)) = &self.rebuilds.last {
             lay!(
                 LABEL,
-                "           last made anew at event {seq}: {}; {} → {} tokens at most",
+                "           last made anew at event {seq}: {}; about {} → {} tokens",
                 words::why(started.why),
                 started.before,
                 started.after

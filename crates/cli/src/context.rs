@@ -34,7 +34,8 @@ impl StoreAt {
     }
 
     pub(crate) fn open(&self) -> Result<Runs, Failure> {
-        Ok(Runs::open(&self.url, BINARY)?)
+        let environment = environment();
+        Ok(Runs::open(&self.url, BINARY)?.keeping_out(model_keys(&environment), environment))
     }
 
     /// Opens a store that must be there: looking makes none.
@@ -185,6 +186,16 @@ pub(crate) fn model_config(
         model.timeouts = Some(named.over(longrein::usual_timeouts(name, &model)));
     }
     Ok(model)
+}
+
+/// The keys of models that are known here: those of the configuration, and those under the names that providers usually have.
+fn model_keys(environment: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    const USUAL: [&str; 4] = ["openai/any", "openai-responses/any", "anthropic/any", "gemini/any"];
+    // One that cannot be read is told of where a model is needed.
+    let config = Config::load().unwrap_or_default();
+    let names = config.models.keys().map(String::as_str).chain(USUAL);
+    let keys = names.filter_map(|name| model_config(&config, &ModelName::new(name), environment).ok()?.api_key);
+    keys.map(|key| ("model-api-key".to_owned(), key.reveal().to_owned())).collect()
 }
 
 /// A new run's id: random, short enough to type the beginning of.

@@ -230,6 +230,7 @@ impl From<ClaimError> for Failure {
             ClaimError::NoSuchRun(_) | ClaimError::Removed(_) => {
                 Failure::new(Status::NotFound, problem).way_out("longrein runs")
             }
+            ClaimError::Unread(id) => Failure::new(Status::Data, problem).way_out(format!("longrein show {id}")),
             ClaimError::Journal(error) => error.into(),
         }
     }

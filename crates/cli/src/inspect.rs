@@ -308,7 +308,7 @@ pub(crate) async fn show(globals: Globals, args: OneRun) -> Result<Status, Failu
             "budget": budget(&run), "context": fill.json(&run),
             "facts": run.facts.keys().filter(|fact| run.fact_holds(fact)).collect::<Vec<_>>(),
             "parent": run.descent.as_ref().map(|descent| &descent.parent), "children": children_json(&run),
-            "manifest": manifest(&run), "waits": waits, "inbox": inbox.iter().map(in_line).collect::<Vec<_>>(),
+            "manifest": manifest(&run), "waits": waits, "inbox": inbox.iter().map(waiting).collect::<Vec<_>>(),
             "ledger": ledger.entries.iter().map(|(action, entry)| json!({
                 "action": action, "tool": entry.tool, "effect": entry.effect, "args": serde_json::from_str(&entry.args).unwrap_or_else(|_| json!(entry.args)),
                 "attempts": entry.attempts, "state": entry.state,
@@ -560,8 +560,21 @@ fn print_inbox(inbox: &[Input]) {
     }
 }
 
-fn in_line(input: &Input) -> Value {
-    let (kind, text) = match &input.body {
+/// An input that nobody has taken yet, for people.
+pub(crate) fn waiting_in_words(input: &Input) -> String {
+    let (kind, text) = kind_and_text(input);
+    let text = text.map(|text| format!(": {}", words::short(text, 200))).unwrap_or_default();
+    format!("{}{text}{}", kind.replace('_', " "), words::images(&input.images))
+}
+
+/// The same for programs.
+pub(crate) fn waiting(input: &Input) -> Value {
+    let (kind, text) = kind_and_text(input);
+    json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
+}
+
+fn kind_and_text(input: &Input) -> (&'static str, Option<&String>) {
+    match &input.body {
         InputBody::Message(text) => ("message", Some(text)),
         InputBody::Approve(_) => ("approve", None),
         InputBody::Deny(_) => ("deny", None),
@@ -573,8 +586,7 @@ fn in_line(input: &Input) -> Value {
         InputBody::Endorse(_) => ("endorse", None),
         InputBody::ChildEnded(_) => ("child_ended", None),
         InputBody::Rollback(_) => ("rollback", None),
-    };
-    json!({ "input": input.id, "at": input.at.to_string(), "kind": kind, "text": text })
+    }
 }
 
 fn limit(limit: Limit) -> Value {

@@ -1,13 +1,14 @@
 //! Keeping a store: forking runs, removing them, and what nothing refers to any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use longrein::Runs;
 use longrein::core::event::Event;
 use longrein::core::ids::{RunId, Seq, TreeId};
+use longrein::core::input::Input;
 use longrein::core::task::EffectClass;
-use longrein::ports::{RecordedBody, RunRow};
+use longrein::ports::{ClaimError, Listed, RecordedBody, RunRow, Unread};
+use longrein::{Runs, RunsError};
 use serde_json::json;
 
 use crate::args::{ForkArgs, GcArgs, Globals, RmArgs};
@@ -15,7 +16,7 @@ use crate::context::{self, StoreAt};
 use crate::failure::{Failure, Status};
 use crate::out::{lay, say, tell};
 use crate::progress::print_line;
-use crate::{ask, words};
+use crate::{ask, inspect, words};
 
 /// Blobs that lie as files are left this long after they were last written or wanted: an append may be about to refer to
 /// them (`semantics.md` J2).
@@ -80,7 +81,7 @@ async fn effects_after(runs: &Runs, id: &RunId, point: Seq) -> Result<Vec<String
 pub(crate) async fn rm(globals: Globals, args: RmArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
     let runs = store.open_existing()?;
-    let mut ids: Vec<RunId> = Vec::new();
+    let mut removed: Vec<(RunId, Unread, Vec<Input>)> = Vec::new();
     // All are looked at before the first is removed: a mistake in the last leaves the others in place.
     for text in &args.ids {
         let id = runs.find(text).await?;
@@ -89,18 +90,35 @@ pub(crate) async fn rm(globals: Globals, args: RmArgs) -> Result<Status, Failure
             let problem = format!("run {id} has not ended ({}); cancel it first", words::safe(&state));
             return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("cancel {id}"))));
         }
-        if !ids.contains(&id) {
-            ids.push(id);
+        if removed.iter().any(|(other, ..)| *other == id) {
+            continue;
         }
+        let (unread, lost) = match runs.unread(&id).await {
+            // What is sent from now on has not been said.
+            Ok(lost) if lost.is_empty() => (Unread::Spares, lost),
+            Ok(lost) => (Unread::Goes, lost),
+            Err(_) if state == DAMAGED => (Unread::Goes, Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        removed.push((id, unread, lost));
     }
-    for id in &ids {
-        runs.remove(id).await?;
+    for (id, unread, _) in &removed {
+        runs.remove(id, *unread).await?;
     }
     if globals.json {
-        print_line(&json!({ "removed": ids }));
+        let ids: Vec<_> = removed.iter().map(|(id, ..)| id).collect();
+        let unread: BTreeMap<_, Vec<_>> = removed
+            .iter()
+            .filter(|(.., lost)| !lost.is_empty())
+            .map(|(id, _, lost)| (id.as_str(), lost.iter().map(inspect::waiting).collect()))
+            .collect();
+        print_line(&json!({ "removed": ids, "unread": unread }));
     } else {
-        for id in &ids {
+        for (id, _, lost) in &removed {
             say!("removed {id}");
+            for input in lost {
+                tell!("with it went what nobody had taken yet: {}", inspect::waiting_in_words(input));
+            }
         }
         tell!("its large results go with the next: {}", store.command("gc"));
     }
@@ -114,17 +132,25 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     let runs = store.open_existing()?;
     let now = runs.clock().now();
     let is_old = |row: &RunRow| older_than.is_some_and(|age| now.since(row.updated) >= age);
-    let listed = runs.list().await?.into_iter();
+    let listed = runs.list().await?;
+    // Without an age none of them goes.
+    let unread = if older_than.is_some() { with_unread(&runs, &listed).await } else { BTreeSet::new() };
     // Children go with their roots.
-    let old: Vec<RunRow> = listed
+    let (kept, old): (Vec<RunRow>, Vec<RunRow>) = listed
+        .into_iter()
         .filter(|(row, holder)| row.parent.is_none() && holder.is_none() && RESTING.contains(&row.state.as_str()))
         .map(|(row, _)| row)
         .filter(is_old)
-        .collect();
+        // What somebody has sent to a run is not lost because it lay there for long.
+        .partition(|row| unread.contains(&row.run));
+    let mut kept: Vec<RunId> = kept.into_iter().map(|row| row.run).collect();
     let ids: Vec<&RunId> = old.iter().map(|row| &row.run).collect();
     if args.dry_run && globals.json {
-        print_line(&json!({ "would_remove": ids }));
+        print_line(&json!({ "would_remove": ids, "kept": kept }));
         return Ok(Status::Done);
+    }
+    if !globals.json {
+        kept.iter().for_each(|id| say_kept(&store, id));
     }
     let asks = !old.is_empty() && !args.yes && !globals.json && ask::somebody_is_there();
     if args.dry_run || asks {
@@ -144,15 +170,24 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     }
     let mut removed = Vec::new();
     for row in old {
-        runs.remove(&row.run).await?;
-        removed.push(row.run);
+        match runs.remove(&row.run, Unread::Spares).await {
+            Ok(()) => removed.push(row.run),
+            // Sent to it meanwhile.
+            Err(RunsError::Claim(ClaimError::Unread(_))) => {
+                if !globals.json {
+                    say_kept(&store, &row.run);
+                }
+                kept.push(row.run);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     let freed = runs.collect(YOUNG).await?;
     let trees = forget_trees(&store.url, &first_trees(&runs).await?)?;
     if globals.json {
         let (snapshots, snapshot_bytes) = trees.unwrap_or_default();
         print_line(&json!({
-            "removed": removed, "blobs": freed.blobs, "bytes": freed.bytes, "snapshots": snapshots,
+            "removed": removed, "kept": kept, "blobs": freed.blobs, "bytes": freed.bytes, "snapshots": snapshots,
             "snapshot_bytes": snapshot_bytes,
         }));
         return Ok(Status::Done);
@@ -171,6 +206,29 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
         say!("{} of workspaces removed, {bytes} bytes freed", plural(snapshots, "snapshot"));
     }
     Ok(Status::Done)
+}
+
+/// The runs that people have sent something nobody has taken yet, to them or to a run below them.
+async fn with_unread(runs: &Runs, listed: &[Listed]) -> BTreeSet<RunId> {
+    let parents: BTreeMap<_, _> = listed.iter().filter_map(|(row, _)| Some((&row.run, row.parent.as_ref()?))).collect();
+    let mut found = BTreeSet::new();
+    for (row, _) in listed {
+        // What cannot be read may be anything.
+        let inbox = runs.inbox(&row.run).await;
+        if inbox.is_ok_and(|inbox| !inbox.iter().any(|input| input.body.is_of_a_person())) {
+            continue;
+        }
+        let mut of = Some(&row.run);
+        while let Some(run) = of.filter(|run| found.insert((*run).clone())) {
+            of = parents.get(run).copied();
+        }
+    }
+    found
+}
+
+/// A run that is old enough to go, and stays.
+fn say_kept(store: &StoreAt, id: &RunId) {
+    tell!("{id} is kept: what was sent to it waits to be taken; {}", store.command(&format!("show {id}")));
 }
 
 /// How the runs that go on found their workspaces: what their checks go by is compared with that, however old it is.

@@ -224,6 +224,9 @@ impl View {
             }
             Event::ActionStarted(started) if started.attempt == 1 => Vec::new(),
             Event::GenerationStarted(started) => said(Tone::Faint, &words::rebuilt_short(started), NOTE_LINES_MAX),
+            Event::ModelRequested(requested) => words::asked_smaller(run, requested)
+                .map(|text| said(Tone::Faint, &text, NOTE_LINES_MAX))
+                .unwrap_or_default(),
             // Said by what it answers.
             Event::InputReceived(InputReceived { body: Received::Answer(_), .. }) => Vec::new(),
             event => {

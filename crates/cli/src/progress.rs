@@ -150,8 +150,14 @@ impl Observer for Progress {
                 }
             }
             Style::Plain => {
-                for (_, new) in events.iter().filter(|(_, new)| is_progress(new.event.kind())) {
-                    tell!("{}  {}", words::clock(new.at), words::describe(Some(run), &new.event));
+                for (_, new) in events {
+                    let text = match &new.event {
+                        Event::ModelRequested(requested) => words::asked_smaller(run, requested),
+                        event => is_progress(event.kind()).then(|| words::describe(Some(run), event)),
+                    };
+                    if let Some(text) = text {
+                        tell!("{}  {text}", words::clock(new.at));
+                    }
                 }
             }
             Style::Live => {
@@ -201,6 +207,7 @@ fn is_progress(kind: EventKind) -> bool {
         | EventKind::ActionProposed
         | EventKind::FactSet
         | EventKind::FactVoided
+        // One that follows a refusal says how it differs.
         | EventKind::ModelRequested
         | EventKind::ResultSpilled
         | EventKind::SummaryRequested

@@ -589,7 +589,7 @@ pub(crate) fn way_on(run: &Run, ended: &RunEnded) -> Option<String> {
         End::ContextExhausted => {
             let other = run.task.routes.iter().map(|route| &route.model.name).find(|name| **name != run.model.name);
             // Never sent, it may fit once its model is given a larger context_limit.
-            let fallback = if run.window.rejected.is_some() { "PROVIDER/LARGER" } else { run.model.name.as_str() };
+            let fallback = if run.window.refused.is_some() { "PROVIDER/LARGER" } else { run.model.name.as_str() };
             Some(format!("resume {id} --model {}", context::quoted(other.map_or(fallback, |name| name.as_str()))))
         }
         End::Done(_) | End::Cancelled => None,

@@ -3,9 +3,9 @@
 use longrein::core::action::Life;
 use longrein::core::check::{Finding, Judge};
 use longrein::core::event::{
-    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level, No,
-    NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled, SettledBy, SummaryFinished,
-    SummaryOutcome, Wait, Wants,
+    ActionProposed, AfterFailure, End, Event, GenerationStarted, How, JudgeFinished, JudgeOutcome, Level,
+    ModelRequested, No, NoteTaken, RebuildStep, RebuildWhy, Received, Requeue, RollbackWhy, RouteWhy, Settled,
+    SettledBy, SummaryFinished, SummaryOutcome, Wait, Wants,
 };
 use longrein::core::hook::{HookEvent, HookOutcome, HookSpec};
 use longrein::core::ids::{NoteId, ToolName, TreeId};
@@ -203,23 +203,16 @@ pub(crate) fn why(why: RebuildWhy) -> String {
 /// A rebuild of the window in one line of a terminal.
 pub(crate) fn rebuilt_short(started: &GenerationStarted) -> String {
     let (generation, before, after) = (started.generation, started.before, started.after);
-    format!("context made anew (generation {generation}), {}: {before} → {after} tokens at most", why(started.why))
+    format!("context made anew (generation {generation}), {}: about {before} → {after} tokens", why(started.why))
 }
 
 /// A rebuild of the window: why, what each step freed, and what is left.
 pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
     let why = why(started.why);
     let results = |count: usize| if count == 1 { "1 result".to_owned() } else { format!("{count} results") };
-    let has_freed = |step: &&RebuildStep| match step {
-        RebuildStep::Superseded { freed, .. }
-        | RebuildStep::Refetchable { freed, .. }
-        | RebuildStep::PagedOut { freed, .. }
-        | RebuildStep::Shortened { freed, .. } => *freed > 0,
-    };
     let steps: Vec<_> = started
         .steps
         .iter()
-        .filter(has_freed)
         .map(|step| match step {
             RebuildStep::Superseded { actions, freed } => {
                 format!("{} replaced by later looks (−{freed})", results(actions.len()))
@@ -228,7 +221,8 @@ pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
                 format!("{} reduced to their ids (−{freed})", results(actions.len()))
             }
             RebuildStep::PagedOut { from, to, calls, freed, .. } => {
-                format!("turns {from}–{to} archived, {calls} calls (−{freed})")
+                let turns = if from == to { format!("turn {from}") } else { format!("turns {from}–{to}") };
+                format!("{turns} archived, {} (−{freed})", count((*calls).into(), "call", "calls"))
             }
             RebuildStep::Shortened { actions, freed, .. } => {
                 format!("{} shortened (−{freed})", results(actions.len()))
@@ -241,12 +235,40 @@ pub(crate) fn rebuilt(started: &GenerationStarted) -> String {
         count => format!(", {} brought back that something open cites", results(count)),
     };
     format!(
-        "the context was made anew (generation {}): {why}; {steps}{again}; {} → {} tokens at most",
+        "the context was made anew (generation {}): {why}; {steps}{again}; about {} → {} tokens",
         started.generation, started.before, started.after
     )
 }
 
-/// What came of a summary of turns that had left the window.
+/// How a request differs from the one that was found too long. None: there was none, or it was answered since.
+fn smaller(run: Option<&Run>, requested: &ModelRequested) -> Option<String> {
+    /// A number in it may have fewer digits.
+    const OF_NUMBERS: u64 = 20;
+    let run = run?;
+    let refused = run.window.refused.as_ref()?;
+    let fewer = refused.bytes.saturating_sub(requested.bytes);
+    let prompt = if refused.bytes < requested.bytes {
+        format!("{} more than what was too long", grouped(requested.bytes - refused.bytes))
+    } else if refused.generation == run.window.generation && fewer <= OF_NUMBERS {
+        "what was too long, once more".to_owned()
+    } else {
+        format!("{} fewer than what was too long", grouped(fewer))
+    };
+    let reply = match (refused.output, requested.output) {
+        (Some(before), Some(now)) if now < before => {
+            format!(", for a reply of at most {} instead of {} tokens", grouped(now), grouped(before))
+        }
+        (Some(_) | None, Some(_) | None) => String::new(),
+    };
+    Some(format!("{prompt}{reply}"))
+}
+
+/// What a request asks for that follows one that was found too long, in one line of a terminal.
+pub(crate) fn asked_smaller(run: &Run, requested: &ModelRequested) -> Option<String> {
+    smaller(Some(run), requested)
+        .map(|smaller| format!("{} asks with {} bytes: {smaller}", requested.attempt, requested.bytes))
+}
+
 /// What may be called, and what not for want of what.
 pub(crate) fn offered(manifest: &Manifest) -> String {
     let names = |names: &[ToolName]| names.iter().map(|name| safe(name.as_str())).collect::<Vec<_>>().join(", ");
@@ -275,6 +297,7 @@ fn withheld(withheld: &Withheld) -> String {
     format!("{} ({why})", safe(withheld.tool.as_str()))
 }
 
+/// What came of a judge's opinion.
 fn judged(finished: &JudgeFinished) -> String {
     let what = match &finished.outcome {
         JudgeOutcome::Opinion { finding, reason } => format!("{}: {}", finding.as_str(), short(reason, 160)),
@@ -290,6 +313,7 @@ fn judged(finished: &JudgeFinished) -> String {
     format!("opinion on {} ({tokens}): {what}", safe(finished.check.as_str()))
 }
 
+/// What came of a summary of turns that had left the window.
 fn summed_up(finished: &SummaryFinished) -> String {
     let what = match &finished.outcome {
         SummaryOutcome::Kept { lines } if lines.len() == 1 => "1 line kept for the next control block".to_owned(),
@@ -387,7 +411,8 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         Event::InputRefused(e) => format!("input refused: {}", short(&e.reason, 120)),
         Event::ModelRequested(e) => {
             let manifest = e.manifest.as_ref().map(|manifest| format!("; {}", offered(manifest))).unwrap_or_default();
-            format!("{} asks {} ({} bytes){manifest}", e.attempt, e.model, e.bytes)
+            let smaller = smaller(run, e).map(|smaller| format!("; {smaller}")).unwrap_or_default();
+            format!("{} asks {} ({} bytes{smaller}){manifest}", e.attempt, e.model, e.bytes)
         }
         Event::ModelReplied(e) => {
             let calls: Vec<_> = e.reply.calls.iter().map(|call| short(&call.name, 40)).collect();
@@ -402,7 +427,12 @@ fn what_happened(run: Option<&Run>, event: &Event) -> String {
         }
         Event::ModelFailed(e) => {
             let next = match e.next {
-                AfterFailure::Retry { .. } if e.class == ModelErrorClass::Lost => String::new(),
+                // What follows at once says itself how it differs.
+                AfterFailure::Retry { .. }
+                    if e.class == ModelErrorClass::Lost || e.class == ModelErrorClass::ContextExhausted =>
+                {
+                    String::new()
+                }
                 AfterFailure::Retry { at } => format!("; next try at {}", clock(at)),
                 AfterFailure::Suspend => "; giving up for now".to_owned(),
                 AfterFailure::Fail(_) | AfterFailure::ContextExhausted => "; giving up".to_owned(),

@@ -890,6 +890,43 @@ fn a_secret_that_a_person_or_a_rule_file_writes_is_kept_and_sent_nowhere() {
     run().is(65).says("another goal");
 }
 
+/// Whoever sends something keeps out of it what they know; and a schema is read by the model like any other word.
+#[test]
+fn a_secret_in_what_is_sent_or_in_a_schema_is_kept_nowhere() {
+    const SECRET: &str = "tok-4f9a77c1d2e3b5a6";
+    const KEY: &str = "sk-0123456789-of-a-model";
+    let world = World::new();
+    let knows = tool("knows", "external", "true", "env = [\"X=${secret:TOKEN}\"]");
+    let parameters = format!(
+        "[tools.parameters]\ntype = \"object\"\n[tools.parameters.properties.who]\nenum = [\"{SECRET}\", \"nobody\"]\n\
+         description = \"Who: {SECRET} or nobody.\"\n"
+    );
+    let schemas = format!(
+        "[answer.schema]\ntype = \"object\"\ndescription = \"Not {SECRET}.\"\n[[acceptance]]\nname = \"fits\"\n\
+         [acceptance.schema]\ntype = \"object\"\ntitle = \"{SECRET}\"\n"
+    );
+    let replies = calls("knows", "{ who = \"nobody\" }") + &says("{}").repeat(3);
+    task(&world, &format!("[policy]\nallow = [\"knows\"]\n{knows}{parameters}{schemas}"), &replies);
+    // The task's own file is none of the workspace, which is kept as it is.
+    world.write("work/here.txt", "");
+    world.write("task.toml", &world.read("task.toml").replace("workspace = \".\"", "workspace = \"work\""));
+    let call = |line: &str| world.typed(line).env("TOKEN", SECRET).env("OPENAI_API_KEY", KEY).done();
+    let run = || call("longrein run --task task.toml --id s").is(0);
+    run();
+    // The same task, whatever of it was kept.
+    run();
+    call(&format!("longrein send s 'As {SECRET}, by {KEY}.'")).is(0);
+    let waits = world.run("show s --json").is(0).last_json()["inbox"][0]["text"].to_string();
+    assert_eq!(waits, "\"As [redacted:TOKEN], by [redacted:model-api-key].\"");
+    call("longrein resume s").is(0);
+    let told = world.run("context s --json").is(0).stdout;
+    assert!(told.contains("Who: [redacted:TOKEN] or nobody") && told.contains("Not [redacted:TOKEN]"), "{told}");
+    let store = world.store_bytes();
+    for secret in [SECRET, KEY] {
+        assert!(!store.windows(secret.len()).any(|found| found == secret.as_bytes()), "{secret}");
+    }
+}
+
 #[test]
 fn arguments_that_hold_a_secret_are_refused() {
     const SECRET: &str = "tok-4f9a77c1d2e3b5a6";

@@ -103,3 +103,32 @@ fn a_dry_run_says_what_would_go_and_a_person_is_asked_first() {
     assert!(terminal.end().1.contains("removed old"));
     world.run("show old").is(66);
 }
+
+/// What somebody has sent is not lost because it lay there for long, nor unsaid where the run is removed by name.
+#[test]
+fn what_was_sent_and_not_taken_keeps_a_run() {
+    let world = World::new();
+    task(&world, "", &(says("hello") + &says("and the cellar")));
+    for id in ["old", "sent"] {
+        world.run(&format!("run --task task.toml --id {id}")).is(0);
+    }
+    world.run("send sent 'also the cellar'").is(0);
+    let dry = world.run("gc --older-than 1ms --dry-run --json").is(0).last_json();
+    assert_eq!((&dry["would_remove"], &dry["kept"]), (&serde_json::json!(["old"]), &serde_json::json!(["sent"])));
+    let kept = world.run("gc --older-than 1ms").is(0).says("sent is kept: what was sent to it waits to be taken");
+    assert!(kept.stdout.contains("removed old") && !kept.stdout.contains("removed sent"), "{}", kept.stdout);
+    world.run("show sent").is(0);
+    // It is taken, and nothing keeps the run any more.
+    world.run("resume sent").is(0);
+    world.run("gc --older-than 1ms").is(0);
+    world.run("show sent").is(66);
+
+    task(&world, "", &says("hello"));
+    world.run("run --task task.toml --id named").is(0);
+    world.run("send named 'and the attic'").is(0);
+    world.run("rm named").is(0).says("what nobody had taken yet: message: and the attic");
+    world.run("run --task task.toml --id other").is(0);
+    world.run("send other 'and the yard'").is(0);
+    let removed = world.run("rm other --json").is(0).last_json();
+    assert_eq!(removed["unread"]["other"][0]["text"], "and the yard");
+}

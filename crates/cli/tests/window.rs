@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::snapshots::{hold, settled};
-use crate::support::server::{Server, status, text};
+use crate::support::server::{Server, calls as wire_calls, status, text};
 use crate::support::task::{calls, configure, says, task, tool, wire_task};
 use crate::support::{World, of_type};
 
@@ -281,6 +281,38 @@ fn law_11_a_window_that_fills_up_in_vain_ends_the_run_by_name() {
     assert_eq!(of_type(&log, "run.ended")[0]["state"], "failed");
     assert!(!of_type(&log, "generation.started").is_empty(), "a rebuild came in between");
     assert!(of_type(&log, "model.replied").len() < 20, "{log:?}");
+}
+
+/// What follows a refusal is said as it is: the same for a shorter reply where nothing can be left out, else how much shorter.
+#[test]
+fn what_is_sent_after_a_refusal_is_said_as_it_is() {
+    let world = World::new();
+    wire_task(&world, "");
+    let refusal = || status(413, r#"{"error":{"message":"Request Entity Too Large"}}"#);
+    let server = Server::playing([refusal(), text("done")]);
+    let done = server.call(&world, "run --task task.toml --id bare").done().is(0);
+    let told = "what was too long, once more, for a reply of at most ";
+    let log = world.run("log bare").is(0).stdout;
+    for said in [&done.stderr, &log] {
+        assert!(said.contains(told) && !said.contains("made anew") && !said.contains("next try"), "{said}");
+    }
+    let [first, second] =
+        [0, 1].map(|place| of_type(&world.log("bare"), "model.requested")[place]["max_output"].clone());
+    assert_eq!(second.as_u64().unwrap(), first.as_u64().unwrap() / 2, "{log}");
+
+    pages(&world, 4);
+    wire_task(&world, BUILTINS);
+    let mut plays: Vec<_> =
+        (1..=4).map(|page| wire_calls(&[("c", "read_file", &format!(r#"{{"path":"pages/p{page}.txt"}}"#))])).collect();
+    plays.extend([refusal(), text("done")]);
+    let server = Server::playing(plays);
+    let done = server.call(&world, "run --task task.toml --id long").done().is(0);
+    let log = world.run("log long").is(0).stdout;
+    for said in [&done.stderr, &log] {
+        assert!(said.contains("the provider found it too long"), "{said}");
+        assert!(said.contains(" fewer than what was too long, for a reply of at most "), "{said}");
+    }
+    world.verify("long");
 }
 
 /// What a server showed of its window counts for the next run as well, which need not find out.

@@ -102,6 +102,8 @@ pub enum Command {
         purpose: Purpose,
         digest: Digest,
         bytes: u64,
+        /// Tokens of reply that it asks for.
+        output: u64,
         counted: Counted,
         /// Of the tail's words, if it has one.
         tail: Option<Digest>,
@@ -364,8 +366,8 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Vec<Event>,
         Command::TakeInput(input) => take_input(run, input, Heard::NotAsked, now),
         Command::TakeMessage(input, heard) => take_input(run, input, heard, now),
         Command::TakeHooks { moment, ran } => hooks::take(run, moment, ran),
-        Command::Request { attempt, purpose, digest, bytes, counted, tail } => {
-            request(run, Requested { attempt, purpose, digest, bytes, counted, tail }, now)
+        Command::Request { attempt, purpose, digest, bytes, output, counted, tail } => {
+            request(run, Requested { attempt, purpose, digest, bytes, output, counted, tail }, now)
         }
         Command::Spill { action, shown, total } => {
             if run.fresh.iter().any(|fresh| fresh.id == action) {

@@ -47,6 +47,23 @@ pub enum InputBody {
     Rollback(Rollback),
 }
 
+impl InputBody {
+    /// Whether a person wants something with it that is lost if nobody takes it.
+    pub fn is_of_a_person(&self) -> bool {
+        match self {
+            InputBody::Message(_)
+            | InputBody::Approve(_)
+            | InputBody::Deny(_)
+            | InputBody::Settle(_)
+            | InputBody::Raise(_)
+            | InputBody::SwitchModel(_)
+            | InputBody::Rollback(_) => true,
+            // A run that rests does what a cancel asks for; what trusts a source is kept elsewhere too.
+            InputBody::Cancel | InputBody::Endorse(_) | InputBody::LateOutcome(_) | InputBody::ChildEnded(_) => false,
+        }
+    }
+}
+
 /// By which door an answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -155,6 +155,9 @@ pub struct Run {
     pub course: Option<Course>,
     /// The request and the input tokens it was reported to have: what later estimates build on.
     pub anchor: Option<Anchor>,
+    /// A count that contradicts it, and that a second one may bear out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubted: Option<Anchor>,
     /// The workspace when the run first was about to change it; of a child or a fork, when the run it comes from was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_tree: Option<TreeId>,
@@ -227,6 +230,7 @@ impl Run {
             withheld: Vec::new(),
             course: task.program.phases().map(Course::new),
             anchor: None,
+            doubted: None,
             first_tree: started.first_tree.clone(),
             failed_checks: BTreeMap::new(),
             unproven: BTreeSet::new(),
@@ -428,6 +432,7 @@ impl Run {
                     purpose: requested.purpose,
                     reserved: requested.reserved,
                     bytes: requested.bytes,
+                    output: requested.output,
                     digest: requested.digest.clone(),
                     tail: requested.tail.is_some(),
                     failures: ready.failures,

@@ -149,8 +149,8 @@ impl Task {
         };
         note(!is_kept_of(&own(self), &own(other)), "tools");
         note(self.servers != other.servers, "servers");
-        note(self.acceptance != other.acceptance, "acceptance");
-        note(self.answer != other.answer, "answer");
+        note(!is_kept_of(&self.acceptance, &other.acceptance), "acceptance");
+        note(!is_kept_of(&self.answer, &other.answer), "answer");
         note(!self.inputs.keys().eq(other.inputs.keys()), "inputs");
         named
     }

@@ -68,6 +68,10 @@ struct Case {
     idle: u32,
     /// At each step a person says something with this chance in a thousand.
     talks: u64,
+    /// In this turn the server counts three times as much as there is.
+    exaggerates: Option<u32>,
+    /// The server counts nothing but what it refuses.
+    silent: bool,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -88,6 +92,8 @@ fn cases() -> impl Strategy<Value = Case> {
             summaries,
             idle: 0,
             talks: 80,
+            exaggerates: None,
+            silent: false,
         },
     )
 }
@@ -445,7 +451,8 @@ impl World {
                     let tail = tail.map(|tail| Digest::of(tail.as_bytes()));
                     self.last = Some(prompt);
                     self.last_generation = self.run.window.generation;
-                    self.ask(Command::Request { attempt, purpose, digest, bytes: 1_000, counted, tail });
+                    let output = reserved;
+                    self.ask(Command::Request { attempt, purpose, digest, bytes: 1_000, output, counted, tail });
                     return;
                 }
                 Plan::Spill(spills) => {
@@ -579,7 +586,8 @@ impl World {
             );
             self.refused = Some(asked);
             assert!(self.overflows_in_a_row <= 3, "given up after two smaller requests");
-            let served = Served { limit: self.case.says_limit.then_some(takes), ..Served::default() };
+            let limit = self.case.says_limit.then_some(takes);
+            let served = Served { limit, prompt: self.case.silent.then_some(tokens), ..Served::default() };
             let failure = ModelFailure {
                 class: ModelErrorClass::ContextExhausted,
                 message: "too long".to_owned(),
@@ -595,7 +603,12 @@ impl World {
         }
         self.overflows_in_a_row = 0;
         self.refused = None;
-        let usage = (self.next(9) > 0).then_some(Usage { input: tokens, output: 30, ..Usage::default() });
+        let times = if self.case.exaggerates == Some(attempt.turn.0) { 3 } else { 1 };
+        let usage = (self.next(9) > 0 && !self.case.silent).then_some(Usage {
+            input: tokens * times,
+            output: 30,
+            ..Usage::default()
+        });
         if u64::from(attempt.turn.0) >= u64::from(self.case.turns) {
             let reply = Reply {
                 text: "done".to_owned(),
@@ -838,6 +851,8 @@ fn long() -> Case {
         summaries: Some(16_000),
         idle: 0,
         talks: 80,
+        exaggerates: None,
+        silent: false,
     }
 }
 
@@ -903,6 +918,32 @@ fn summaries_fill_the_index_of_the_next_generation() {
         assert_eq!(tokens, world.run.spent.usage.tokens(), "every token is counted");
     }
     assert!(asked >= 10 && shown >= 2, "{asked} asked for, {shown} shown at the end");
+}
+
+/// One count that is far too high is not carried from one generation into the next for ever.
+#[test]
+fn a_server_that_exaggerates_once_is_not_believed_for_long() {
+    for seed in [1, 2] {
+        let case = Case { seed, turns: 80, ..long() };
+        let (honest, _) = play(&case);
+        for turn in [4, 17] {
+            let (world, _) = play(&Case { exaggerates: Some(turn), ..case.clone() });
+            let (more, usual) = (world.run.window.generation, honest.run.window.generation);
+            assert!(more <= usual + 3, "seed {seed}, turn {turn}: {more} generations instead of {usual}");
+        }
+    }
+}
+
+/// What was counted once is carried over many rebuilds as it is: a margin on each would grow without end.
+#[test]
+fn one_count_is_as_good_after_many_generations() {
+    let case = Case { window: 16_000, served: 800, results: 60, silent: true, ..long() };
+    let (mut world, _) = play(&case);
+    assert!(world.run.window.generation > 15, "only {} generations", world.run.window.generation);
+    world.meter.measure(&world.run);
+    let likely = world.meter.request(&world.run, None).likely;
+    let parts = world.meter.items().sum::<u64>() + world.meter.system_tokens() + world.meter.tools_tokens();
+    assert!(likely * 10 < parts * 17, "{likely} tokens of which the parts are {parts}");
 }
 
 #[test]

@@ -158,6 +158,7 @@ fn came_to_nothing(error: DriveError) -> Came {
             ClaimError::WorkspaceHeld { .. }
             | ClaimError::NoSuchRun(_)
             | ClaimError::Removed(_)
+            | ClaimError::Unread(_)
             | ClaimError::Journal(_),
         )
         | DriveError::Fold(_)

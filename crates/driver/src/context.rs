@@ -137,12 +137,13 @@ impl Drive<'_> {
         if let Some((_, meter)) = &mut self.meter {
             meter.sends(tail.as_deref());
         }
-        let encoded = self.encode(purpose, reserved);
+        let (encoded, output) = self.encode(purpose, reserved);
         let command = Command::Request {
             attempt,
             purpose,
             digest: encoded.digest.clone(),
             bytes: encoded.bytes.len() as u64,
+            output,
             counted,
             tail: tail.map(|tail| Digest::of(tail.as_bytes())),
         };
@@ -179,8 +180,8 @@ impl Drive<'_> {
         Ok(self.ports.journal.blob(digest).await?)
     }
 
-    /// Its allowance of output shrinks with what is left of the budget.
-    fn encode(&self, purpose: Purpose, reserved: u64) -> Encoded {
+    /// The request, and the tokens of reply that it asks for: its allowance shrinks with what is left of the budget.
+    fn encode(&self, purpose: Purpose, reserved: u64) -> (Encoded, u64) {
         let tools = self.ports.definitions.clone();
         let mut prompt = render::render(&self.run, purpose, tools, reserved);
         if let Images::Given(bytes) = &mut prompt.images {
@@ -190,12 +191,12 @@ impl Drive<'_> {
         let encoded = model.encode(&prompt);
         let allowance = decide::output_allowance(&self.run, encoded.bytes.len() as u64);
         if allowance == 0 || allowance >= prompt.max_output {
-            return encoded;
+            return (encoded, prompt.max_output);
         }
         // Its bytes can be used again if nobody holds them.
         drop(encoded);
         prompt.max_output = allowance;
-        model.encode(&prompt)
+        (model.encode(&prompt), allowance)
     }
 
     /// Replaces what is never shown, whatever its size, in the results of the last turn. Answers whether there was any.

@@ -93,7 +93,7 @@ impl Drive<'_> {
 
     /// Takes an input, or asks the hooks about it first. Answers whether it was taken.
     pub(crate) fn take_heard(&mut self, mut input: Input) -> bool {
-        said::unsay_input(self.ports.tools.as_ref(), &mut input);
+        said::unsay_input(&|text: &str| self.ports.tools.unsaid(text), &mut input);
         let text = match &input.body {
             InputBody::Message(text) => text.clone(),
             InputBody::Approve(_)

@@ -36,3 +36,4 @@ pub use ports::Ports;
 pub use readmit::readmit;
 pub use rollback::{RollbackError, RollbackPlan, rollback_plan};
 pub use row::{run_row, suspension_in_words};
+pub use said::unsay_input;

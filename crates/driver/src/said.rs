@@ -33,61 +33,65 @@ pub(crate) async fn sent_heard(model: &dyn Model, tools: &dyn Tools, encoded: En
 }
 
 fn kept(mut sent: Result<Reply, ModelFailure>, tools: &dyn Tools) -> Sent {
+    let without = |text: &str| tools.unsaid(text);
     match &mut sent {
-        Ok(reply) => unsay_reply(tools, reply),
-        Err(failure) => unsay_failure(tools, failure),
+        Ok(reply) => unsay_reply(&without, reply),
+        Err(failure) => unsay_failure(&without, failure),
     }
     Sent(sent)
 }
 
-fn unsay(tools: &dyn Tools, text: &mut String) {
-    if let Some(unsaid) = tools.unsaid(text) {
+/// A text without the known values in it. None: it holds none.
+type Without<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn unsay(without: Without<'_>, text: &mut String) {
+    if let Some(unsaid) = without(text) {
         *text = unsaid;
     }
 }
 
-fn unsay_reply(tools: &dyn Tools, reply: &mut Reply) {
+fn unsay_reply(without: Without<'_>, reply: &mut Reply) {
     let Reply { text, calls, finish, usage: _, repaired, wired } = reply;
     // What is signed cannot be changed, only left out; and its places count in a text that must not change either.
-    let holds_one = |wired: &Wired| serde_json::to_string(wired).is_ok_and(|all| tools.unsaid(&all).is_some());
-    if tools.unsaid(text).is_some() || wired.as_ref().is_some_and(holds_one) {
+    let holds_one = |wired: &Wired| serde_json::to_string(wired).is_ok_and(|all| without(&all).is_some());
+    if without(text).is_some() || wired.as_ref().is_some_and(holds_one) {
         *wired = None;
     }
-    unsay(tools, text);
+    unsay(without, text);
     for call in calls {
-        [&mut call.id, &mut call.name, &mut call.arguments].into_iter().for_each(|text| unsay(tools, text));
+        [&mut call.id, &mut call.name, &mut call.arguments].into_iter().for_each(|text| unsay(without, text));
     }
     if let Finish::Other(other) = finish {
-        unsay(tools, other);
+        unsay(without, other);
     }
     if let Some(repaired) = repaired {
-        unsay(tools, repaired);
+        unsay(without, repaired);
     }
 }
 
 /// A provider's words too: it may quote what it was sent.
-fn unsay_failure(tools: &dyn Tools, failure: &mut ModelFailure) {
-    unsay(tools, &mut failure.message);
+fn unsay_failure(without: Without<'_>, failure: &mut ModelFailure) {
+    unsay(without, &mut failure.message);
     if let Some(partial) = &mut failure.partial {
-        unsay_payload(tools, partial);
+        unsay_payload(without, partial);
     }
 }
 
-fn unsay_payload(tools: &dyn Tools, payload: &mut Payload) {
-    if let Some(unsaid) = tools.unsaid(payload.as_str()) {
+fn unsay_payload(without: Without<'_>, payload: &mut Payload) {
+    if let Some(unsaid) = without(payload.as_str()) {
         // A number that was a secret leaves no JSON.
         *payload = Payload::parse(unsaid.as_str()).unwrap_or_else(|_| Payload::string(&unsaid));
     }
 }
 
-/// What a person sent, as it may be kept.
-pub(crate) fn unsay_input(tools: &dyn Tools, input: &mut Input) {
+/// What a person sent, as it may be kept: by whoever sends it as far as that knows the secrets, and by whoever takes it.
+pub fn unsay_input(without: Without<'_>, input: &mut Input) {
     match &mut input.body {
-        InputBody::Message(text) => unsay(tools, text),
+        InputBody::Message(text) => unsay(without, text),
         InputBody::Approve(Approve { reason, .. }) | InputBody::Deny(Deny { reason, .. }) => {
-            reason.iter_mut().for_each(|reason| unsay(tools, reason));
+            reason.iter_mut().for_each(|reason| unsay(without, reason));
         }
-        InputBody::Settle(Settle { truth: Truth::Done(Content::Inline(result)), .. }) => unsay_payload(tools, result),
+        InputBody::Settle(Settle { truth: Truth::Done(Content::Inline(result)), .. }) => unsay_payload(without, result),
         InputBody::Settle(Settle { truth: Truth::Done(Content::Blob(_)) | Truth::NotDone, .. })
         | InputBody::Cancel
         | InputBody::LateOutcome(_)
@@ -226,7 +230,7 @@ mod tests {
         let all = [said, InputBody::Deny(deny), InputBody::Approve(approve), settle("[\"777\"]"), settle("[777]")];
         for body in all {
             let mut input = Input { id: InputId::new("i"), at: Timestamp(1), body, images: Vec::new() };
-            unsay_input(&Knows, &mut input);
+            unsay_input(&|text: &str| Knows.unsaid(text), &mut input);
             let written = serde_json::to_string(&input).unwrap();
             assert!(!written.contains("777") && written.contains("[redacted:X]"), "{written}");
         }

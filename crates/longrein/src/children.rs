@@ -82,7 +82,7 @@ impl Outfit {
         }
         let place = Place { environment, sandbox, mode: works_in, faults: faults.clone() };
         let mut ports = match models {
-            Models::Nobody => runs.ports_around(&task, nobody(), Secrets::new(), &place, None)?,
+            Models::Nobody => runs.ports_around(&task, nobody(), runs.known.secrets.clone(), &place, None)?,
             Models::Reach { of_root: (name, config), other, own, own_others, host, secrets, checks } => {
                 let is_same = *name == task.model.name;
                 let config = if is_same { config.clone() } else { other(&task.model.name).map_err(RunsError::Task)? };

@@ -136,7 +136,7 @@ fn body(event: &Event, blobs: Blobs<'_>) -> Map<String, Value> {
         Event::ModelRequested(e) => {
             let mut map = object(json!({
                 "attempt": e.attempt.to_string(), "model": e.model, "purpose": e.purpose, "bytes": e.bytes,
-                "digest": e.digest, "reserved": e.reserved, "counted": e.counted,
+                "digest": e.digest, "reserved": e.reserved, "max_output": e.output, "counted": e.counted,
             }));
             if let Some(manifest) = &e.manifest {
                 map.insert("manifest".to_owned(), json!(manifest));

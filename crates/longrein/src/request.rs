@@ -239,11 +239,17 @@ impl Request {
         // Nothing is called: any key will do.
         let api_key = config.api_key.clone().or_else(|| Some(Secret::new("none")));
         let model = longrein_models::connect(&self.run.model, &ModelConfig { api_key, ..config.clone() })?;
-        // How much output was asked for depends on what was known of the window then: what it is known to be now, or nothing.
-        let meter = Meter::new(Estimator::default(), None, &self.run.system, &self.tools);
-        let allowed = sent.reserved.output;
-        let asked = [self.budget.limits.reserved, plan::limits(&self.run, &meter).reserved, allowed];
-        let asked: BTreeSet<u64> = asked.into_iter().map(|tokens| tokens.min(allowed)).collect();
+        let asked: BTreeSet<u64> = match sent.output {
+            Some(output) => BTreeSet::from([output]),
+            // A version that did not say: it depends on what was known of the window then. What it is known to be now, or
+            // nothing.
+            None => {
+                let meter = Meter::new(Estimator::default(), None, &self.run.system, &self.tools);
+                let allowed = sent.reserved.output;
+                let asked = [self.budget.limits.reserved, plan::limits(&self.run, &meter).reserved, allowed];
+                asked.into_iter().map(|tokens| tokens.min(allowed)).collect()
+            }
+        };
         Ok(asked.into_iter().find_map(|max_output| {
             let prompt = render::render(&self.run, self.purpose, self.tools.clone(), max_output);
             let encoded = model.encode(&prompt);

@@ -18,18 +18,20 @@ use longrein_core::image::ImageRef;
 use longrein_core::input::{Door, Endorse, Input, InputBody, Rollback};
 use longrein_core::run::Run;
 use longrein_core::task::{ModelSpec, Task};
-use longrein_driver::{Driven, RollbackPlan, Stop, fold, rollback_plan};
+use longrein_driver::{Driven, RollbackPlan, Stop, fold, rollback_plan, unsay_input};
 use longrein_models::Lanes;
 use longrein_policy::Containment;
 use longrein_ports::{
     AppendError, Batch, BatchId, Cabinet, ClaimError, Clock, Collected, Create, Durability, Endorsement, Finding,
-    KeyId, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Store, Trees, VerifyReport, Worker,
+    KeyId, Listed, NewEvent, Posted, REMOVED, Recorded, RecordedBody, Store, Trees, Unread, VerifyReport, Worker,
 };
+
+use longrein_tools::Secrets;
 
 use crate::images::{Image, together};
 use crate::ledger::Ledger;
 use crate::settings::SandboxSettings;
-use crate::trees;
+use crate::{trees, unsaid};
 
 pub(crate) use drive::{Own, Place, Strictest, offered};
 pub use drive::{Surroundings, Target};
@@ -55,6 +57,15 @@ pub struct Runs {
     trees: Option<Grove>,
     /// What its runs share of what servers say of the limits of a key.
     lanes: Lanes,
+    pub(crate) known: Arc<Known>,
+}
+
+/// What this process knows of secrets, to keep them out of what it sends to runs.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) secrets: Secrets,
+    /// Where it finds those that tasks name.
+    environment: BTreeMap<String, String>,
 }
 
 /// The snapshots of a task's workspace, in which folders of it, given as paths below it, are where the operator's `PATH` looks
@@ -88,6 +99,7 @@ impl Runs {
             ledger,
             held: None,
             lanes: Lanes::default(),
+            known: Arc::default(),
             trees: trees::folder_of(store).map(trees::grove),
         })
     }
@@ -96,6 +108,23 @@ impl Runs {
     #[must_use]
     pub fn fenced(self, containment: Containment) -> Self {
         Self { held: Some(containment), ..self }
+    }
+
+    /// The same, where `values`, each with its name, and those of the variables of `environment` that a run's task names as
+    /// secrets are kept out of what is sent to runs. Whoever takes it keeps out what that process knows.
+    #[must_use]
+    pub fn keeping_out(
+        self,
+        values: impl IntoIterator<Item = (String, String)>,
+        environment: BTreeMap<String, String>,
+    ) -> Self {
+        let mut secrets = Secrets::new();
+        values.into_iter().for_each(|(name, value)| secrets.know(name, value));
+        self.knowing(secrets, environment)
+    }
+
+    pub(crate) fn knowing(self, secrets: Secrets, environment: BTreeMap<String, String>) -> Self {
+        Self { known: Arc::new(Known { secrets, environment }), ..self }
     }
 
     /// The same, with a place where snapshots of workspaces are kept.
@@ -260,16 +289,25 @@ impl Runs {
 
     /// Removes a run that nobody holds, whatever its state: its records go, its id and its business keys stay used.
     ///
-    /// Its children go with it, first: a root that is there has all of them. A child goes with its root only.
-    pub async fn remove(&self, id: &RunId) -> Result<(), RunsError> {
+    /// Its children go with it, all or none: a root that is there has all of them. A child goes with its root only.
+    pub async fn remove(&self, id: &RunId, unread: Unread) -> Result<(), RunsError> {
         let parent = self.listed(id).await?.and_then(|(row, _)| row.parent);
         if let Some(parent) = parent {
             return Err(RunsError::ChildOf { run: id.clone(), parent });
         }
-        for child in self.below(id).await?.iter().rev() {
-            self.journal.purge(child).await?;
+        let mut family = self.below(id).await?;
+        family.push(id.clone());
+        Ok(self.journal.purge(&family, unread).await?)
+    }
+
+    /// What people sent to a run or a run below it and nobody has taken yet, the run's own first.
+    pub async fn unread(&self, id: &RunId) -> Result<Vec<Input>, RunsError> {
+        let mut unread = self.inbox(id).await?;
+        for child in self.below(id).await? {
+            unread.extend(self.inbox(&child).await?);
         }
-        Ok(self.journal.purge(id).await?)
+        unread.retain(|input| input.body.is_of_a_person());
+        Ok(unread)
     }
 
     /// Removes blobs that nothing refers to; of those that lie as files, the ones not touched for `older_than`.
@@ -339,9 +377,25 @@ impl Runs {
         blobs: &[(Digest, Bytes)],
     ) -> Result<(InputId, Posted), RunsError> {
         let input = InputId::new(format!("i{}", uuid::Uuid::now_v7().simple()));
-        let input = Input { id: input, at: self.clock.now(), body, images };
+        let mut input = Input { id: input, at: self.clock.now(), body, images };
+        if input.body.is_of_a_person() {
+            let secrets = self.secrets_of(id).await?;
+            unsay_input(&|text| secrets.unsaid(text), &mut input);
+        }
         let posted = self.journal.post_with(id, &input, blobs).await?;
         Ok((input.id, posted))
+    }
+
+    /// The secrets of a run that this process knows.
+    async fn secrets_of(&self, id: &RunId) -> Result<Secrets, RunsError> {
+        let mut secrets = self.known.secrets.clone();
+        for record in self.journal.read(id, Seq(0), 1).await? {
+            // One that cannot be read names none.
+            if let RecordedBody::Known(Event::RunStarted(started)) = &record.body {
+                unsaid::know_those_of(&started.task, &self.known.environment, &mut secrets);
+            }
+        }
+        Ok(secrets)
     }
 
     /// Trusts a source from now on, and tells every run that lists it and may go on. Files that only this source tainted do

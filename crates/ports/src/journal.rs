@@ -313,8 +313,20 @@ pub enum ClaimError {
     /// Its records were purged; the id is not given out again.
     #[error("run {0} was removed")]
     Removed(RunId),
+    /// It is not removed: a person has sent it something that nobody has taken yet.
+    #[error("what was sent to run {0} waits to be taken")]
+    Unread(RunId),
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+/// What of runs that are to be removed if a person has sent them something that nobody has taken yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// None of them is removed.
+    Spares,
+    /// It goes with them.
+    Goes,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -415,9 +427,9 @@ pub trait Journal: Send + Sync {
 
 /// A whole store: the journals, what finds things in them again, what saves work, and upkeep by its operator.
 pub trait Store: Journal + Archive + Cabinet {
-    /// Removes a run that nobody holds: events, inputs, claim, and everything kept in its cabinet or index. A tombstone and its key rows stay, so that neither its id
-    /// nor a business intent is used twice. Synced when it answers.
-    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>>;
+    /// Removes runs that nobody holds, all or none: events, inputs, claims, and everything kept in their cabinets or indexes.
+    /// Tombstones and key rows stay, so that neither an id nor a business intent is used twice. Synced when it answers.
+    fn purge<'a>(&'a self, runs: &'a [RunId], unread: Unread) -> BoxFuture<'a, Result<(), ClaimError>>;
 
     /// Marks made or changed after number `after`, oldest first. A direct look, not to be waited for: the gate asks while
     /// it rules. One that is damaged is an error: what it says of its file is not known.

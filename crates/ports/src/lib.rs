@@ -25,7 +25,7 @@ pub use hooks::{About, HookCall, Hooks};
 pub use journal::{
     AppendError, Batch, BatchId, CONTENTS_MAX, Claim, ClaimError, Collected, Committed, Create, Durability,
     Endorsement, FileMark, Finding, Holder, Journal, JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, Listed,
-    MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, VerifyReport, Worker,
+    MARKS_MAX, Marks, NewEvent, Posted, REMOVED, Recorded, RecordedBody, RunRow, Store, Unread, VerifyReport, Worker,
 };
 pub use model::{Encoded, Listener, Model, Spoken};
 pub use origins::{Ledger, NoOrigins, Origins, Written};

@@ -14,7 +14,7 @@ use longrein_core::time::Timestamp;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
     Durability, Endorsement, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted, Recorded,
-    RecordedBody, RunRow, SNAPSHOTS_KEPT, Snapshot, Store, VerifyReport, Worker,
+    RecordedBody, RunRow, SNAPSHOTS_KEPT, Snapshot, Store, Unread, VerifyReport, Worker,
 };
 
 use crate::archive::text::Load;
@@ -251,14 +251,15 @@ impl Cabinet for MemoryJournal {
 }
 
 impl Store for MemoryJournal {
-    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
+    fn purge<'a>(&'a self, runs: &'a [RunId], unread: Unread) -> BoxFuture<'a, Result<(), ClaimError>> {
         Box::pin(async move {
             self.transact(Durability::Synced, |tables| {
                 // All of memory is one host: its holder's own.
-                let here = Rows::claim(tables, run)?.map(|claim| claim.worker());
+                let claim = runs.iter().find_map(|run| Rows::claim(tables, run).transpose()).transpose()?;
+                let here = claim.map(|claim| claim.worker());
                 let here =
                     here.unwrap_or_else(|| Worker { host: String::new(), boot: String::new(), pid: 0, pid_start: 0 });
-                rules::purge(tables, &self.now(), run, &here)
+                rules::purge(tables, &self.now(), runs, unread, &here)
             })
         })
     }

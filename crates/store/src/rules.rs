@@ -12,7 +12,7 @@ use longrein_core::input::{INBOX_MAX, Input, InputBody};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
     AppendError, Batch, Claim, ClaimError, Clock, Committed, Create, Durability, Endorsement, FileMark, Holder,
-    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, MARKS_MAX, Posted, REMOVED, RunRow, Worker,
+    JournalError, KeyChange, KeyId, KeyRow, KeyState, LEASE, MARKS_MAX, Posted, REMOVED, RunRow, Unread, Worker,
 };
 
 use crate::encoding::{
@@ -571,7 +571,25 @@ fn own_key(present: Option<KeyRow>, run: &RunId, batch: &Prepared, id: &KeyId) -
 }
 
 /// The rules of [`longrein_ports::Store::purge`]. A damaged run may go: nothing else can be done with it.
-pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) -> Result<Decided<()>, ClaimError> {
+pub(crate) fn purge(
+    rows: &dyn Rows,
+    now: &Now<'_>,
+    runs: &[RunId],
+    unread: Unread,
+    here: &Worker,
+) -> Result<Decided<()>, ClaimError> {
+    let tombstones: Result<Vec<_>, ClaimError> =
+        runs.iter().map(|run| tombstone(rows, now, run, unread, here)).collect();
+    Ok(((), tombstones?.into_iter().map(Write::Purge).collect()))
+}
+
+fn tombstone(
+    rows: &dyn Rows,
+    now: &Now<'_>,
+    run: &RunId,
+    unread: Unread,
+    here: &Worker,
+) -> Result<RunRecord, ClaimError> {
     let Some(record) = rows.run(run)? else { return Err(ClaimError::NoSuchRun(run.clone())) };
     if is_removed(&record) {
         return Err(ClaimError::Removed(run.clone()));
@@ -580,6 +598,11 @@ pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) 
         && let Some(holder) = now.holder(&claim, &here.host, &here.boot)
     {
         return Err(ClaimError::Held(holder));
+    }
+    // What cannot be read may be anything.
+    let is_of_a_person = |input: &InboxRecord| input.input().map_or(true, |input| input.body.is_of_a_person());
+    if unread == Unread::Spares && rows.untaken(run)?.iter().any(is_of_a_person) {
+        return Err(ClaimError::Unread(run.clone()));
     }
     let at = now.clock.now();
     let row = RunRow {
@@ -597,7 +620,7 @@ pub(crate) fn purge(rows: &dyn Rows, now: &Now<'_>, run: &RunId, here: &Worker) 
     let listing = serde_json::to_vec(&row)
         .map_err(|error| JournalError::Unusable(format!("a tombstone of {run} cannot be written: {error}")))?;
     let tombstone = RunRecord { listing, ..RunRecord::new(run) };
-    Ok(((), vec![Write::Purge(tombstone.sealed())]))
+    Ok(tombstone.sealed())
 }
 
 /// Whether a run's row is a tombstone.

@@ -92,6 +92,22 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// The secrets that texts name by `${secret:X}`, as far as the operator has set them, become known.
+pub fn know_named<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    operator: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) {
+    for text in texts {
+        for (at, _) in text.match_indices(OPEN) {
+            let Some((name, _)) = text[at + OPEN.len()..].split_once('}') else { break };
+            if let Some(value) = operator.get(name).filter(|value| !value.is_empty() && is_name(name)) {
+                secrets.know(name, value);
+            }
+        }
+    }
+}
+
 /// The same of a hook.
 pub(crate) fn of_hook(
     spec: &HookSpec,

@@ -48,7 +48,7 @@ pub use canonical::canonical;
 pub use check::Checked;
 pub use confine::{Sandbox, Walls, Workspace};
 pub use ending::TOOL_ERROR;
-pub use environment::{of_server as server_environment, with_secrets};
+pub use environment::{know_named, of_server as server_environment, with_secrets};
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use near::nearest;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use longrein_core::payload::{Content, Payload, place};
 use longrein_core::time::{Timestamp, millis};
 use longrein_ports::{
     AppendError, Batch, BatchId, BoxFuture, Claim, ClaimError, Clock, Committed, Create, Durability, Journal,
-    KeyChange, KeyId, KeyRow, KeyState, NewEvent, Posted, Recorded, RunRow, Store, Worker,
+    KeyChange, KeyId, KeyRow, KeyState, NewEvent, Posted, Recorded, RunRow, Store, Unread, Worker,
 };
 use longrein_sim::chance::Chance;
 use longrein_store::{SqliteJournal, worker_here};
@@ -75,6 +76,7 @@ impl Hold {
                 ClaimError::Held(_)
                 | ClaimError::WorkspaceHeld { .. }
                 | ClaimError::NoSuchRun(_)
+                | ClaimError::Unread(_)
                 | ClaimError::Journal(_),
             ) => None,
         }
@@ -452,7 +454,7 @@ impl Story {
                 journal.append(claim, &self.heard.of(batch)).await.expect("appended");
             }
             Ask::Purge => {
-                journal.purge(&told.id).await.expect("nobody holds it");
+                journal.purge(from_ref(&told.id), Unread::Goes).await.expect("nobody holds it");
                 seen.hold = Hold::Removed;
             }
             Ask::Post(input) => match by.post_input(&told.id, input).await.expect("posted") {

@@ -226,7 +226,11 @@ impl Meter {
         // Each part is as much more or less than its estimate as all of it was.
         let estimate = self.estimator.estimate(&counted).max(1);
         let likely = self.estimator.estimate(&kept).saturating_mul(anchor.tokens) / estimate;
-        let upper = likely.saturating_mul(KEPT_MARGIN) / 100;
+        let upper = match anchor.of {
+            Counts::Reported => likely.saturating_mul(KEPT_MARGIN) / 100,
+            // It has the margin already: once more with each rebuild, that would grow without end.
+            Counts::Kept { .. } => likely,
+        };
         let bound = self.estimator.bound(0, &new);
         let bound = Bound { likely: likely + bound.likely, upper: upper + bound.upper };
         Rebuilt { bound, kept: Some(upper), bulk }

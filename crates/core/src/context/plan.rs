@@ -117,13 +117,13 @@ pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan 
         return if fits { send(bound, &limits) } else { forgo_too_large(run, meter, &limits) };
     };
     let is_barren = run.window.generation > 1 && run.window.progress == run.memory.progress;
-    if is_barren && run.window.barren + 1 >= BARREN_REBUILDS_MAX {
-        let reason = format!(
-            "the window filled up {BARREN_REBUILDS_MAX} times in a row and nothing new came of it: no step, change, finding or new look between"
-        );
-        return Plan::Forgo(ModelForgone { next: AfterFailure::Fail(Failure::NoProgress), reason });
-    }
     match compose(run, meter, &limits, why, bound) {
+        Some(_) if is_barren && run.window.barren + 1 >= BARREN_REBUILDS_MAX => {
+            let reason = format!(
+                "the window filled up {BARREN_REBUILDS_MAX} times in a row and nothing new came of it: no step, change, finding or new look between"
+            );
+            Plan::Forgo(ModelForgone { next: AfterFailure::Fail(Failure::NoProgress), reason })
+        }
         Some(started) => Plan::Rebuild(Box::new(started)),
         // Nothing to be won, and it may go as it is; after a refusal with less room for the reply, and never as the same
         // bytes again: that is seen to where the request is decided on.
@@ -380,10 +380,10 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let gentle = [
         groups.superseded(),
         groups.refetchable(recent),
-        groups.paged_out(recent),
+        groups.paged_out(TurnId(0), recent),
         groups.shortened(GROUPS_MIN, SHORT_BYTES),
     ];
-    let strict = [groups.paged_out(recent)];
+    let strict = [groups.paged_out(TurnId(0), recent)];
     let ladder = if severity == 0 { gentle.as_slice() } else { strict.as_slice() };
     for step in ladder.iter().flatten() {
         if trial.take(step.clone(), &mut started).likely <= target && can_be_sent(run, trial.bulk) {
@@ -394,10 +394,12 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     let too_long = before.likely + limits.reserved.saturating_mul(2);
     // Of the new block the middle of its bounds: the rest is known in proportion.
     let middle = |bound: Bound| bound.likely.midpoint(bound.upper);
-    let is_smaller = |after: Bound| severity == 0 || middle(after) + limits.reserved < too_long;
+    let is_smaller =
+        |after: Bound| severity == 0 || (after.likely < before.likely && middle(after) + limits.reserved < too_long);
     // What must fit is cut further than anyone would like.
+    let is_out = started.steps.iter().any(|step| matches!(step, RebuildStep::PagedOut { .. }));
     let last: [Option<RebuildStep>; 4] = [
-        groups.paged_out(one),
+        groups.paged_out(if is_out { recent } else { TurnId(0) }, one),
         groups.shortened(0, SHORTEST_BYTES),
         groups.shortened(0, SHORT_BYTES / 4),
         groups.handles(),
@@ -539,11 +541,12 @@ impl<'a> Groups<'a> {
         (!actions.is_empty()).then_some(RebuildStep::Refetchable { actions, freed: 0 })
     }
 
-    /// Every turn before `recent`.
-    fn paged_out(&self, recent: TurnId) -> Option<RebuildStep> {
-        let gone: Vec<_> = self.turns.iter().map(|(turn, _)| *turn).filter(|turn| *turn < recent).collect();
+    /// Every turn from `first` on and before `recent`.
+    fn paged_out(&self, first: TurnId, recent: TurnId) -> Option<RebuildStep> {
+        let turns = self.turns.iter().map(|(turn, _)| *turn);
+        let gone: Vec<_> = turns.filter(|turn| (first..recent).contains(turn)).collect();
         let (from, to) = (*gone.first()?, *gone.last()?);
-        let calls = self.seen.iter().filter(|(seen, _)| seen.turn <= to);
+        let calls = self.seen.iter().filter(|(seen, _)| (from..=to).contains(&seen.turn));
         let failures = calls.clone().filter(|(seen, _)| seen.fate == Fate::Failed).count();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Some(RebuildStep::PagedOut { from, to, calls: count(calls.count()), failures: count(failures), freed: 0 })
@@ -574,17 +577,18 @@ fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
         ("the system text (instructions, constraints, checks, answer)".to_owned(), meter.system_tokens()),
         ("the tools".to_owned(), meter.tools_tokens()),
     ];
-    let mut turns = 0;
+    let (mut turns, mut messages) = (0, 0);
     for (part, tokens) in run.window.parts.iter().zip(meter.items()) {
         match part {
             Part::Rules(path) => pieces.push((path.clone(), tokens)),
             Part::Goal => pieces.push(("the goal".to_owned(), tokens)),
-            Part::Message(seq) => pieces.push((format!("message u{seq}"), tokens)),
+            Part::Message(_) => messages += tokens,
             Part::Header => pieces.push(("the control block".to_owned(), tokens)),
             Part::Reply(_) | Part::Observation(_) | Part::Harness(_) => turns += tokens,
         }
     }
     pieces.push(("the newest turns".to_owned(), turns));
+    pieces.push(("people's messages, with their images".to_owned(), messages));
     pieces.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
     let largest: Vec<_> = pieces
         .iter()

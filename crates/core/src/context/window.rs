@@ -50,11 +50,22 @@ pub struct Window {
     /// Requests in a row that the provider found too long, and how many of them a rebuild has answered.
     pub overflows: u32,
     pub answered: u32,
-    /// Of the last of them: it is not sent again.
-    pub rejected: Option<Digest>,
+    /// The last of them: it is not sent again.
+    pub refused: Option<Refused>,
     /// [`crate::context::memory::Memory::progress`] at the last rebuild, and rebuilds since it moved.
     pub progress: u64,
     pub barren: u32,
+}
+
+/// A request that the provider found too long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub digest: Digest,
+    /// Length of the encoded request.
+    pub bytes: u64,
+    /// Tokens of reply that it asked for, where its event says.
+    pub output: Option<u64>,
+    pub generation: u32,
 }
 
 /// When the words of a tail were shown, and how.
@@ -148,7 +159,7 @@ impl Window {
             trusts_learned: true,
             overflows: 0,
             answered: 0,
-            rejected: None,
+            refused: None,
             progress: 0,
             barren: 0,
         };
@@ -508,7 +519,8 @@ impl Album {
     }
 }
 
-fn length(item: &Item) -> u64 {
+/// Bytes of its text, and of one that would take as much of a window as its images.
+pub(crate) fn length(item: &Item) -> u64 {
     match item {
         Item::User(text) | Item::Harness(text) | Item::Observation { text, .. } => text.len() as u64,
         // In bytes of a text that takes as much of the window.

@@ -78,6 +78,7 @@ pub(super) struct Requested {
     pub(super) purpose: Purpose,
     pub(super) digest: Digest,
     pub(super) bytes: u64,
+    pub(super) output: u64,
     pub(super) counted: Counted,
     pub(super) tail: Option<Digest>,
 }
@@ -94,7 +95,7 @@ pub(super) fn forgo(run: &Run, forgone: ModelForgone, now: Timestamp) -> Vec<Eve
 }
 
 pub(super) fn request(run: &Run, requested: Requested, now: Timestamp) -> Result<Vec<Event>, Refusal> {
-    let Requested { attempt, purpose, digest, bytes, counted, tail } = requested;
+    let Requested { attempt, purpose, digest, bytes, output, counted, tail } = requested;
     match &run.stage {
         Stage::Rest(_) => return Err(Refusal::AtRest),
         Stage::Ready(ready) if attempt.turn == run.turn() && attempt.attempt == ready.attempts + 1 => {}
@@ -110,7 +111,7 @@ pub(super) fn request(run: &Run, requested: Requested, now: Timestamp) -> Result
         return Err(Refusal::Stale);
     }
     // What was rejected for good is never sent again unchanged (`design.md` §2, law 6).
-    if run.window.rejected.as_ref() == Some(&digest) {
+    if run.window.refused.as_ref().is_some_and(|refused| refused.digest == digest) {
         let reason = "the provider found this very request too long, and it cannot be made smaller".to_owned();
         return Ok(forgo(run, ModelForgone { next: AfterFailure::ContextExhausted, reason }, now));
     }
@@ -122,6 +123,7 @@ pub(super) fn request(run: &Run, requested: Requested, now: Timestamp) -> Result
             digest,
             bytes,
             reserved,
+            output: Some(output),
             counted: Some(counted),
             tail,
             manifest: manifest::changed(run),

@@ -12,6 +12,9 @@ pub struct ModelRequested {
     /// Length of the encoded request.
     pub bytes: u64,
     pub reserved: Reservation,
+    /// Tokens of reply that it asks for. None: written by a version that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
     /// What admission counted. None: written by a version that did not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Counted>,

@@ -1,6 +1,8 @@
 //! What model calls make of a run: replies, failures, what they cost.
 
 use super::*;
+use crate::context::window::Refused;
+use crate::image;
 use crate::outcome::Wired;
 
 impl Run {
@@ -8,11 +10,12 @@ impl Run {
     pub(crate) fn take_model(&mut self, model: &ModelSpec) {
         self.model = model.clone();
         self.anchor = None;
+        self.doubted = None;
         self.window.served = Served::default();
         self.window.guessed = None;
         self.window.overflows = 0;
         self.window.answered = 0;
-        self.window.rejected = None;
+        self.window.refused = None;
     }
 
     pub(super) fn spend(&mut self, usage: &Usage, micros: u64) {
@@ -39,15 +42,13 @@ impl Run {
                 let (generation, items) = (self.window.generation, self.window.items.len());
                 let of = Counts::Reported;
                 let anchor = Anchor { bytes, tokens, generation, items, tail, at: self.at, of };
-                if !self.anchor.is_some_and(|before| before.contradicts(&anchor)) {
-                    self.anchor = Some(anchor);
-                }
+                self.take_count(anchor);
             }
             (Settled::Estimated, _) | (_, Purpose::Closing) => {}
         }
         self.window.overflows = 0;
         self.window.answered = 0;
-        self.window.rejected = None;
+        self.window.refused = None;
         if !self.task.routes.is_empty() {
             self.routing.replied(replied.usage.tokens().saturating_sub(replied.usage.output));
         }
@@ -89,6 +90,30 @@ impl Run {
                 self.closing = Closing::Over(budget, remark);
             }
         }
+    }
+
+    /// One count against another: what cannot be is not taken until a second one bears it out.
+    fn take_count(&mut self, count: Anchor) {
+        let is_less = self.anchor.is_some_and(|before| before.contradicts(&count));
+        let is_more = self.anchor.is_some_and(|before| before.is_outgrown_by(&count, self.grown_since(&before)));
+        let is_borne_out = self.doubted.is_some_and(|first| first.is_borne_out_by(&count));
+        if !(is_less || is_more) || is_borne_out {
+            self.anchor = Some(count);
+            self.doubted = None;
+            return;
+        }
+        let images = image::of_items(self.window.items.iter()).filter(|_| self.model.takes_images());
+        let pictures = images.map(|image| image.sent_bytes()).sum();
+        self.doubted = Some(count).filter(|count| count.could_be_whole(pictures));
+    }
+
+    /// Bytes of what stands in the window and an anchor has not counted.
+    fn grown_since(&self, anchor: &Anchor) -> u64 {
+        let header = match anchor.of {
+            Counts::Reported => None,
+            Counts::Kept { but } => self.window.items.get(but),
+        };
+        header.into_iter().chain(self.window.items.iter().skip(anchor.items)).map(|item| window::length(item)).sum()
     }
 
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
@@ -140,7 +165,12 @@ impl Run {
         let limit = self.window_limit();
         self.window.overflows += 1;
         if let Stage::Thinking(thinking) = &self.stage {
-            self.window.rejected = Some(thinking.digest.clone());
+            self.window.refused = Some(Refused {
+                digest: thinking.digest.clone(),
+                bytes: thinking.bytes,
+                output: thinking.output,
+                generation: self.window.generation,
+            });
             // Its count of what it refused is as good as one of what it took.
             if let Some(tokens) = failed.served.and_then(|served| served.prompt) {
                 self.anchor = Some(Anchor {

@@ -53,6 +53,8 @@ pub struct Thinking {
     pub purpose: Purpose,
     pub reserved: Reservation,
     pub bytes: u64,
+    /// Tokens of reply that it asks for, where its event says.
+    pub output: Option<u64>,
     pub digest: Digest,
     /// Whether a tail went along.
     pub tail: bool,
@@ -146,6 +148,36 @@ impl Anchor {
         };
         self.generation == later.generation && self.items <= later.items && later.tokens < least
     }
+
+    /// Whether a later count of the same window says more than can have been added, which was so many bytes: no tokenizer makes
+    /// more tokens than bytes.
+    pub(crate) fn is_outgrown_by(&self, later: &Anchor, grown: u64) -> bool {
+        /// For the tail, and for what stands around messages.
+        const AROUND: u64 = 2_000;
+        let most = match self.of {
+            Counts::Reported => self.tokens,
+            Counts::Kept { .. } => self.tokens.saturating_mul(3) / 2,
+        };
+        self.generation == later.generation
+            && self.items <= later.items
+            && later.tokens > most.saturating_add(grown).saturating_add(AROUND)
+    }
+
+    /// Whether it can be of all that was sent, of which so many bytes were pictures: not of what was not cached alone.
+    pub(crate) fn could_be_whole(&self, pictures: u64) -> bool {
+        /// Bytes of a token, where texts are as thin as they get: no tokenizer has more on average.
+        const BYTES_PER_TOKEN: u64 = 8;
+        self.tokens.saturating_mul(BYTES_PER_TOKEN) >= self.bytes.saturating_sub(pictures)
+    }
+
+    /// Whether a later count says the same: what was added since has no more tokens than bytes.
+    pub(crate) fn is_borne_out_by(&self, later: &Anchor) -> bool {
+        let grown = later.bytes.saturating_sub(self.bytes);
+        self.generation == later.generation
+            && self.items <= later.items
+            && !self.contradicts(later)
+            && later.tokens <= self.tokens.saturating_add(grown)
+    }
 }
 
 /// Whose count an anchor is.
@@ -188,5 +220,24 @@ mod tests {
         assert!(reported(3_900).contradicts(&reported(3_188)), "what only grew is no smaller");
         assert!(!reported(3_900).contradicts(&reported(3_600)));
         assert!(!reported(3_900).contradicts(&Anchor { generation: 3, ..reported(700) }), "it is another window");
+    }
+
+    #[test]
+    fn a_count_is_borne_out_by_one_that_fits_what_was_added() {
+        let count = |tokens, bytes| {
+            let of = Counts::Reported;
+            Anchor { bytes, tokens, generation: 2, items: 5, tail: false, at: Timestamp(1), of }
+        };
+        let first = count(8_000, 30_000);
+        assert!(first.could_be_whole(0) && !count(600, 30_000).could_be_whole(0));
+        assert!(count(1_600, 230_000).could_be_whole(220_000), "pictures have tokens of their own");
+        assert!(first.is_borne_out_by(&count(8_300, 31_000)) && first.is_borne_out_by(&count(7_900, 30_000)));
+        assert!(!first.is_borne_out_by(&count(12_000, 31_000)), "a thousand bytes are no four thousand tokens");
+        assert!(!first.is_borne_out_by(&count(4_000, 31_000)), "what only grew is no smaller");
+        assert!(
+            first.is_outgrown_by(&count(24_000, 32_000), 2_000),
+            "two thousand bytes are no sixteen thousand tokens"
+        );
+        assert!(!first.is_outgrown_by(&count(24_000, 50_000), 20_000), "twenty thousand may be");
     }
 }

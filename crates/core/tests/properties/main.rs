@@ -348,6 +348,7 @@ impl Table {
                     purpose,
                     digest: Digest::of(b"request"),
                     bytes,
+                    output: 100,
                     counted,
                     tail: None,
                 });

@@ -478,6 +478,7 @@ impl Builder {
             Some(containment) => runs.fenced(containment),
             None => runs,
         };
+        let runs = runs.knowing(secrets.clone(), environment.clone());
         let (known, leaving) = Default::default();
         Ok(Longrein { inner: Arc::new(Inner { runs, environment, secrets, asked, hands, known, leaving }) })
     }

@@ -113,6 +113,8 @@ impl From<ClaimError> for Error {
         match error {
             ClaimError::NoSuchRun(run) | ClaimError::Removed(run) => Error::NoSuchRun(run),
             ClaimError::Journal(journal) => Error::Store(journal),
+            // Only a removal finds that.
+            unread @ ClaimError::Unread(_) => Error::Runs(RunsError::Claim(unread)),
             held @ (ClaimError::Held(_) | ClaimError::WorkspaceHeld { .. }) => Error::Held(held),
         }
     }

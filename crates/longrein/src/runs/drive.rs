@@ -242,11 +242,14 @@ impl Runs {
             secrets: own.secrets.clone(),
             checks: own.checks.clone(),
         };
-        let mut ports = self.ports(&task, &model, beside, &place, own)?;
+        // Before anything is made of it: what goes on from the journal has no other.
         if let Begin::New { task: of_run, .. } = &mut begin {
-            unsaid::of_task(of_run, ports.tools.as_ref());
-            unsaid::of_definitions(&mut ports);
+            let mut secrets = own.secrets.clone();
+            unsaid::know_those_of(&task, &environment, &mut secrets);
+            unsaid::of_task(of_run, &secrets).map_err(RunsError::Task)?;
+            task.clone_from(of_run);
         }
+        let mut ports = self.ports(&task, &model, beside, &place, own)?;
         if let Some(policy) = &policy {
             ports.gate = Arc::new(Strictest(ports.gate, self.gate(&task, policy, &place)?));
         }
@@ -281,7 +284,7 @@ impl Runs {
         let begin = Begin::Existing { changed: Vec::new(), mode: None };
         let options = self.options(WhenAsked::Park);
         let place = Place { environment: &environment, sandbox, mode: run.mode, faults: None };
-        let mut ports = self.ports_around(&run.task, nobody(), Secrets::new(), &place, None)?;
+        let mut ports = self.ports_around(&run.task, nobody(), self.known.secrets.clone(), &place, None)?;
         let parts = Parts {
             runs: self.clone(),
             environment: environment.clone(),

@@ -31,7 +31,7 @@ use longrein_core::input::Input;
 use longrein_ports::{
     AppendError, Archive, Batch, BoxFuture, Cabinet, Claim, ClaimError, Clock, Collected, Committed, Create,
     Durability, Endorsement, Finding, Found, Holder, Journal, JournalError, KeyId, KeyRow, Marks, Piece, Posted,
-    Recorded, RunRow, Snapshot, Store, VerifyReport, Worker,
+    Recorded, RunRow, Snapshot, Store, Unread, VerifyReport, Worker,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -396,14 +396,20 @@ impl Journal for SqliteJournal {
 }
 
 impl Store for SqliteJournal {
-    fn purge<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), ClaimError>> {
+    fn purge<'a>(&'a self, runs: &'a [RunId], unread: Unread) -> BoxFuture<'a, Result<(), ClaimError>> {
         let kind = JobKind { durability: Durability::Synced, wakes: None, large: Vec::new() };
         Box::pin(async move {
-            let purged = run.clone();
-            self.write(kind, move |table, shared| rules::purge(table, &shared.now(), &purged, &shared.here)).await?;
-            self.shared.indexes.forget(run);
-            // Whoever is killed before this leaves it to the next collection.
-            Ok(self.shared.cache.forget(run)?)
+            let purged = runs.to_vec();
+            let purge = move |table: &Table<'_>, shared: &Shared| {
+                rules::purge(table, &shared.now(), &purged, unread, &shared.here)
+            };
+            self.write(kind, purge).await?;
+            for run in runs {
+                self.shared.indexes.forget(run);
+                // Whoever is killed before this leaves it to the next collection.
+                self.shared.cache.forget(run)?;
+            }
+            Ok(())
         })
     }
 

@@ -1,6 +1,7 @@
 //! The archive: whatever a run has seen is found again, by handle and by words.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 
 use bytes::Bytes;
 use longrein_core::budget::{Limits, Usage};
@@ -16,7 +17,7 @@ use longrein_core::outcome::{Finish, Outcome, Reply, ToolError, class};
 use longrein_core::payload::{Content, Payload, place};
 use longrein_core::program::Program;
 use longrein_core::task::{EffectClass, ModelSpec, PolicyRules, Task};
-use longrein_ports::{Claim, EXCERPT_AROUND_BYTES, Found, Piece};
+use longrein_ports::{Claim, EXCERPT_AROUND_BYTES, Found, Piece, Unread};
 
 use crate::common::{Bench, batch, event, every_backend};
 
@@ -390,7 +391,7 @@ every_backend! {
         past.message("secret").await;
         assert_eq!(past.find("secret").await.len(), 1);
         bench.journal.release(&past.claim).await.unwrap();
-        bench.journal.purge(&past.claim.run).await.unwrap();
+        bench.journal.purge(from_ref(&past.claim.run), Unread::Goes).await.unwrap();
         assert_eq!(past.find("secret").await, []);
         assert_eq!(past.piece("u1").await, None);
         bench.journal.index(&past.claim.run).await.unwrap();

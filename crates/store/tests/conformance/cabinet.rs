@@ -1,8 +1,10 @@
 //! Snapshots and small values: what may be lost, and must never be wrong.
 
+use std::slice::from_ref;
+
 use bytes::Bytes;
 use longrein_core::ids::{RunId, Seq};
-use longrein_ports::{Claim, JournalError, Snapshot, VALUE_MAX_BYTES};
+use longrein_ports::{Claim, JournalError, Snapshot, Unread, VALUE_MAX_BYTES};
 
 use crate::common::{Bench, batch, every_backend, park};
 
@@ -70,7 +72,7 @@ every_backend! {
         let claim = run_of(bench, "r1", 3).await;
         bench.journal.keep_snapshot(&claim.run, &snapshot(2, "x")).await.unwrap();
         bench.journal.release(&claim).await.unwrap();
-        bench.journal.purge(&claim.run).await.unwrap();
+        bench.journal.purge(from_ref(&claim.run), Unread::Goes).await.unwrap();
         assert_eq!(bench.journal.snapshots(&claim.run).await.unwrap(), []);
         assert!(bench.is_whole(&claim.run).await);
     }

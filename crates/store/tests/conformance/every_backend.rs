@@ -1,5 +1,6 @@
 //! What every store must do, run against each backend. What only a file can do wrong is in `sqlite`.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use longrein_core::ids::{ActionId, Digest, InputId, RunId, Seq};
 use longrein_core::input::{INBOX_MAX, InputBody, Settle, Truth};
 use longrein_core::payload::{Content, Payload};
 use longrein_ports::{
-    AppendError, ClaimError, Collected, Create, JournalError, KeyChange, KeyState, LEASE, Posted, REMOVED, RecordedBody,
+    AppendError, ClaimError, Collected, Create, JournalError, KeyChange, KeyState, LEASE, Posted, REMOVED,
+    RecordedBody, Unread,
 };
 
 fn ended(state: End) -> Event {
@@ -386,9 +388,16 @@ every_backend! {
         let other = bench.start("r2").await;
         bench.append(&claim, take(&claim, 1, "b1", &key("pay"), 1)).await.unwrap();
         bench.journal.post_input(&claim.run, &message("i1")).await.unwrap();
-        assert!(matches!(bench.journal.purge(&claim.run).await, Err(ClaimError::Held(_))), "not while it is held");
+        let purge = async |run: &RunId, unread| bench.journal.purge(from_ref(run), unread).await;
+        assert!(matches!(purge(&claim.run, Unread::Goes).await, Err(ClaimError::Held(_))), "not while it is held");
         bench.journal.release(&claim).await.unwrap();
-        bench.journal.purge(&claim.run).await.unwrap();
+        // All or none, and none while what a person sent waits to be taken.
+        bench.journal.release(&other).await.unwrap();
+        let both = [other.run.clone(), claim.run.clone()];
+        let spared = bench.journal.purge(&both, Unread::Spares).await;
+        assert!(matches!(&spared, Err(ClaimError::Unread(run)) if *run == claim.run), "{spared:?}");
+        assert_eq!((bench.head(&claim.run).await, bench.head(&other.run).await), (2, 1));
+        purge(&claim.run, Unread::Goes).await.unwrap();
         assert_eq!(bench.head(&claim.run).await, 0);
         assert_eq!(bench.journal.inbox(&claim.run).await.unwrap(), []);
         let (row, holder) = bench.journal.row(&claim.run).await.unwrap().unwrap();
@@ -400,8 +409,8 @@ every_backend! {
         let asleep = bench.append(&claim, batch(&claim, 2, "b2", [park(3)])).await;
         assert!(matches!(asleep, Err(AppendError::Fenced { .. })), "{asleep:?}");
         assert!(matches!(bench.journal.post_input(&claim.run, &message("i2")).await, Err(ClaimError::Removed(_))));
-        assert!(matches!(bench.journal.purge(&claim.run).await, Err(ClaimError::Removed(_))));
-        assert!(matches!(bench.journal.purge(&RunId::new("nobody")).await, Err(ClaimError::NoSuchRun(_))));
+        assert!(matches!(purge(&claim.run, Unread::Goes).await, Err(ClaimError::Removed(_))));
+        assert!(matches!(purge(&RunId::new("nobody"), Unread::Goes).await, Err(ClaimError::NoSuchRun(_))));
         assert_eq!(bench.head(&other.run).await, 1);
         assert!(bench.is_whole(&other.run).await);
     }
@@ -421,7 +430,7 @@ every_backend! {
         }
         assert_eq!(bench.journal.collect(Duration::ZERO).await.unwrap(), Collected::default(), "all are in use");
         bench.journal.release(&gone).await.unwrap();
-        bench.journal.purge(&gone.run).await.unwrap();
+        bench.journal.purge(from_ref(&gone.run), Unread::Goes).await.unwrap();
         let freed = bench.journal.collect(Duration::ZERO).await.unwrap();
         assert_eq!(freed.blobs, 2);
         assert!(freed.bytes > 440_000, "{freed:?}");

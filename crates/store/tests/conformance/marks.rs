@@ -3,7 +3,7 @@
 use longrein_core::ids::{ActionId, Digest, RunId, Seq};
 use longrein_core::taint::{Confidentiality, Integrity, Label, Mark, Taint};
 use longrein_core::time::Timestamp;
-use longrein_ports::{AppendError, CONTENTS_MAX, Claim, Endorsement, FileMark, JournalError, KeyChange, Marks};
+use longrein_ports::{AppendError, CONTENTS_MAX, Claim, Endorsement, FileMark, JournalError, KeyChange, Marks, Unread};
 use rusqlite::Connection;
 
 use crate::common::{Bench, batch, every_backend, key, park, take};
@@ -112,7 +112,7 @@ every_backend! {
         let claim = bench.start("r1").await;
         enter(bench, &claim, vec![mark(&claim, "/w/a", &["one"], &["x.test"])]).await;
         bench.journal.release(&claim).await.unwrap();
-        bench.journal.purge(&RunId::new("r1")).await.unwrap();
+        bench.journal.purge(&[RunId::new("r1")], Unread::Goes).await.unwrap();
         bench.journal.collect(std::time::Duration::ZERO).await.unwrap();
         assert_eq!(all(bench).files.len(), 1);
     }

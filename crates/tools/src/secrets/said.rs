@@ -12,7 +12,7 @@ const ESCAPES_DEEP: usize = 3;
 impl Secrets {
     /// `text` with a mark in place of every known value. It need not be JSON to be looked at with its escapes undone: a call
     /// may be broken, and name a key twice. None: it holds none.
-    pub(crate) fn unsaid(&self, text: &str) -> Option<String> {
+    pub fn unsaid(&self, text: &str) -> Option<String> {
         let finder = self.finder.as_ref()?;
         let mut found: Vec<(Range<usize>, &str)> = Vec::new();
         let mut layer = Layer { text: text.to_owned(), starts: (0..=text.len()).collect() };
