@@ -277,7 +277,7 @@ pub(super) fn is_own(name: &str) -> bool {
 fn is_told(script: &str) -> bool {
     let says = ["echo", "printf"].iter().any(|name| script.trim_start().starts_with(name));
     let hidden = script.contains('#') || script.contains("<<") || script.contains("case ") || script.starts_with('(');
-    !hidden && !(says && script.contains(['*', '?', '[', '\\']))
+    !(hidden || says && script.contains(['*', '?', '[', '\\']))
 }
 
 /// Whether it is what stands in `$((end - start))`, where all names are of numbers: another value is computed in turn.
@@ -760,7 +760,12 @@ fn first_list(word: &[Piece]) -> Braces<'_> {
                     break;
                 }
                 Piece::Bare(',') if depth == 0 => members.push(Vec::new()),
-                piece => {
+                piece @ (Piece::Bare(_)
+                | Piece::Quoted(_)
+                | Piece::Open
+                | Piece::Loose
+                | Piece::Opaque
+                | Piece::Break) => {
                     match piece {
                         Piece::Bare('{') => depth += 1,
                         Piece::Bare('}') => depth -= 1,
