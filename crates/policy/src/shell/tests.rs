@@ -118,7 +118,7 @@ fn a_pattern_with_more_behind_it_is_asked() {
         "ask",
         &["ls -d */", "ls nowhere/*/", "ls nowhere/*/*", "ls */", "ls */a", "ls */*", "cat */a.rs", "ls */../*"],
     );
-    check("", "deny", &["cat mix*/*", "cat m*/to_secret.rs", "cat src/*.key", "grep -r x */.env"]);
+    check("", "deny", &["cat src/*.key", "grep -r x */.env"]);
 }
 
 /// Whose commands are allowed anyway, it may run as often as it likes, from a file too.
