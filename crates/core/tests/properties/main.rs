@@ -2,6 +2,7 @@
 //! what is over stays over, and it always owes something, waits for somebody, or rests.
 
 mod setting;
+mod typed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

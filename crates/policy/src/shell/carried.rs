@@ -228,6 +228,7 @@ impl Carried {
                 longrein_home: None,
                 here: None,
                 bindings: &[],
+                numbers: &[],
                 scope: &scope,
                 unset: word::Unset::Unknown,
             };

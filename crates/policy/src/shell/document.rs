@@ -1,39 +1,76 @@
-//! Text that is handed to a command line by line, where no shell could read it otherwise: `cat > FILE <<'END'`.
+//! Text that is handed to a command line by line, where no shell could read it otherwise: `python3 - <<'END'`.
 //!
 //! Read [`without_documents`] first. Shells and parsers differ on here-documents, so such text is asked about. One form
-//! leaves no room: a line that is one plain `cat` or `tee`, a word as the end, and a body in which nothing is expanded. There the
-//! body is data, and is taken out before the rest is read as a shell reads it.
+//! leaves no room: a line on which every quote ends that begins there, with one `<<` and a word as the end, and a body in which
+//! nothing is expanded. There the body is data. It is taken out before the rest is read as a shell reads it, and the command is
+//! given a word in its place (`<<<`), by which it is looked up again.
 
 use std::borrow::Cow;
 
-/// The text without the bodies of here-documents of the one plain form, and without what announces them.
-pub(super) fn without_documents(text: &str) -> Cow<'_, str> {
-    if !text.contains("<<") {
-        return Cow::Borrowed(text);
+/// A text without the bodies of its plain here-documents.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Without<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Those that are given to a command, which has [`Without::mark`] in their place.
+    pub(super) bodies: Vec<String>,
+}
+
+impl Without<'_> {
+    /// The word that stands for a body.
+    fn mark(at: usize) -> String {
+        format!("{MARK}{at}")
+    }
+
+    /// The body that a word stands for.
+    pub(super) fn body<'b>(bodies: &'b [String], word: &str) -> Option<&'b str> {
+        bodies.get(word.strip_prefix(MARK)?.parse::<usize>().ok()?).map(String::as_str)
+    }
+}
+
+/// The text without the bodies of here-documents of the one plain form.
+pub(super) fn without_documents(text: &str) -> Without<'_> {
+    let mut bodies = Vec::new();
+    if !text.contains("<<") || text.contains(MARK) {
+        return Without { text: Cow::Borrowed(text), bodies };
     }
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
-        if let Some((command, body)) = document(line, after) {
-            kept.push_str(&command);
-            kept.push('\n');
-            rest = body;
-            continue;
+        match document(line, after) {
+            Some(Document { before, end, body, behind }) if bodies.len() < BODIES_MAX => {
+                kept.push_str(&format!("{before}<<< {}{end}\n", Without::mark(bodies.len())));
+                bodies.push(body);
+                rest = behind;
+            }
+            // whether a line further down is one of its own cannot be told: a quote may be open, a line may go on
+            Some(_) | None if quotes_after(line) != Some(Quotes::Closed) || line.contains("<<") => {
+                kept.push_str(rest);
+                break;
+            }
+            Some(_) | None => {
+                kept.push_str(line);
+                kept.push('\n');
+                rest = after;
+            }
         }
-        // whether a line further down is one of its own cannot be told: a quote may be open, a line may go on
-        if !is_plain(line) {
-            return if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) };
-        }
-        kept.push_str(line);
-        kept.push('\n');
-        rest = after;
     }
-    Cow::Owned(kept)
+    match kept.trim_end_matches('\n') == text.trim_end_matches('\n') {
+        true => Without { text: Cow::Borrowed(text), bodies },
+        false => Without { text: Cow::Owned(kept), bodies },
+    }
 }
 
-/// The command of a line that announces a document, and what stands behind the document.
-fn document<'a>(line: &str, after: &'a str) -> Option<(String, &'a str)> {
+struct Document<'a> {
+    /// What stands on its line before the announcement, and behind it.
+    before: &'a str,
+    end: &'a str,
+    body: String,
+    /// What stands behind the document.
+    behind: &'a str,
+}
+
+fn document<'a>(line: &'a str, after: &'a str) -> Option<Document<'a>> {
     let (before, rest) = line.split_once("<<")?;
     let (quote, rest) = match rest.strip_prefix(['\'', '"']) {
         Some(quoted) => (rest.chars().next(), quoted),
@@ -45,34 +82,65 @@ fn document<'a>(line: &str, after: &'a str) -> Option<(String, &'a str)> {
         Some(quote) => behind.strip_prefix(quote)?,
         None => behind,
     };
-    let command = format!("{before}{behind}");
-    let gives_on = command.split_ascii_whitespace().next().is_some_and(|name| matches!(name, "cat" | "tee"));
-    let separate = behind.is_empty() || behind.starts_with([' ', '>']);
-    if !gives_on || !separate || !is_plain(&command) {
+    let separate = behind.is_empty() || behind.starts_with([' ', '>', ';', '|', '&']);
+    // a number before it would name a descriptor
+    if !separate || behind.contains("<<") || before.ends_with(|letter: char| letter.is_ascii_digit()) {
         return None;
     }
-    // a number before it would name a descriptor
-    if before.ends_with(|letter: char| letter.is_ascii_digit()) {
+    // a message in quotes may be what a substitution hands on: `-m "$(cat <<'END'`
+    let closes = before.ends_with("\"$(cat ") && behind.is_empty();
+    let around = match before.strip_suffix("\"$(cat ").filter(|_| closes) {
+        Some(before) => before.to_owned(),
+        None => format!("{before}{behind}"),
+    };
+    if quotes_after(&around) != Some(Quotes::Closed) {
         return None;
     }
     let mut at = 0;
     for body in after.split_inclusive('\n') {
+        let from = at;
         at += body.len();
-        let body = body.strip_suffix('\n').unwrap_or(body);
-        if body == end {
-            return Some((command, after.get(at..).unwrap_or_default()));
+        let line = body.strip_suffix('\n').unwrap_or(body);
+        if line == end {
+            let body = after.get(..from).unwrap_or_default().to_owned();
+            let document = Document { before, end: behind, body, behind: after.get(at..).unwrap_or_default() };
+            // `)"` closes what the line before has opened, and nothing else may
+            return (!closes || document.behind.starts_with(")\"")).then_some(document);
         }
-        if quote.is_none() && body.contains(['$', '`', '\\']) {
+        if quote.is_none() && line.contains(['$', '`', '\\']) {
             return None;
         }
     }
     None
 }
 
-/// One command without quotes, expansions or anything that joins commands.
-fn is_plain(line: &str) -> bool {
-    line.chars().all(|letter| letter.is_ascii_alphanumeric() || " ./_-=>@+,:".contains(letter))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    Closed,
+    Open,
 }
+
+/// Whether every quote of a line ends on it. None: it goes on, or that cannot be told from the line alone.
+fn quotes_after(line: &str) -> Option<Quotes> {
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (Some('\''), _) => {}
+            // what is put in has quotes of its own
+            (_, '\\' | '`' | '#' | '(' | ')') => return None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, _) => {}
+        }
+    }
+    Some(if quote.is_some() { Quotes::Open } else { Quotes::Closed })
+}
+
+/// No text of a person's contains it.
+const MARK: &str = "longrein-document-";
+/// Documents of one call that are taken out.
+const BODIES_MAX: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -80,15 +148,33 @@ mod tests {
 
     #[test]
     fn bodies_of_the_plain_form_are_taken_out() {
-        for (text, kept) in [
-            ("cat > a.rs <<'E'\nfn $x() { `y` }\nE\n", "cat > a.rs \n"),
-            ("cat <<'E' > a.rs\nrm -rf /\nE\nls", "cat  > a.rs\nls\n"),
-            ("cat <<E\nplain\nE\n", "cat \n"),
-            ("mkdir -p a\ncat > a/b <<\"END\"\n$x\nEND\n", "mkdir -p a\ncat > a/b \n"),
-            ("cat > a <<'E'\nx\nE\ncat > b <<'E'\ny\nE\n", "cat > a \ncat > b \n"),
-            ("tee a <<'E'\nx\nE\n", "tee a \n"),
+        for (text, kept, taken) in [
+            ("cat > a.rs <<'E'\nfn $x() { `y` }\nE\n", "cat > a.rs <<< longrein-document-0\n", "fn $x() { `y` }\n"),
+            ("cat <<'E' > a.rs\nrm -rf /\nE\nls", "cat <<< longrein-document-0 > a.rs\nls\n", "rm -rf /\n"),
+            ("cat <<E\nplain\nE\n", "cat <<< longrein-document-0\n", "plain\n"),
+            ("mkdir -p a\ncat > a/b <<\"END\"\n$x\nEND\n", "mkdir -p a\ncat > a/b <<< longrein-document-0\n", "$x\n"),
+            (
+                "cat > a <<'E'\nx\nE\ncat > b <<'E'\ny\nE\n",
+                "cat > a <<< longrein-document-0\ncat > b <<< longrein-document-1\n",
+                "x\n/y\n",
+            ),
+            ("sh <<'E'\nx\nE\n", "sh <<< longrein-document-0\n", "x\n"),
+            ("cat <<'E' | sh\n$x\nE\nls", "cat <<< longrein-document-0 | sh\nls\n", "$x\n"),
+            ("cat <<'E'; sh\nx\nE\n", "cat <<< longrein-document-0; sh\n", "x\n"),
+            (
+                "echo 'a b'\npython3 - \"$f\" <<E\nx\nE\n",
+                "echo 'a b'\npython3 - \"$f\" <<< longrein-document-0\n",
+                "x\n",
+            ),
+            (
+                "git commit -m \"$(cat <<'E'\nit's (odd\nE\n)\" -q",
+                "git commit -m \"$(cat <<< longrein-document-0\n)\" -q",
+                "it's (odd\n",
+            ),
         ] {
-            assert_eq!(without_documents(text), kept, "{text}");
+            let Without { text: found, bodies } = without_documents(text);
+            assert_eq!((&*found, bodies.join("/").as_str()), (kept, taken), "{text}");
+            assert_eq!(Without::body(&bodies, "longrein-document-0"), bodies.first().map(String::as_str));
         }
     }
 
@@ -97,13 +183,16 @@ mod tests {
         for text in [
             "cat <<E\n$(x)\nE\n",
             "cat <<E\na\\\nE\n",
-            "cat <<'E' | sh\nx\nE\n",
-            "sh <<'E'\nx\nE\n",
+            "sh <<E\n$x\nE\n",
+            "echo $(sh <<'E'\nx\nE\n)",
+            "git commit -m \"$(cat <<'E'\nx\nE\n; rm x)\"",
+            "git commit -m '$(cat <<'E'\nx\nE\n)'",
+            "sh <<'E' # \\\nx\nE\n",
+            "sh <<'E' \\\nx\nE\n",
+            "sh <<'E' longrein-document-0\nx\nE\n",
             "cat <<-'E'\nx\n\tE\n",
             "cat <<'E'\nx\n",
             "cat <<'E' <<'F'\nx\nE\ny\nF\n",
-            "cat <<'E'; sh\nx\nE\n",
-            "cat <<'E' $x\nx\nE\n",
             "cat 3<<'E'\nx\nE\n",
             "cat <<'E'x\nx\nE\n",
             "cat <<''\nx\n\n",
@@ -112,7 +201,7 @@ mod tests {
             "cat <<< E\nx\nE\n",
             "# cat\ncat <<'E'\nx\nE\n",
         ] {
-            assert_eq!(without_documents(text), text);
+            assert_eq!(without_documents(text), Without { text: Cow::Borrowed(text), bodies: Vec::new() });
         }
     }
 }

@@ -299,7 +299,7 @@ impl Analysis<'_> {
     fn runs_as(&mut self, word: &Word, run_as: RunAs, here: &Here) -> Vec<String> {
         match word.kind {
             Kind::Literal => {}
-            Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => {
+            Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
                 self.executed.cannot_tell(|| "which file is run is only known once it runs".to_owned());
             }
         }

@@ -1,5 +1,6 @@
 //! `find`, and what it hands on to other commands.
 
+use super::table::LISTERS;
 use super::word::{Kind, Word};
 use crate::path::{self, World};
 
@@ -12,6 +13,8 @@ pub(super) struct Found {
     pub(super) is_narrow: bool,
     /// A file it may find, where all it finds is like it: no link, no secret by its name, below one folder.
     pub(super) example: Option<Word>,
+    /// Some name it may find, where it looks below one folder that is told and follows no links.
+    pub(super) named: Option<Word>,
     /// The names it prints end with a NUL.
     pub(super) ends_names: bool,
     /// Patterns of names it looks for, without those it passes over.
@@ -73,6 +76,12 @@ impl Found {
             }
             _ => None,
         };
+        let named = match starts.as_slice() {
+            [start] if start.kind == Kind::Literal && !follows && !own.contains(&"-follow") => {
+                Some(Word { text: format!("{}/x", start.text), kind: Kind::Literal })
+            }
+            _ => None,
+        };
         let groups = own.split(|test| matches!(*test, "-o" | "-or" | ","));
         let names = groups.filter(|group| !group.contains(&"-prune")).flat_map(|group| {
             let is_not = |at: usize| {
@@ -94,7 +103,7 @@ impl Found {
         };
         let looks_for = looks_for.filter(|_| told);
         let ends_names = own.contains(&"-print0");
-        Self { starts, is_narrow: own.iter().any(narrows), example, ends_names, names, looks_for }
+        Self { starts, is_narrow: own.iter().any(narrows), example, named, ends_names, names, looks_for }
     }
 
     /// What `fd` looks for and hands on: a pattern, then folders.
@@ -113,7 +122,15 @@ impl Found {
         }
         let pattern = pattern.map(|word| word.text.replace(['^', '$', '\\'], "")).filter(|text| text != ".");
         let names: Vec<String> = pattern.into_iter().collect();
-        Self { starts, is_narrow: !names.is_empty(), example: None, ends_names: false, names, looks_for: None }
+        Self {
+            starts,
+            is_narrow: !names.is_empty(),
+            example: None,
+            named: None,
+            ends_names: false,
+            names,
+            looks_for: None,
+        }
     }
 
     /// The first of its names that is one of files which usually hold secrets.
@@ -197,7 +214,7 @@ pub(super) fn command_of_fd(words: &[Word]) -> Option<Vec<Word>> {
     let command = words.get(at + 1..)?.iter().take_while(|word| word.text != ";");
     let mut command: Vec<Word> =
         command.map(|word| if word.text.contains('{') { Word::unknown() } else { word.clone() }).collect();
-    if !command.iter().any(|word| word.kind == Kind::Unknown) {
+    if !command.iter().any(Word::is_unknown) {
         command.push(Word::unknown());
     }
     Some(command)
@@ -232,8 +249,8 @@ pub(super) fn only_names(command: &[Word]) -> bool {
     )
 }
 
-/// The commands that `find` runs, with what it finds in their words.
-pub(super) fn commands(words: &[Word], example: Option<&Word>) -> Vec<Vec<Word>> {
+/// The commands that `find` runs, with what it finds in their words. `named`: enough for those that only list.
+pub(super) fn commands(words: &[Word], example: Option<&Word>, named: Option<&Word>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -243,12 +260,15 @@ pub(super) fn commands(words: &[Word], example: Option<&Word>) -> Vec<Vec<Word>>
             let command: Vec<Word> =
                 words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+")).cloned().collect();
             let before = command.iter().position(|word| word.text.contains("{}")).unwrap_or(command.len());
-            let example = example.filter(|_| takes_files(command.get(..before).unwrap_or_default()));
+            let before = command.get(..before).unwrap_or_default();
+            let lists = word.text == "-exec"
+                && before.first().and_then(Word::known).is_some_and(|base| LISTERS.contains(&base));
+            let example = example.or(named.filter(|_| lists)).filter(|_| takes_files(before));
             let named = |word: &Word| match (word.text.contains("{}"), example) {
                 (false, _) => vec![word.clone()],
                 // several may be given at once
                 (true, Some(example)) if word.text == "{}" => vec![example.clone(), example.clone()],
-                (true, _) => vec![Word::unknown()],
+                (true, _) => vec![Word::open()],
             };
             commands.push(command.iter().flat_map(named).collect());
         }

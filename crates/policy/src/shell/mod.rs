@@ -4,7 +4,8 @@
 //! brush-parser and by a rougher reading of our own ([`scan`]), and allowed only if both see the same commands and every
 //! word of them is literal. What a command is known to do stands in [`table`], [`writers`] and [`unwrap`]; what a path
 //! deserves is told by [`paths`] and `Policy::touch`, what rules say by [`rules`], and which files are run by [`executed`]. What
-//! the text itself puts into variables and functions is followed by [`scope`], to deny by and never to allow.
+//! the text itself puts into variables and functions is followed by [`scope`], to deny by; to allow, only a variable counts that
+//! is set once, in plain sight.
 //!
 //! Nothing is run and nothing is expanded that only a shell could expand: that is called unknown and asked about. No
 //! length, depth or error skips the deny rules.
@@ -97,6 +98,8 @@ pub(crate) struct Analysis<'a> {
     turns: usize,
     /// Files that an earlier command fetched from another machine.
     fetched: Vec<String>,
+    /// Files that an earlier command wrote, with what it wrote.
+    written: Vec<(String, String)>,
     /// Folders into which an earlier command brought what lies on another machine.
     cloned: Vec<String>,
     /// What may happen beside the effects that are listed.
@@ -109,6 +112,14 @@ pub(crate) struct Analysis<'a> {
     around: Source,
     /// A file that the command at work is redirected from.
     redirected: Option<Source>,
+    /// The text of the call, where no other text is run in the same shell.
+    text: String,
+    /// Variables that hold a number, whatever it is.
+    numbers: Vec<String>,
+    /// How deep in what may not be run, or is of a shell of its own.
+    aside: usize,
+    /// Texts that stand line by line below the command that is given them, each with a word in its place.
+    documents: Vec<String>,
     /// Words that were held against the file system.
     looked: usize,
     /// What the text so far has made known of the shell.
@@ -145,7 +156,15 @@ impl Policy {
         if let Some(reason) = suspicious(text) {
             analysis.ask(reason);
         }
-        analysis.script(&document::without_documents(text), &Here::at(folder), 0);
+        let document::Without { text, bodies } = document::without_documents(text);
+        analysis.documents = bodies;
+        let takes_in = |seen: &scan::Seen| {
+            seen.words.iter().any(|word| matches!(word.as_str(), "eval" | "source" | "." | "trap" | "alias"))
+        };
+        if !scan::scan(&text).iter().any(takes_in) {
+            analysis.text = text.clone().into_owned();
+        }
+        analysis.script(&text, &Here::at(folder), 0);
         *effects = analysis.effects;
         *executed = analysis.executed;
         executed.written_before(effects);
@@ -176,12 +195,17 @@ impl<'a> Analysis<'a> {
             bindings: Vec::new(),
             turns: TURNS_MAX,
             fetched: Vec::new(),
+            written: Vec::new(),
             cloned: Vec::new(),
             untold: None,
             executed: Executed::default(),
             source: Source::Told,
             around: Source::Told,
             redirected: None,
+            text: String::new(),
+            numbers: Vec::new(),
+            aside: 0,
+            documents: Vec::new(),
             looked: 0,
             scope: Scope::default(),
             callers: 0,
@@ -236,6 +260,10 @@ impl<'a> Analysis<'a> {
             Err(reason) => {
                 self.ask(reason);
                 self.search(text, here, depth);
+                // who would be given these is not known
+                for document in std::mem::take(&mut self.documents) {
+                    self.search(&document, here, depth);
+                }
             }
         }
     }
@@ -308,6 +336,7 @@ impl<'a> Analysis<'a> {
             longrein_home: surroundings.longrein_home.as_deref(),
             here,
             bindings: &self.bindings,
+            numbers: &self.numbers,
             scope: &self.scope,
             unset: Unset::Unknown,
         }
@@ -360,6 +389,11 @@ impl<'a> Analysis<'a> {
             let reason = "it runs a file that it has just fetched from another machine, unread";
             return Verdict::new(Strictness::Deny, own::FETCHED, reason);
         }
+        for text in self.written_and_run(words, name, base, here) {
+            let denied = self.inner_script(&text, here, nesting.scripts + 1);
+            verdict =
+                verdict.and(if denied.strictness == Strictness::Deny { denied } else { Verdict::allow(own::DEFAULT) });
+        }
         if let Some(folder) = self.works_in_cloned(base, here) {
             let reason = format!("it runs what was just brought into {} from another machine, unread", shown(folder));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::FETCHED, reason));
@@ -389,6 +423,16 @@ impl<'a> Analysis<'a> {
             self.untold.get_or_insert_with(|| command_shown(words));
             // and what is a program for us may be a file for it
             self.may_execute(words, here);
+        }
+        // text that is only known once it runs, in what is unwrapped or beside it
+        let around = match &inner {
+            Inner::Command { at, .. } => words.get(..*at).unwrap_or_default(),
+            Inner::Script { .. } => words,
+            Inner::None | Inner::Stdin | Inner::Unseen(_) => &[],
+        };
+        if around.iter().any(Word::is_unknown) {
+            let reason = format!("what {base} runs is only known once it runs");
+            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
         let plain = match inner {
             Inner::None => self.plain(words, name, base, here, nesting),
@@ -470,9 +514,9 @@ impl<'a> Analysis<'a> {
     fn inner_script(&mut self, text: &str, here: &Here, depth: usize) -> Verdict {
         let scope = self.scope.clone();
         // another shell does not have the variables of this one's loops
-        let bindings = std::mem::take(&mut self.bindings);
+        let (bindings, numbers) = (std::mem::take(&mut self.bindings), std::mem::take(&mut self.numbers));
         let verdict = self.evaluated(text, here, depth);
-        (self.bindings, self.scope) = (bindings, scope);
+        (self.bindings, self.numbers, self.scope) = (bindings, numbers, scope);
         verdict
     }
 
@@ -533,7 +577,7 @@ impl<'a> Analysis<'a> {
             let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
             let found = found::Found::of(words);
             let example = found.example.clone().or_else(|| self.looked_at(&found, here, found::Splits::Never));
-            for command in found::commands(words, example.as_ref()) {
+            for command in found::commands(words, example.as_ref(), found.named.as_ref()) {
                 verdict = verdict.and(self.emptied_by(&command, &found, here));
                 verdict = verdict.and(self.simple(&command, here, nesting));
             }
@@ -554,15 +598,17 @@ impl<'a> Analysis<'a> {
             let files = harm::flow::fetched_to(words);
             self.fetched.extend(files.iter().map(|file| path::absolute(folder, file)));
         }
-        if let Some(word) = words.iter().find(|word| word.kind == Kind::Unknown) {
+        if let Some(word) = words.iter().find(|word| word.is_unknown() && !table::only_says(words)) {
             let reason = match word.text.is_empty() {
                 true => format!("a word of {} is only known once it runs", shown(base)),
                 false => format!("a word with {} in it is only known once it runs", shown(&word.text)),
             };
             self.untold.get_or_insert_with(|| reason.clone());
-            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+            // a program that nobody can look into anyway does what it does with text that the command brings itself
+            let strictness = if table::is_of_a_project(words) { Strictness::UnlessSpelt } else { Strictness::Ask };
+            verdict = verdict.and(Verdict::new(strictness, own::UNREADABLE, reason));
         }
-        let only_said = matches!(base, "echo" | "test" | "[");
+        let only_said = matches!(base, "test" | "[") || table::only_says(words);
         if let Some(word) = words.iter().find(|word| word.kind == Kind::Likely && !only_said) {
             let reason = format!("shells may read a word as {} or otherwise; write it plainly", shown(&word.text));
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
@@ -572,11 +618,20 @@ impl<'a> Analysis<'a> {
             let reason = "an alias hides which command git runs; write that command";
             verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
         }
+        if matches!(base, "source" | ".")
+            && words.get(1).is_some_and(|word| word.text == "-")
+            && let Some(text) = self.stdin.clone()
+        {
+            verdict = verdict.and(self.inner_script(&text, here, nesting.scripts + 1));
+        }
+        // it sets up a place for the programs of one project, and leads nowhere else
+        let sets_up = matches!(base, "source" | ".") && matches!(words, [_, file] if is_activation(file));
         let sets = base == "printf" && words.iter().skip(1).take(1).any(|word| word.text.starts_with("-v"));
         if sets || CHANGES_THE_SHELL.contains(&base) && !is_only_strict(base, words) {
             let reason = format!("{base} changes how later commands are read");
             self.untold.get_or_insert_with(|| reason.clone());
-            verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+            let strictness = if sets_up { Strictness::UnlessSpelt } else { Strictness::Ask };
+            verdict = verdict.and(Verdict::new(strictness, own::UNREADABLE, reason));
         }
         if !self.trusts(name) {
             let reason = format!("it runs the program {}", shown(name));
@@ -643,7 +698,12 @@ impl<'a> Analysis<'a> {
                 }
                 if words.iter().any(|word| word.kind == Kind::Glob) {
                     let reason = "which files a pattern stands for is only known once it runs";
-                    verdict = verdict.and(Verdict::new(Strictness::Ask, own::UNREADABLE, reason));
+                    let verdict_of_names = match readable.iter().any(|word| word.kind == Kind::Glob) {
+                        true => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
+                        // the names of now were judged; a rule that means them spells them out
+                        false => Verdict::new(Strictness::UnlessSpelt, own::DEFAULT, reason),
+                    };
+                    verdict = verdict.and(verdict_of_names);
                 }
             }
         }
@@ -724,11 +784,23 @@ impl<'a> Analysis<'a> {
         (name.contains('/') && is_fetched(name)) || (reads && words.iter().skip(1).any(|word| is_fetched(&word.text)))
     }
 
+    /// What an earlier command wrote into files that a command runs as shell text.
+    fn written_and_run(&self, words: &[Word], name: &str, base: &str, here: &Here) -> Vec<String> {
+        let reads = unwrap::is_shell(base) || matches!(base, "source" | ".");
+        let is_it =
+            |file: &str, written: &str| here.folders.iter().any(|folder| path::absolute(folder, file) == written);
+        let runs = |written: &str| {
+            (name.contains('/') && is_it(name, written))
+                || (reads && words.iter().skip(1).any(|word| is_it(&word.text, written)))
+        };
+        self.written.iter().filter(|(file, _)| runs(file)).map(|(_, text)| text.clone()).collect()
+    }
+
     /// What `xargs` runs: the words it is given, if they are known.
     fn with_more(&mut self, xargs: &[Word], inner: &[Word], here: &Here) -> Vec<Word> {
-        let replaces = xargs.iter().any(|word| word.text.starts_with("-I") || word.text.starts_with("-i"));
-        let null = xargs.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
         let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
+        let replaces = own.iter().any(|word| ["-I", "-i", "--r"].iter().any(|option| word.text.starts_with(option)));
+        let null = own.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
         let mark = own.iter().enumerate().find_map(|(at, word)| match word.text.strip_prefix("-I")? {
             "" => own.get(at + 1).map(|mark| mark.text.as_str()),
             glued => Some(glued),
@@ -745,6 +817,14 @@ impl<'a> Analysis<'a> {
             self.stdin = None;
             return words;
         }
+        if let Some(mark) = mark.or(replaces.then_some("{}")).filter(|mark| !mark.is_empty()) {
+            // each line is put where the mark stands
+            let named = |word: &Word| if word.text.contains(mark) { Word::open() } else { word.clone() };
+            self.stdin = None;
+            if self.fed.is_none() {
+                return inner.iter().map(named).collect();
+            }
+        }
         if let Some(text) = self.stdin.take().filter(|_| !replaces) {
             let mut words = unwrap::with_more(inner);
             words.extend(text.split_whitespace().map(|text| Word { text: text.to_owned(), kind: Kind::Likely }));
@@ -754,7 +834,6 @@ impl<'a> Analysis<'a> {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
             // at what else it may split names, and where it may stop, is not followed
-            let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
             let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
             let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
             let by_look = || self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain);
@@ -809,14 +888,15 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// `set -euo pipefail` ends a script sooner, and `umask` alone tells: neither changes what later commands mean.
+/// `set -euo pipefail` ends a script sooner, `umask` alone tells, and `read line` puts a line where only the text itself looks:
+/// none changes what later commands mean.
 fn is_only_strict(base: &str, words: &[Word]) -> bool {
     let args: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let literal = words.iter().all(|word| word.kind == Kind::Literal);
     let strict = |arg: &&str| {
         matches!(*arg, "pipefail" | "errexit" | "nounset" | "xtrace")
             || arg
-                .strip_prefix('-')
+                .strip_prefix(['-', '+'])
                 .is_some_and(|letters| !letters.is_empty() && letters.bytes().all(|letter| b"euxo".contains(&letter)))
     };
     literal
@@ -824,8 +904,17 @@ fn is_only_strict(base: &str, words: &[Word]) -> bool {
             "set" => !args.is_empty() && args.iter().all(strict),
             "umask" | "alias" => args.is_empty(),
             "ulimit" => args == ["-a"],
+            "read" => table::reads_plainly(words.get(1..).unwrap_or_default()),
             _ => false,
         }
+}
+
+/// `.venv/bin/activate`, below the folder it is run in.
+fn is_activation(file: &Word) -> bool {
+    file.kind == Kind::Literal
+        && file.text.ends_with("/bin/activate")
+        && !file.text.starts_with(['/', '-'])
+        && !file.text.split('/').any(|part| part == "..")
 }
 
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {
@@ -859,7 +948,7 @@ fn is_only_an_ending(text: &str) -> bool {
 }
 
 fn command_shown(words: &[Word]) -> String {
-    let text = words.iter().map(|word| if word.kind == Kind::Unknown { "…" } else { word.text.as_str() });
+    let text = words.iter().map(|word| if word.is_unknown() { "…" } else { word.text.as_str() });
     shown(&text.take(SHOWN_WORDS_MAX).collect::<Vec<_>>().join(" "))
 }
 

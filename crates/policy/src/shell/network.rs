@@ -13,9 +13,10 @@ pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) ->
         | "telnet" | "socat" | "ssh" | "scp" | "sftp" | "ftp" | "lftp" | "ping" | "ping6" | "dig" | "nslookup"
         | "host" | "drill" | "whois" | "traceroute" | "tracepath" | "mtr" | "nmap" | "mail" | "mailx" | "sendmail"
         | "mutt" | "rclone" | "aws" | "gcloud" | "gsutil" | "az" | "gh" | "glab" | "kubectl" | "helm" | "doctl"
-        | "heroku" | "fly" | "flyctl" | "vercel" | "netlify" | "ngrok" | "npx" | "uvx" | "pipx" | "bunx"
-        | "websocat" | "grpcurl" | "brew" | "apt" | "apt-get" | "dnf" | "yum" | "apk" | "pacman" | "zypper"
-        | "snap" | "flatpak" | "ssh-copy-id" | "mosh" | "svn" | "hg" => true,
+        | "heroku" | "fly" | "flyctl" | "vercel" | "netlify" | "ngrok" | "uvx" | "pipx" | "bunx" | "websocat"
+        | "grpcurl" | "brew" | "apt" | "apt-get" | "dnf" | "yum" | "apk" | "pacman" | "zypper" | "snap" | "flatpak"
+        | "ssh-copy-id" | "mosh" | "svn" | "hg" => true,
+        "npx" => !runs_what_is_there(&args),
         "rsync" => operands().any(|arg| arg.contains(':')),
         "git"
             if matches!(
@@ -67,6 +68,31 @@ pub(super) fn reached(base: &str, words: &[Word], shown: impl Fn() -> String) ->
     let most = if matches!(base, "ssh" | "mosh") { 1 } else { HOSTS_MAX };
     let hosts: Vec<String> = operands().filter_map(|arg| host(base, arg)).take(most).collect();
     if hosts.is_empty() { vec![shown()] } else { hosts }
+}
+
+/// Whether `npx` runs what the project has, and fetches nothing: it is told so, or it is a tool that projects bring along.
+fn runs_what_is_there(args: &[&str]) -> bool {
+    const OF_PROJECTS: [&str; 14] = [
+        "tsc",
+        "eslint",
+        "prettier",
+        "jest",
+        "vitest",
+        "mocha",
+        "ava",
+        "tsx",
+        "ts-node",
+        "webpack",
+        "vite",
+        "rollup",
+        "stylelint",
+        "playwright",
+    ];
+    match args {
+        ["--no-install" | "--no", name, ..] => !name.starts_with('-'),
+        [name, ..] => OF_PROJECTS.contains(name),
+        [] => false,
+    }
 }
 
 /// Why a command that no table allows is asked about: what it does, where that is known, else what the table says.

@@ -61,8 +61,7 @@ fn name_of(text: &str) -> Option<(&str, &str)> {
 /// A value after what stands behind the name: `%/*`, `:-x`, `:0:1`. None stands for a variable of which nothing is known.
 fn changed(value: Option<&[Word]>, rest: &str) -> Option<Vec<Word>> {
     let guess = |text: String| Word { text, kind: Kind::Guess };
-    let is_something =
-        value.is_some_and(|value| value.iter().any(|word| !word.text.is_empty() || word.kind == Kind::Unknown));
+    let is_something = value.is_some_and(|value| value.iter().any(|word| !word.text.is_empty() || word.is_unknown()));
     let without_colon = rest.strip_prefix(':').unwrap_or(rest);
     // nobody else may have set it: then it is what stands here
     if let Some(instead) = without_colon.strip_prefix(['-', '=']) {

@@ -16,7 +16,7 @@ impl Analysis<'_> {
         let Operand { word, purpose } = operand;
         let unknown = || Verdict::new(Strictness::Ask, own::UNREADABLE, "a path is only known once it runs");
         let path = match word.kind {
-            Kind::Unknown => return unknown(),
+            Kind::Open | Kind::Loose | Kind::Unknown => return unknown(),
             Kind::Guess => {
                 let guessed = Operand { word: word.taken_for_sure(), purpose: *purpose };
                 return self.operand(&guessed, here).and(unknown());
@@ -36,6 +36,11 @@ impl Analysis<'_> {
         let goes_on =
             word.kind == Kind::Glob && word.text.find(['*', '?', '[']).is_some_and(|at| word.text[at..].contains('/'));
         let last = word.text.rsplit('/').next().unwrap_or_default();
+        if matches!(purpose, Purpose::Read | Purpose::ReadBelow)
+            && let Some(denied) = stands_for_a_secret(word)
+        {
+            return denied;
+        }
         if word.kind == Kind::Glob
             && (*purpose != Purpose::List || goes_on)
             && !self.stands_for_itself(&word.text, here)
@@ -125,7 +130,7 @@ impl Analysis<'_> {
                 let guessed = Operand { word: word.taken_for_sure(), purpose: operand.purpose };
                 return self.emptied(&guessed, here);
             }
-            Kind::Unknown => return Verdict::allow(own::DEFAULT),
+            Kind::Open | Kind::Loose | Kind::Unknown => return Verdict::allow(own::DEFAULT),
         };
         let is_root = |folder: &String| {
             let path = path::absolute(folder, &path);
@@ -194,7 +199,11 @@ impl Analysis<'_> {
         for word in words.iter().skip(1) {
             let is_operand = !word.text.starts_with('-');
             operands += usize::from(is_operand);
-            if word.known().is_none() || (is_operand && operands <= skipped) {
+            let is_skipped = is_operand && operands <= skipped;
+            if let Some(denied) = stands_for_a_secret(word).filter(|_| is_operand && !is_skipped) {
+                verdict = verdict.and(denied);
+            }
+            if word.known().is_none() || is_skipped {
                 continue;
             }
             for path in paths_in(&word.text) {
@@ -311,7 +320,9 @@ impl Analysis<'_> {
             Kind::Glob if self.stands_for_itself(&word.text, here) => {
                 Word { text: word.text.replace('\\', ""), kind: Kind::Literal }
             }
-            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => word.clone(),
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
+                word.clone()
+            }
         };
         words.iter().map(idle).collect()
     }
@@ -342,38 +353,64 @@ impl Analysis<'_> {
         let [folder] = here.folders.as_slice() else { return words.to_vec() };
         let mut expanded = Vec::new();
         for word in words {
-            match (word.kind, self.names(&word.text, folder)) {
-                (Kind::Glob, Some(names)) => {
-                    expanded.extend(names.into_iter().map(|text| Word { text, kind: Kind::Literal }));
-                }
-                (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown, _) => {
-                    expanded.push(word.clone())
-                }
+            match self.names(&word.text, folder).filter(|_| word.kind == Kind::Glob) {
+                Some(names) => expanded.extend(names.into_iter().map(|text| Word { text, kind: Kind::Literal })),
+                None => expanded.push(word.clone()),
             }
         }
         expanded
     }
 
-    /// The names a pattern stands for, if only its last part is one and the folder can be listed.
+    /// The names a pattern stands for, if all folders it leads through can be listed. What lies behind a link it may lead
+    /// through is named as well; where the link leads is judged with the name.
     pub(super) fn names(&self, pattern: &str, folder: &str) -> Option<Vec<String>> {
-        let (before, last) = match pattern.rsplit_once('/') {
-            Some((before, last)) => (format!("{before}/"), last),
-            None => (String::new(), pattern),
-        };
-        if !last.contains(['*', '?', '[']) || before.contains(['*', '?', '[', '\\']) {
+        if !pattern.contains(['*', '?', '[']) {
             return None;
         }
-        let listed = path::absolute(folder, &before);
-        path::within(self.workspace, &listed)?;
-        let names = self.policy.surroundings.world.names(&listed)?;
-        let names: Vec<String> = names
-            .into_iter()
-            .filter(|name| path::glob_matches(last, name))
-            .map(|name| format!("{before}{name}"))
-            .collect();
+        let world = self.policy.surroundings.world.as_ref();
+        let mut names = vec![String::new()];
+        let mut listed = 0_usize;
+        let mut parts = pattern.split('/').peekable();
+        while let Some(part) = parts.next() {
+            let end = if parts.peek().is_some() { "/" } else { "" };
+            if !part.contains(['*', '?', '[']) {
+                let part = part.replace('\\', "");
+                names.iter_mut().for_each(|name| name.push_str(&format!("{part}{end}")));
+                continue;
+            }
+            let mut found = Vec::new();
+            for before in &names {
+                listed += 1;
+                let at = path::absolute(folder, before);
+                path::within(self.workspace, &at)?;
+                if world.link(&at).is_some() {
+                    return None;
+                }
+                // a file has no names in it
+                let inside = match world.names(&at) {
+                    Some(inside) => inside,
+                    None if listed > 1 && !world.is_crowded(&at) => continue,
+                    None => return None,
+                };
+                let matching = inside.iter().filter(|name| path::glob_matches(part, name));
+                found.extend(matching.map(|name| format!("{before}{name}{end}")));
+                if found.len() > NAMES_MAX || listed > FOLDERS_LISTED_MAX {
+                    return None;
+                }
+            }
+            names = found;
+        }
         // without a match the pattern stays as it is
-        (!names.is_empty() && names.len() <= NAMES_MAX).then_some(names)
+        (!names.is_empty()).then_some(names)
     }
+}
+
+/// A pattern whose names usually hold secrets, whatever stands for its stars.
+fn stands_for_a_secret(word: &Word) -> Option<Verdict> {
+    let last = word.text.rsplit('/').next().unwrap_or_default();
+    let is_secret = word.kind == Kind::Glob && ["", "x"].iter().any(|rest| path::is_secret(&last.replace('*', rest)));
+    let reason = || format!("{} usually holds secrets", shown(&word.text));
+    is_secret.then(|| Verdict::new(Strictness::Deny, own::SECRET, reason()))
 }
 
 pub(super) fn is_recursive(option: &str) -> bool {
@@ -415,6 +452,8 @@ pub(super) fn looks_like_path(word: &str) -> bool {
 
 /// A pattern that stands for more names than this is not expanded.
 const NAMES_MAX: usize = 1024;
+/// Folders that are listed for one pattern.
+const FOLDERS_LISTED_MAX: usize = 256;
 /// Different words of one command that are looked at as paths.
 const MENTIONS_MAX: usize = 4096;
 /// Different parts of the option words of one command that are looked at as paths.

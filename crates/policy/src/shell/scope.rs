@@ -88,9 +88,13 @@ impl Scope {
 
     pub(super) fn set(&mut self, name: &str, value: Vec<Word>) {
         let letters: usize = value.iter().map(|word| word.text.len()).sum();
-        let told =
-            value.iter().all(|word| matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess));
-        let value = if told && letters <= VALUE_MAX { value } else { vec![Word::unknown()] };
+        let strangest = value.iter().map(|word| word.kind).max().unwrap_or(Kind::Guess);
+        let value = match strangest {
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess if letters <= VALUE_MAX => value,
+            // what is read of it later is split then
+            Kind::Open | Kind::Loose => vec![Word::open()],
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => vec![Word::unknown()],
+        };
         if self.variables.len() >= VARIABLES_MAX && !self.variables.contains_key(name) {
             return self.forget();
         }

@@ -5,7 +5,7 @@
 
 use super::commands::{COMMANDS, FIND_TABLE, GIT, Role, VERSIONS};
 use super::program;
-use super::word::{Kind, Word};
+use super::word::{Kind, Word, is_own};
 use crate::path::{SECRET_EXAMPLES, glob_matches, may_be_secret};
 
 /// A path that a command is given.
@@ -46,6 +46,9 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         "echo" | "printf" => return print(words),
         _ => {}
     }
+    if name == "ps" {
+        return processes(rest);
+    }
     if name == "printenv" && !rest.is_empty() && rest.iter().all(|word| PLAIN_VARIABLES.contains(&word.text.as_str())) {
         return Ok(Vec::new());
     }
@@ -58,7 +61,15 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
     match role {
         Role::None if operands.is_empty() => {}
         Role::None => return Err(format!("{name} is not known to take operands")),
+        // a page that lies there is one of strangers
+        Role::Text if name == "man" && operands.iter().any(|word| word.text.contains('/')) => {
+            return Err("man is given a file".to_owned());
+        }
         Role::Text => {}
+        // a folder's own name, whatever lies in it
+        Role::List if name == "ls" && (options.contains("d") || options.contains("directory")) => {
+            paths.extend(operands.into_iter().map(|word| Operand { word: without_end(&word), purpose: Purpose::List }));
+        }
         Role::List => paths.extend(operands.into_iter().map(purpose(Purpose::List))),
         // these take more words, and options, from `@FILE`
         Role::Read
@@ -138,6 +149,80 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
     Ok(paths)
 }
 
+/// Whether a command does no more than say, cut or compare texts, whatever the text is that the command itself brings into its
+/// words. No option of these does more.
+pub(crate) fn only_says(words: &[Word]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let literal = |at: usize| rest.get(at).filter(|word| word.kind == Kind::Literal).map(|word| word.text.as_str());
+    let brought = rest.iter().all(|word| word.kind != Kind::Unknown);
+    brought
+        && match name.known().unwrap_or_default() {
+            "echo" | "true" | "false" | ":" | "basename" | "dirname" | "seq" | "expr" | "factor" | "tr" | "which" => {
+                true
+            }
+            // a first word that begins so may set a variable
+            "printf" => literal(0).is_some_and(|format| !format.starts_with('-')),
+            "command" => matches!(literal(0), Some("-v" | "-V")),
+            name @ ("test" | "[") => {
+                let end = rest.len().saturating_sub(usize::from(name == "["));
+                let whole = rest.iter().all(|word| matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Open));
+                let first = usize::from(literal(0) == Some("!"));
+                whole
+                    && match (end.saturating_sub(first), literal(first), literal(first + 1)) {
+                        (1, ..) | (2, Some("-n" | "-z"), _) => true,
+                        (3, _, Some(sign)) => COMPARES.contains(&sign),
+                        _ => false,
+                    }
+            }
+            _ => false,
+        }
+}
+
+/// Whether it is a program that builds, tests or looks through a project, told what to do by a literal word, and given text
+/// that the command itself brings.
+pub(crate) fn is_of_a_project(words: &[Word]) -> bool {
+    const TOLD: [&str; 12] =
+        ["cargo", "npm", "yarn", "pnpm", "go", "make", "dotnet", "mix", "deno", "bun", "gradle", "mvn"];
+    const LOOKS: [&str; 18] = [
+        "pytest",
+        "mypy",
+        "ruff",
+        "black",
+        "flake8",
+        "isort",
+        "pylint",
+        "eslint",
+        "prettier",
+        "tsc",
+        "jest",
+        "vitest",
+        "rustfmt",
+        "gofmt",
+        "shellcheck",
+        "shfmt",
+        "gcc",
+        "g++",
+    ];
+    let Some((name, rest)) = words.split_first() else { return false };
+    let told = rest.first().is_some_and(|first| first.kind == Kind::Literal && !first.text.starts_with('-'));
+    let module = matches!(rest, [m, module, ..] if m.text == "-m" && module.kind == Kind::Literal);
+    let brought = rest.iter().all(|word| word.kind != Kind::Unknown);
+    brought
+        && match name.known().unwrap_or_default() {
+            "make" => rest.iter().filter(|word| word.is_unknown()).all(|word| word.text.starts_with("-j")),
+            "python" | "python3" => module,
+            name => LOOKS.contains(&name) || TOLD.contains(&name) && told,
+        }
+}
+
+/// Whether `read`, given these words, does no more than to put a line into variables that only the text itself has.
+pub(crate) fn reads_plainly(rest: &[Word]) -> bool {
+    let names = rest.iter().skip_while(|word| word.text == "-r");
+    rest.iter().all(|word| word.kind == Kind::Literal)
+        && names.clone().next().is_some()
+        && names.clone().all(|name| is_own(&name.text))
+}
+
 /// Whether it says which version it is, or how it is called, and does nothing else.
 pub(crate) fn says_version(words: &[Word]) -> bool {
     let Some((first, rest)) = words.split_first().filter(|(_, rest)| rest.len() <= VERSION_WORDS_MAX) else {
@@ -160,6 +245,7 @@ fn tells_of_the_shell(name: &str, rest: &[Word]) -> bool {
     let literal = rest.iter().all(|word| word.kind == Kind::Literal);
     literal
         && match (name, args.as_slice()) {
+            ("read", _) => reads_plainly(rest),
             ("umask" | "alias" | "jobs", []) | ("ulimit", ["-a"]) | ("stty", ["size"]) => true,
             ("set", args) => !args.is_empty(),
             ("tput", ["cols" | "lines" | "colors"]) => true,
@@ -305,10 +391,10 @@ fn parse(command: &str, table: &str, words: &[Word]) -> Result<Parsed, String> {
     let unknown = |option: &str| format!("the option {} of {command} is not known to be harmless", shown(option));
     while let Some(word) = words.next() {
         match word.kind {
-            Kind::Glob if word.text.starts_with(['*', '?', '[', '-']) => {
+            Kind::Glob if word.text.starts_with(['*', '?', '[', '-']) && !LISTERS.contains(&command) => {
                 return Err(format!("{} may stand for a name that is read as an option", shown(&word.text)));
             }
-            Kind::Glob | Kind::Unknown => {
+            Kind::Glob | Kind::Open | Kind::Loose | Kind::Unknown => {
                 parsed.operands.push(word.clone());
                 continue;
             }
@@ -484,6 +570,11 @@ fn git(words: &[Word]) -> Result<Vec<Operand>, String> {
             Some((first, [_])) if first.text == "show" => {}
             Some(_) | None => return Err("git stash changes the workspace".to_owned()),
         },
+        GitOperands::Remote => match parsed.operands.as_slice() {
+            [] => {}
+            [verb, _] if verb.text == "get-url" => {}
+            _ => return Err("git remote may change something".to_owned()),
+        },
         GitOperands::None if parsed.operands.is_empty() => {}
         GitOperands::None => return Err(format!("git {name} with operands may change something")),
         GitOperands::Listed
@@ -572,6 +663,8 @@ pub(super) enum GitOperands {
     Exactly(&'static [&'static str]),
     /// The name of one setting that holds no secret and is read.
     Setting,
+    /// Nothing, or where one of them is.
+    Remote,
     /// A list of what the branch was.
     Reflog,
     /// `list`, or `show` and one of them.
@@ -580,8 +673,53 @@ pub(super) enum GitOperands {
     Revisions,
 }
 
+/// `ps`, which shows what processes are called, and not what variables they have.
+fn processes(rest: &[Word]) -> Result<Vec<Operand>, String> {
+    let unknown = |word: &Word| Err(format!("what ps shows for {} is not known", shown(&word.text)));
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        if word.kind != Kind::Literal {
+            return unknown(word);
+        }
+        let text = word.text.as_str();
+        if let Some(long) = text.strip_prefix("--") {
+            let name = long.split('=').next().unwrap_or_default();
+            match name {
+                "forest" | "headers" | "no-headers" | "no-heading" | "deselect" => {}
+                "sort" | "format" | "pid" | "ppid" | "cols" | "columns" | "width" | "user" | "User" => {
+                    let value = if long.contains('=') { Some(word) } else { words.next() };
+                    if value.is_none_or(|value| value.kind != Kind::Literal || value.text.contains("env")) {
+                        return unknown(word);
+                    }
+                }
+                _ => return unknown(word),
+            }
+            continue;
+        }
+        let (letters, dashed) = text.strip_prefix('-').map_or((text, false), |letters| (letters, true));
+        if letters.bytes().all(|letter| letter.is_ascii_digit() || letter == b',') {
+            continue;
+        }
+        // without a dash `e` shows variables, and some read `-aux` as `aux`
+        let known = if dashed && !letters.contains(['x', 'a']) { "AdefFHjlLMNTwy" } else { "aAfFhHjlLmrsSuvwxy" };
+        let before = letters.trim_end_matches(['o', 'O', 'p', 'C', 'U', 'G', 't', 'k']);
+        if letters.len() - before.len() > 1 || !before.chars().all(|letter| known.contains(letter)) {
+            return unknown(word);
+        }
+        let shows = |value: &Word| value.kind == Kind::Literal && !value.text.contains("env");
+        if letters.len() > before.len() && !words.next().is_some_and(shows) {
+            return unknown(word);
+        }
+    }
+    Ok(Vec::new())
+}
+
 /// `test` and `[`: nothing is read but whether files are there.
 fn test(words: &[Word]) -> Result<Vec<Operand>, String> {
+    // whatever it says, it is compared
+    if words.iter().any(Word::is_unknown) && only_says(words) {
+        return Ok(Vec::new());
+    }
     let mut paths = Vec::new();
     let mut is_text = false;
     for word in words.iter().skip(1) {
@@ -612,7 +750,13 @@ fn print(words: &[Word]) -> Result<Vec<Operand>, String> {
         return Err("printf with an option may set a variable".to_owned());
     }
     let patterns = words.iter().skip(1).filter(|word| word.kind == Kind::Glob);
-    Ok(patterns.map(|word| Operand { word: word.clone(), purpose: Purpose::List }).collect())
+    Ok(patterns.map(|word| Operand { word: without_end(word), purpose: Purpose::List }).collect())
+}
+
+/// `a/*/` as `a/*`.
+fn without_end(word: &Word) -> Word {
+    let text = word.text.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(&word.text);
+    Word { text: text.to_owned(), kind: word.kind }
 }
 
 /// `sed` with scripts that only print.
@@ -660,6 +804,10 @@ const SHOWN_MAX: usize = 60;
 const VERSION_WORDS_MAX: usize = 3;
 /// A cluster of letters that is longer is the value of one.
 const HIDDEN_LETTERS_MAX: usize = 4;
+/// Commands of which no option does more than list, whatever file is called like one.
+pub(super) const LISTERS: [&str; 7] = ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname"];
+/// What `test` compares two texts or two numbers by, and computes neither.
+const COMPARES: [&str; 9] = ["=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 /// Variables that tell nothing anybody would hide.
-const PLAIN_VARIABLES: [&str; 12] =
+pub(super) const PLAIN_VARIABLES: [&str; 12] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TZ", "LC_ALL", "EDITOR", "TMPDIR"];

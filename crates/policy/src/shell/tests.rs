@@ -109,11 +109,16 @@ fn check(rules: &str, expected: &str, commands: &[&str]) {
     assert!(wrong.is_empty(), "these are not {expected} under \"{rules}\":\n{}", wrong.join("\n"));
 }
 
-/// A link may stand among the names: what lies behind it is nobody's to list unasked.
+/// A link may stand among the names: what lies behind it is nobody's to list unasked. Where all names are told, each is judged.
 #[test]
 fn a_pattern_with_more_behind_it_is_asked() {
-    check("", "allow", &["ls src/*"]);
-    check("", "ask", &["ls src/*/*", "ls src/*/", "exec ls src/*/*", "find src/*/ -type f", "ls */../*", "ls s[r]c/x"]);
+    check("", "allow", &["ls src/*", "ls src/*/", "find src/*/ -type f", "ls s[r]c/x", "ls -d s*/", "cat s?c/*.rs"]);
+    check(
+        "",
+        "ask",
+        &["ls -d */", "ls nowhere/*/", "ls nowhere/*/*", "ls */", "ls */a", "ls */*", "cat */a.rs", "ls */../*"],
+    );
+    check("", "deny", &["cat src/*.key", "grep -r x */.env"]);
 }
 
 /// Whose commands are allowed anyway, it may run as often as it likes, from a file too.
@@ -372,7 +377,7 @@ fn what_cannot_be_told_is_asked_whatever_is_allowed() {
             "$(echo ls)",
             "cat $(ls)",
             "cat `ls`",
-            "echo $((1+1))",
+            "echo $((x+1))",
             "ls() { pwd; }; ls",
             "alias ls=pwd; ls",
             "source x.sh",
@@ -396,7 +401,7 @@ fn what_cannot_be_told_is_asked_whatever_is_allowed() {
             "set -o posix; ls",
             "set -f; ls",
             "hash -p x ls",
-            "cat {a,b}",
+            "cat {a,'b'}",
             "cat $'a'",
             "mytool *",
             "xargs cat",
@@ -470,7 +475,7 @@ fn without_a_rule_everything_else_is_asked() {
             "ls link_out",
             "cat link_in/../../etc/hosts",
             "find / -name x",
-            "find . -exec ls {} +",
+            "find -L . -exec ls {} +",
             "find -L .",
             "find . -fprint x",
             "grep -r x ../other",
@@ -503,7 +508,7 @@ fn without_a_rule_everything_else_is_asked() {
             "yes",
             "ls --unknown",
             "ls --col=auto --sor=size",
-            "cat src/*.rs/x",
+            "cat nowhere/*.rs/x",
             "wc *",
             "cat < ../x",
             "ls 3<> x",
@@ -677,7 +682,7 @@ fn a_rule_allows_one_plain_command_and_nothing_beside_it() {
             "A=b cargo test",
             "sudo cargo test",
             "cargo test *",
-            "cargo test {a,b}",
+            "cargo test {a,'b'}",
             "./cargo test",
             "cargo +nightly test",
             "cargo test --manifest-path /x/Cargo.toml",

@@ -329,6 +329,10 @@ fn assigned(word: &str) -> Option<(&str, &str)> {
 /// Whether a variable so set changes no more than how output looks.
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@=,+:".contains(&byte);
+    // a pager that only prints
+    if matches!(name, "PAGER" | "GIT_PAGER" | "MANPAGER" | "SYSTEMD_PAGER") {
+        return value == "cat";
+    }
     HARMLESS_VARIABLES.contains(&name) && value.bytes().all(letters)
 }
 
@@ -352,7 +356,7 @@ const HARMLESS_VARIABLES: [&str; 14] = [
 /// A word that nobody can see, for what a wrapper adds at the end.
 pub(crate) fn with_more(words: &[Word]) -> Vec<Word> {
     let mut words = words.to_vec();
-    words.push(Word { text: String::new(), kind: Kind::Unknown });
+    words.push(Word { text: String::new(), kind: Kind::Loose });
     words
 }
 

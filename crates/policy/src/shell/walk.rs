@@ -7,11 +7,12 @@ use brush_parser::ast::{
     IoRedirect, Pipeline, ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, UnaryPredicate,
 };
 
+use super::document::Without;
 use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
 use super::scope::Function;
-use super::table::{Operand, Purpose, shown};
+use super::table::{self, Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Unset, Variables, Word};
 use super::{Analysis, Here, Nesting, found, scan};
@@ -63,11 +64,13 @@ impl Analysis<'_> {
         let mut here = here.clone();
         for item in &list.0 {
             let scope = self.scope.clone();
-            let after = self.and_or(&item.0, &here, walk);
             match item.1 {
-                SeparatorOperator::Sequence => here = after,
+                SeparatorOperator::Sequence => here = self.and_or(&item.0, &here, walk),
                 // in the background, `cd` is of a shell of its own
-                SeparatorOperator::Async => self.scope = scope,
+                SeparatorOperator::Async => {
+                    self.aside(|analysis| analysis.and_or(&item.0, &here, walk));
+                    self.scope = scope;
+                }
             }
         }
         here
@@ -78,13 +81,13 @@ impl Analysis<'_> {
         for next in &list.additional {
             match next {
                 AndOr::And(pipeline) => {
-                    let next = self.pipeline(pipeline, &after.success, walk);
+                    let next = self.aside(|analysis| analysis.pipeline(pipeline, &after.success, walk));
                     after = After { any: after.any.or(&next.any), success: next.success };
                 }
                 AndOr::Or(pipeline) => {
                     // it may not come to it
                     let scope = self.scope.clone();
-                    let next = self.pipeline(pipeline, &after.any, walk);
+                    let next = self.aside(|analysis| analysis.pipeline(pipeline, &after.any, walk));
                     self.scope = scope.or(&self.scope);
                     after = After { success: after.success.or(&next.success), any: after.any.or(&next.any) };
                 }
@@ -113,7 +116,7 @@ impl Analysis<'_> {
             (self.stdin, self.fed, self.source) = (given.take(), fed.take(), source);
             let around = std::mem::replace(&mut self.around, self.source.clone());
             let scope = self.scope.clone();
-            self.one(command, here, walk);
+            self.aside(|analysis| analysis.one(command, here, walk));
             (self.around, self.scope) = (around, scope);
             given = self.printed(command, here);
             fed = self.feeds(command, here);
@@ -173,6 +176,14 @@ impl Analysis<'_> {
         (words.first().and_then(Word::known) == Some("find")).then(|| found::Found::of(&words))
     }
 
+    /// What may not be run, or is of a shell of its own.
+    fn aside<T>(&mut self, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.aside += 1;
+        let walked = walk(self);
+        self.aside -= 1;
+        walked
+    }
+
     fn one(&mut self, command: &Command, here: &Here, walk: &mut Walk) -> After {
         let same = || After { success: here.clone(), any: here.clone() };
         match command {
@@ -190,7 +201,7 @@ impl Analysis<'_> {
                 if is_given {
                     self.around = Source::Unknown;
                 }
-                let after = self.compound(compound, here, walk);
+                let after = self.aside(|analysis| analysis.compound(compound, here, walk));
                 self.around = outer;
                 let mut seen = Seen::default();
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
@@ -213,7 +224,7 @@ impl Analysis<'_> {
                 let place = if self.scripts.is_some() { here.clone() } else { Here::unknown() };
                 let outer = self.scope.clone();
                 self.scope.give(None);
-                self.compound(&function.body.0, &place, walk);
+                self.aside(|analysis| analysis.compound(&function.body.0, &place, walk));
                 for redirect in function.body.1.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, &place, walk, &mut Seen::default());
                 }
@@ -266,7 +277,10 @@ impl Analysis<'_> {
                 after
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.ask_unless_bare("it repeats commands until something changes");
+                let of_lines = matches!(compound, CompoundCommand::WhileClause(_)) && reads_a_line(&clause.0);
+                if !of_lines {
+                    self.ask_unless_bare("it repeats commands until something changes");
+                }
                 self.never_waits(&clause.1.list);
                 // the second time round it may start anywhere the first time ended
                 let scope = self.scope.clone();
@@ -347,20 +361,30 @@ impl Analysis<'_> {
         let known = |word: &Word| match word.kind {
             Kind::Literal => true,
             Kind::Glob => self.stands_for_itself(&word.text, here),
-            Kind::Likely | Kind::Guess | Kind::Unknown => false,
+            Kind::Likely | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => false,
         };
+        // in a turn it may be set to something else
+        let is_reset = sets(&clause.body.list.to_string(), &clause.variable_name) > 0;
+        let plain_name = plain_name && !is_reset;
         let all_known = plain_name && !values.is_empty() && values.len() <= self.turns && values.iter().all(known);
-        if !all_known {
+        let strangest = values.iter().map(|word| word.kind).max();
+        // each turn is judged with a word of which nothing is known
+        let brought = plain_name && strangest.is_some_and(|kind| matches!(kind, Kind::Open | Kind::Loose));
+        if !all_known && !brought {
             self.ask_unless_bare("it repeats commands with a variable in them");
         }
         let mut after = here.clone();
         let turns = values.into_iter().take(self.turns.max(1)).map(Some).chain([None]);
-        let turns: Vec<Option<Word>> =
-            if all_known { turns.filter(Option::is_some).collect() } else { turns.collect() };
+        let turns: Vec<Option<Word>> = match (all_known, is_reset) {
+            (true, _) => turns.filter(Option::is_some).collect(),
+            (false, false) => turns.collect(),
+            (false, true) => turns.filter(Option::is_none).collect(),
+        };
         let before = self.scope.clone();
         for (turn, value) in turns.into_iter().enumerate() {
             self.turns = self.turns.saturating_sub(1);
-            self.bindings.push((clause.variable_name.clone(), value.unwrap_or_else(Word::unknown)));
+            let other = if brought { Word::open() } else { Word::unknown() };
+            self.bindings.push((clause.variable_name.clone(), value.unwrap_or(other)));
             // the commands are the same each time; they are counted once
             let mut again = Walk { seen: Vec::new(), depth: walk.depth, inside: Vec::new() };
             let once = self.list(&clause.body.list, here, if turn == 0 { &mut *walk } else { &mut again });
@@ -413,7 +437,7 @@ impl Analysis<'_> {
                         self.note(verdict);
                     }
                 }
-                Kind::Likely | Kind::Glob | Kind::Guess | Kind::Unknown => {
+                Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
                     self.ask("a word of [[ ]] is only known once it runs")
                 }
             }
@@ -428,7 +452,8 @@ impl Analysis<'_> {
             self.ask(VANISHES);
         }
         for script in scripts {
-            self.substituted(&script, here, walk);
+            // what it prints is a word of which nothing is known, for whatever is given that word
+            self.put_in(&script, here, walk);
             walk.inside.push(script);
         }
         words
@@ -444,6 +469,11 @@ impl Analysis<'_> {
 
     fn substituted(&mut self, script: &str, here: &Here, walk: &Walk) {
         self.ask("it puts in the output of another command");
+        self.put_in(script, here, walk);
+    }
+
+    /// A substitution among the words of a command.
+    fn put_in(&mut self, script: &str, here: &Here, walk: &Walk) {
         let scope = self.scope.clone();
         self.script(script, here, walk.depth + 1);
         self.scope = scope;
@@ -464,12 +494,17 @@ impl Analysis<'_> {
         let mut source = if piped == Source::Told { self.around.clone() } else { piped };
         let outer = std::mem::take(&mut walk.inside);
         let mut set = Vec::new();
+        let sets_for = match (&simple.word_or_name, &simple.suffix) {
+            (None, None) => SetsFor::Text,
+            (Some(name), _) if name.value == "read" => SetsFor::Read,
+            (Some(_), _) | (None, Some(_)) => SetsFor::Command,
+        };
         let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     seen.words.push(raw.value.clone());
-                    set.push(self.assignment(assignment, here, walk));
+                    set.push(self.assignment(assignment, sets_for, here, walk));
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
@@ -517,13 +552,18 @@ impl Analysis<'_> {
                         }
                     }
                     self.list(&group.list, here, walk);
+                    given = self.printed_by(&group.list, here).or(given);
                     (self.stdin, self.fed) = (stdin, fed);
                     walk.inside.push(group.list.to_string());
                 }
             }
         }
+        // what the text itself sets, or anybody may know, is said whatever it is
+        let said =
+            words.iter().any(|word| word.kind == Kind::Guess).then(|| said(&words, &simple.to_string())).flatten();
+        words = said.unwrap_or(words);
         if seen != Seen::default() {
-            walk.seen.push(seen);
+            walk.seen.push(seen.clone());
         }
         self.source = source;
         if given.is_some() {
@@ -537,7 +577,17 @@ impl Analysis<'_> {
         let read = self.stdin.clone().filter(|_| words.iter().any(|word| word.text == "read"));
         // what stands before a command is set for it alone
         let before = (!words.is_empty() && !set.is_empty()).then(|| self.scope.clone());
+        let is_straight = sets_for == SetsFor::Text && self.aside == 0 && walk.depth == 0 && self.callers == 0;
         for (name, value) in set {
+            if is_straight && self.is_set_once(&name) {
+                match value.as_slice() {
+                    [word] if word.kind == Kind::Literal => self.bindings.push((name.clone(), word.clone())),
+                    [_] if word::is_own(&name) && seen.words.iter().any(|word| counts(word, &name)) => {
+                        self.numbers.push(name.clone());
+                    }
+                    _ => {}
+                }
+            }
             self.scope.set(&name, value);
         }
         self.left = None;
@@ -548,12 +598,19 @@ impl Analysis<'_> {
         self.note(verdict);
         self.scope = before.unwrap_or_else(|| std::mem::take(&mut self.scope));
         self.changes_variables(&words, read.as_deref());
+        self.keep_written(simple, here);
         self.after(&words, here)
+    }
+
+    /// Whether the text names this variable once, but for where it is read: nothing else in it can set it.
+    fn is_set_once(&self, name: &str) -> bool {
+        let plain = word::is_own(name) || !steers(name) && !executed::leads(name);
+        plain && sets(&self.text, name) == 1 && sets(&self.text, "IFS") == 0
     }
 
     /// The name of a command with letters in it that come to nothing: `r${x}m`, where nothing has set `x`.
     fn spelt_with_nothing(&mut self, raw: &str, here: &Here, found: &[Word]) -> Option<Vec<Word>> {
-        if !found.iter().any(|word| word.kind == Kind::Unknown) {
+        if !found.iter().any(Word::is_unknown) {
             return None;
         }
         let words = word::read(raw, &Variables { unset: Unset::Nothing, ..self.variables(here) }).words;
@@ -582,6 +639,7 @@ impl Analysis<'_> {
         match name {
             "export" | "declare" | "typeset" | "local" | "readonly" => rest.iter().for_each(|word| self.set(word)),
             "read" => {
+                let plain = table::reads_plainly(rest);
                 let mut left = given.map(str::trim);
                 let all: Vec<String> = names().collect();
                 for (at, name) in all.iter().enumerate() {
@@ -589,7 +647,7 @@ impl Analysis<'_> {
                         Some(text) if at + 1 < all.len() => text.split_once(char::is_whitespace).unwrap_or((text, "")),
                         Some(text) => (text, ""),
                         None => {
-                            self.scope.blur(name);
+                            self.scope.set(name, vec![if plain { Word::open() } else { Word::unknown() }]);
                             continue;
                         }
                     };
@@ -687,6 +745,7 @@ impl Analysis<'_> {
                 After { any: here.or(&success), success }
             }
             // these may hide a `cd`, and are asked about in any case
+            "source" | "." if matches!(rest, [file] if super::is_activation(file)) => same(),
             "eval" | "source" | "." | "popd" => {
                 let after = left.filter(|_| name != "popd").unwrap_or_else(Here::unknown);
                 After { success: after.clone(), any: after }
@@ -700,7 +759,13 @@ impl Analysis<'_> {
     }
 
     /// What it sets, and to what.
-    fn assignment(&mut self, assignment: &Assignment, here: &Here, walk: &mut Walk) -> (String, Vec<Word>) {
+    fn assignment(
+        &mut self,
+        assignment: &Assignment,
+        sets_for: SetsFor,
+        here: &Here,
+        walk: &mut Walk,
+    ) -> (String, Vec<Word>) {
         let name = match &assignment.name {
             AssignmentName::VariableName(name) => name.as_str(),
             AssignmentName::ArrayElementName(name, index) => {
@@ -722,7 +787,15 @@ impl Analysis<'_> {
         let mut set = Vec::new();
         for value in values {
             let words = self.words_of(value, here, walk);
-            let harmless = |word: &Word| word.kind == Kind::Literal && is_harmless(name, &word.text);
+            let harmless = |word: &Word| match sets_for {
+                SetsFor::Text if word::is_own(name) => {
+                    matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Open | Kind::Loose)
+                }
+                SetsFor::Read if name == "IFS" => word.kind == Kind::Literal,
+                SetsFor::Text | SetsFor::Read | SetsFor::Command => {
+                    word.kind == Kind::Literal && is_harmless(name, &word.text)
+                }
+            };
             plain &= !words.is_empty() && words.iter().all(harmless);
             for word in &words {
                 self.kept_for_later(&word.text, here, walk.depth);
@@ -732,7 +805,8 @@ impl Analysis<'_> {
         let literal = !assignment.append && matches!(set.as_slice(), [word] if word.kind == Kind::Literal);
         if !plain {
             let reason = format!("it sets the variable {}", shown(name));
-            match literal && !executed::leads(name) && !steers(name) {
+            let inside = matches!(set.as_slice(), [word] if leads_to_sources(name, &word.text));
+            match literal && (inside || !executed::leads(name) && !steers(name)) {
                 // a program it is for is held by what holds the program
                 true => self.note(Verdict::unless(Doubt::Unproven, reason)),
                 false => self.ask(reason),
@@ -804,7 +878,8 @@ impl Analysis<'_> {
                 if !words.iter().all(|word| word.kind == Kind::Literal) {
                     self.ask("the text it is given is only known once it runs");
                 }
-                words.first().and_then(Word::known).map(str::to_owned)
+                let given = words.first().and_then(Word::known)?;
+                Some(Without::body(&self.documents, given).unwrap_or(given).to_owned())
             }
             IoRedirect::HereDocument(_, document) => {
                 self.ask("it is given a text of several lines");
@@ -844,6 +919,52 @@ impl Analysis<'_> {
         }
     }
 
+    /// Keeps what a command writes into a file, where its words say so: a later one may run it.
+    fn keep_written(&mut self, simple: &SimpleCommand, here: &Here) {
+        let files = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
+            CommandPrefixOrSuffixItem::IoRedirect(IoRedirect::File(
+                _,
+                IoFileRedirectKind::Write | IoFileRedirectKind::Append | IoFileRedirectKind::Clobber,
+                IoFileRedirectTarget::Filename(raw),
+            )) => Some(raw.value.as_str()),
+            CommandPrefixOrSuffixItem::IoRedirect(_)
+            | CommandPrefixOrSuffixItem::Word(_)
+            | CommandPrefixOrSuffixItem::AssignmentWord(..)
+            | CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+        });
+        let files = self.words(files, here, &mut |_| {});
+        if files.is_empty() || self.written.len() >= WRITTEN_MAX {
+            return;
+        }
+        let Some(text) = self.printed(&Command::Simple(simple.clone()), here) else { return };
+        for (file, folder) in
+            files.iter().filter_map(Word::known).flat_map(|file| here.folders.iter().map(move |at| (file, at)))
+        {
+            self.written.push((path::absolute(folder, file), text.clone()));
+        }
+    }
+
+    /// The same of a list of one command.
+    fn printed_by(&self, list: &CompoundList, here: &Here) -> Option<String> {
+        let [item] = list.0.as_slice() else { return None };
+        let [command] = item.0.first.seq.as_slice() else { return None };
+        item.0.additional.is_empty().then(|| self.printed(command, here))?
+    }
+
+    /// The text below a command that hands it on.
+    fn handed_on(&self, simple: &SimpleCommand) -> Option<String> {
+        let items = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+        items.chain(simple.suffix.iter().flat_map(|suffix| &suffix.0)).find_map(|item| match item {
+            CommandPrefixOrSuffixItem::IoRedirect(IoRedirect::HereString(_, raw)) => {
+                Without::body(&self.documents, &raw.value).map(str::to_owned)
+            }
+            CommandPrefixOrSuffixItem::IoRedirect(_)
+            | CommandPrefixOrSuffixItem::Word(_)
+            | CommandPrefixOrSuffixItem::AssignmentWord(..)
+            | CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+        })
+    }
+
     /// What a command prints, where its words say so.
     fn printed(&self, command: &Command, here: &Here) -> Option<String> {
         let Command::Simple(simple) = command else { return None };
@@ -859,6 +980,9 @@ impl Analysis<'_> {
             return None;
         }
         match words.first().and_then(Word::known) {
+            // it hands on what it is given
+            Some("cat") if words.iter().skip(1).all(|word| word.text == "-") => self.handed_on(simple),
+            Some("tee") => self.handed_on(simple),
             Some("echo" | "printf") => {
                 let text = words.iter().skip(1).map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
                 Some(text.replace("\\n", "\n"))
@@ -866,6 +990,107 @@ impl Analysis<'_> {
             Some(_) | None => None,
         }
     }
+}
+
+/// The words of a command that only says them, with what the text itself makes of them left open. None: it does more, or says
+/// what may be a secret.
+fn said(words: &[Word], text: &str) -> Option<Vec<Word>> {
+    let base = words.first().and_then(Word::known)?;
+    let is_said = |name: &str| word::is_own(name) || table::PLAIN_VARIABLES.contains(&name);
+    let mut expansions = text.split('$').skip(1);
+    let names = |word: &Word| word.kind == Kind::Guess && word.text.contains(['*', '?', '[']);
+    let plain = !words.iter().any(names)
+        && expansions.all(|rest| {
+            let name = tokens(rest.trim_start_matches('{')).next().filter(|(before, ..)| before.is_none());
+            rest.starts_with('(') || name.is_some_and(|(_, name, _)| is_said(name))
+        });
+    let said = words
+        .iter()
+        .map(|word| if word.kind == Kind::Guess { Word { kind: Kind::Open, ..word.clone() } } else { word.clone() });
+    let said: Vec<Word> = said.collect();
+    (plain && !matches!(base, "test" | "[") && table::only_says(&said)).then_some(said)
+}
+
+/// Whether it is `NAME=$(date +%s)` or another number that a command counts.
+fn counts(assignment: &str, name: &str) -> bool {
+    let script = assignment
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix("=$("))
+        .and_then(|rest| rest.strip_suffix(')'))
+        .unwrap_or_default();
+    matches!(script, "date +%s" | "date +%s%N" | "nproc" | "id -u") || script.ends_with("| wc -l")
+}
+
+/// How often a text may set this variable.
+fn sets(text: &str, name: &str) -> usize {
+    // with one of these a name alone may be set; others that do so are asked about
+    let by_name =
+        ["read", "for", "select", "unset", "let", "getopts", "mapfile", "readarray", "declare", "typeset", "local"];
+    let by_name = tokens(text).any(|(_, token, _)| by_name.contains(&token)) || text.contains("printf -v");
+    let computes = text.contains("((");
+    let may_set = |before: Option<char>, after: &str| {
+        let assigned = after.starts_with(['=', '[']) || after.starts_with("+=");
+        // `x += 1`, `++x`
+        let after = after.trim_start().trim_start_matches(['+', '-', '*', '/', '%', '&', '|', '^', '<', '>']);
+        assigned || by_name || computes && (matches!(before, Some('+' | '-')) || after.starts_with('='))
+    };
+    let named = tokens(text).filter(|(before, token, _)| *token == name && !matches!(before, Some('$' | '{' | '-')));
+    let counted = if computes {
+        text.matches(&format!("{name}++")).count() + text.matches(&format!("{name}--")).count()
+    } else {
+        0
+    };
+    counted + named.filter(|(before, _, after)| may_set(*before, after)).count()
+}
+
+/// The names and numbers of a text, each with the letter before it and what comes after.
+fn tokens(text: &str) -> impl Iterator<Item = (Option<char>, &str, &str)> {
+    let (mut rest, mut before) = (text, None);
+    std::iter::from_fn(move || {
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let from = rest.find(is_of_name)?;
+        before = rest.get(..from).and_then(|skipped| skipped.chars().next_back()).or(before.filter(|_| from == 0));
+        let begun = rest.get(from..)?;
+        let (token, after) = begun.split_at(begun.find(|letter| !is_of_name(letter)).unwrap_or(begun.len()));
+        rest = after;
+        Some((before.take(), token, after))
+    })
+}
+
+/// What variables are set for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SetsFor {
+    /// For what follows in the text.
+    Text,
+    /// For one `read`, which splits a line by them.
+    Read,
+    /// For one command, which is given them.
+    Command,
+}
+
+/// Whether it is one `read`, which ends a loop with the last line it is given.
+fn reads_a_line(condition: &CompoundList) -> bool {
+    let [item] = condition.0.as_slice() else { return false };
+    let Pipeline { seq, bang: false, .. } = &item.0.first else { return false };
+    match (seq.as_slice(), item.0.additional.is_empty(), &item.1) {
+        ([Command::Simple(simple)], true, SeparatorOperator::Sequence) => {
+            let from_elsewhere = simple.suffix.iter().flat_map(|suffix| &suffix.0).any(|item| match item {
+                CommandPrefixOrSuffixItem::IoRedirect(_) | CommandPrefixOrSuffixItem::ProcessSubstitution(..) => true,
+                CommandPrefixOrSuffixItem::Word(_) | CommandPrefixOrSuffixItem::AssignmentWord(..) => false,
+            });
+            simple.word_or_name.as_ref().is_some_and(|name| name.value == "read") && !from_elsewhere
+        }
+        _ => false,
+    }
+}
+
+/// Whether a variable has programs of one language load what lies in the folders named, which are below the folder they are
+/// run in.
+fn leads_to_sources(name: &str, folders: &str) -> bool {
+    matches!(name, "PYTHONPATH" | "NODE_PATH" | "RUBYLIB" | "PERL5LIB")
+        && folders
+            .split(':')
+            .all(|folder| !folder.starts_with(['/', '~']) && !folder.split('/').any(|part| part == ".."))
 }
 
 /// Whether a variable decides what words, folders and programs are, for a shell or for git.
@@ -970,5 +1195,7 @@ fn direction(kind: &IoFileRedirectKind) -> Direction {
 const VANISHES: &str = "whether a word of it is there at all is only known once it runs";
 /// What a process that is read as a file stands as among the words: as standard input does.
 const STREAM: &str = "-";
+/// Files that are written in one text and looked into where they are run.
+const WRITTEN_MAX: usize = 16;
 /// Commands of a pipeline that are looked at together.
 const PARTS_MAX: usize = 64;

@@ -2,8 +2,9 @@
 //! without running anything.
 //!
 //! Read [`read`] first. It goes over the text once, so that no nesting makes it slow. What it cannot tell it calls
-//! [`Kind::Unknown`]; scripts inside substitutions are handed out to be judged on their own. What the text before has put into
-//! variables it takes for what they stand for, as a [`Kind::Guess`]: such a word can be denied and never allowed.
+//! [`Kind::Unknown`]; scripts inside substitutions are handed out to be judged on their own, and what they print is
+//! [`Kind::Open`]: some commands only say it. What the text before has put into variables it takes for what they stand for, as
+//! a [`Kind::Guess`]: such a word can be denied and never allowed.
 
 use super::parameter;
 use super::scope::{Scope, Value};
@@ -27,6 +28,11 @@ pub(crate) enum Kind {
     Glob,
     /// What the text before makes it. Asked about like what is unknown, and denied for what it then would do.
     Guess,
+    /// One word, with text in it that the command itself brings: the output of commands that are judged, a variable that only
+    /// it can have set. What that says is only known once it runs; no secret of the surroundings is in it.
+    Open,
+    /// The same, and a shell splits it, and takes it for patterns of names.
+    Loose,
     /// Only known once it runs.
     Unknown,
 }
@@ -49,6 +55,8 @@ pub(crate) struct Variables<'a> {
     pub(crate) here: Option<&'a str>,
     /// Variables of loops, the innermost last, with the word they stand for.
     pub(crate) bindings: &'a [(String, Word)],
+    /// Variables that hold some number.
+    pub(crate) numbers: &'a [String],
     /// What the text before has made known.
     pub(crate) scope: &'a Scope,
     /// What a variable stands for that nothing has set.
@@ -97,19 +105,32 @@ impl Word {
         Self { text: String::new(), kind: Kind::Unknown }
     }
 
+    /// One that the command itself brings.
+    pub(crate) fn open() -> Self {
+        Self { text: String::new(), kind: Kind::Open }
+    }
+
     /// Its text, if that can be told, however the shell spells it.
     pub(crate) fn known(&self) -> Option<&str> {
         match self.kind {
             Kind::Literal | Kind::Likely | Kind::Guess => Some(&self.text),
-            Kind::Glob | Kind::Unknown => None,
+            Kind::Glob | Kind::Open | Kind::Loose | Kind::Unknown => None,
         }
     }
 
     /// Whether its text is certain only once it runs.
     pub(crate) fn is_open(&self) -> bool {
         match self.kind {
-            Kind::Guess | Kind::Unknown => true,
+            Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => true,
             Kind::Literal | Kind::Likely | Kind::Glob => false,
+        }
+    }
+
+    /// Whether nothing is known of its text.
+    pub(crate) fn is_unknown(&self) -> bool {
+        match self.kind {
+            Kind::Open | Kind::Loose | Kind::Unknown => true,
+            Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess => false,
         }
     }
 
@@ -118,7 +139,7 @@ impl Word {
         let kind = match self.kind {
             Kind::Guess if self.text.contains(['*', '?', '[']) => Kind::Glob,
             Kind::Guess => Kind::Likely,
-            kind @ (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Unknown) => kind,
+            kind @ (Kind::Literal | Kind::Likely | Kind::Glob | Kind::Open | Kind::Loose | Kind::Unknown) => kind,
         };
         Self { text: self.text.clone(), kind }
     }
@@ -133,6 +154,10 @@ enum Piece {
     /// Means what it means to the shell.
     Bare(char),
     Quoted(char),
+    /// Text that the command itself brings, in quotes.
+    Open,
+    /// The same without quotes.
+    Loose,
     /// Known only once it runs.
     Opaque,
     /// Here a value was split: another word begins.
@@ -149,7 +174,11 @@ pub(crate) fn read(raw: &str, variables: &Variables<'_>) -> Reading {
         return Reading { words: Vec::new(), scripts };
     }
     let expanded = braces(&pieces);
-    let certainty = match (guessed, certain && expanded.len() == 1) {
+    // where braces mean nothing, as to some shells, such a word is one odd name
+    let is_plain_list = expanded.len() > 1
+        && !expanded.iter().any(Vec::is_empty)
+        && raw.chars().all(|letter| is_plain(letter) || matches!(letter, '{' | '}'));
+    let certainty = match (guessed, certain && (expanded.len() == 1 || is_plain_list)) {
         (true, _) => Kind::Guess,
         (false, false) => Kind::Likely,
         (false, true) => Kind::Literal,
@@ -176,15 +205,17 @@ fn split(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
 
 /// `certainty`: what it is if it is neither a pattern nor unknown.
 fn word(pieces: &[Piece], certainty: Kind) -> Word {
-    let opaque = pieces.contains(&Piece::Opaque);
     let opens = pieces.iter().position(|piece| *piece == Piece::Bare('['));
     let class = opens.is_some_and(|opens| pieces.iter().skip(opens).any(|piece| *piece == Piece::Bare(']')));
     let is_glob = class || pieces.iter().any(|piece| matches!(piece, Piece::Bare('*' | '?')));
-    let kind = match (opaque, certainty, is_glob) {
-        (true, _, _) => Kind::Unknown,
-        (false, Kind::Guess, _) => Kind::Guess,
-        (false, _, true) => Kind::Glob,
-        (false, certainty, false) => certainty,
+    let has = |piece: Piece| pieces.contains(&piece);
+    let kind = match (certainty, is_glob) {
+        _ if has(Piece::Opaque) => Kind::Unknown,
+        _ if has(Piece::Loose) || has(Piece::Open) && is_glob => Kind::Loose,
+        _ if has(Piece::Open) => Kind::Open,
+        (Kind::Guess, _) => Kind::Guess,
+        (_, true) => Kind::Glob,
+        (certainty, false) => certainty,
     };
     let mut text = String::with_capacity(pieces.len());
     for piece in pieces {
@@ -196,7 +227,7 @@ fn word(pieces: &[Piece], certainty: Kind) -> Word {
                 }
                 text.push(*letter);
             }
-            Piece::Opaque | Piece::Break => {}
+            Piece::Open | Piece::Loose | Piece::Opaque | Piece::Break => {}
         }
     }
     Word { text, kind }
@@ -212,6 +243,52 @@ enum Quoting {
 /// Whether no shell would split a value at this letter, or take it for a pattern.
 fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '.' | '_' | '/' | '-' | '+' | '@' | '%' | ',' | ':' | '=')
+}
+
+/// What stands for the revision that git names: `$(git merge-base main HEAD)`, `$(git rev-parse HEAD)`. It prints a number, or the
+/// word it was given.
+fn revision(script: &str) -> Option<&str> {
+    let words: Vec<&str> = script.split_ascii_whitespace().collect();
+    let plain = |word: &&str| {
+        !word.starts_with(['-', '/', '.', '~'])
+            && !word.contains("..")
+            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._~^@-".contains(letter))
+    };
+    match words.as_slice() {
+        ["git", "merge-base", one, other] if plain(one) && plain(other) => Some("HEAD"),
+        ["git", "rev-parse", revision] | ["git", "rev-parse", "--short" | "--verify", revision] if plain(revision) => {
+            Some(revision)
+        }
+        _ => None,
+    }
+}
+
+/// Whether only the text itself can have set this variable: no program is given one of that name, and no shell has one.
+pub(super) fn is_own(name: &str) -> bool {
+    const OF_SHELLS: [&str; 7] = ["auto_resume", "histchars", "path", "fpath", "cdpath", "manpath", "argv"];
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !name.ends_with("proxy")
+        && !OF_SHELLS.contains(&name)
+}
+
+/// Whether a script that is put in stands where every shell would see it stand, and prints what others say: the commands in
+/// it are judged, and no text of its own can make a pattern.
+fn is_told(script: &str) -> bool {
+    let says = ["echo", "printf"].iter().any(|name| script.trim_start().starts_with(name));
+    let hidden = script.contains('#') || script.contains("<<") || script.contains("case ") || script.starts_with('(');
+    !(hidden || says && script.contains(['*', '?', '[', '\\']))
+}
+
+/// Whether it is what stands in `$((end - start))`, where all names are of numbers: another value is computed in turn.
+fn is_of_numbers(inside: &str, numbers: &[String]) -> bool {
+    let Some(text) = inside.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) else { return false };
+    let plain = text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_ +-*/%()".contains(letter));
+    let known =
+        |name: &str| name.bytes().all(|byte| byte.is_ascii_digit()) || numbers.iter().any(|number| number == name);
+    // `++` sets what stands beside it
+    let sets = ["++", "--"].iter().any(|sign| text.contains(sign));
+    plain && !sets && text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').all(known)
 }
 
 /// How several values stand in one word.
@@ -305,7 +382,8 @@ impl<'a> Reader<'a> {
                 '"' => self.double_quoted(Until::Quote),
                 '$' if self.rest().starts_with('\'') => {
                     self.at += 1;
-                    self.certain = false;
+                    // to a shell that does not know these quotes it is one word as well
+                    self.certain &= self.rest().starts_with("\\t'") || self.rest().starts_with("\\n'");
                     self.ansi_c();
                 }
                 '$' if self.rest().starts_with('"') => {
@@ -359,8 +437,17 @@ impl<'a> Reader<'a> {
             // some name of that shape
             Kind::Glob => self.pieces.extend(word.text.chars().map(Piece::Bare)),
             Kind::Likely | Kind::Guess => self.guess(std::slice::from_ref(word), quoting, Joins::Apart),
+            Kind::Open | Kind::Loose => self.open(quoting),
             Kind::Unknown => self.pieces.push(Piece::Opaque),
         }
+    }
+
+    /// Puts in text that is not known.
+    fn open(&mut self, quoting: Quoting) {
+        self.pieces.push(match quoting {
+            Quoting::Bare => Piece::Loose,
+            Quoting::Double => Piece::Open,
+        });
     }
 
     /// Puts in what something may stand for.
@@ -375,12 +462,19 @@ impl<'a> Reader<'a> {
                     Joins::Together => Piece::Quoted(' '),
                 });
             }
+            if matches!(word.kind, Kind::Open | Kind::Loose) {
+                self.open(quoting);
+                continue;
+            }
             if word.kind == Kind::Unknown || !self.variables.scope.spend(word.text.len() + 1) {
                 self.pieces.push(Piece::Opaque);
                 continue;
             }
+            let separators = self.variables.scope.value("IFS").unwrap_or_default();
+            let splits =
+                |letter: char| letter.is_whitespace() || separators.iter().any(|word| word.text.contains(letter));
             let piece = |letter: char| match quoting {
-                Quoting::Bare if letter.is_whitespace() => Piece::Break,
+                Quoting::Bare if splits(letter) => Piece::Break,
                 Quoting::Bare | Quoting::Double => Piece::Quoted(letter),
             };
             self.pieces.extend(word.text.chars().map(piece));
@@ -393,6 +487,11 @@ impl<'a> Reader<'a> {
         match rest.chars().next() {
             Some('(') => {
                 let inside = enclosed(rest, '(', ')');
+                if let Some(inside) = inside.filter(|inside| is_of_numbers(inside, self.variables.numbers)) {
+                    self.at += inside.len() + 2;
+                    return self.known_value(NUMBER);
+                }
+                let is_closed = inside.is_some();
                 let (script, taken) = match inside {
                     Some(inside) => (inside.to_owned(), inside.len() + 2),
                     None => (rest.get(1..).unwrap_or_default().to_owned(), rest.len()),
@@ -400,7 +499,10 @@ impl<'a> Reader<'a> {
                 // `$((…))` is arithmetic, where substitutions count as well; read as a script it says no less
                 self.at += taken;
                 // what it prints may be known, and is asked about all the same
-                self.printed(&script, quoting);
+                match is_closed {
+                    true => self.printed(&script, quoting),
+                    false => self.pieces.push(Piece::Opaque),
+                }
                 self.scripts.push(script);
             }
             Some('{') => {
@@ -421,6 +523,10 @@ impl<'a> Reader<'a> {
                     (Some(name), Some(value)) => {
                         self.at += name.len() + 2;
                         self.known_value(&value);
+                    }
+                    (Some(name), None) if is_own(&name) => {
+                        self.at += name.len() + 2;
+                        self.guessed_value(&name, quoting);
                     }
                     // what is inside is read on as if it stood outside: scripts in it are found, and nothing is nested
                     _ => {
@@ -469,17 +575,22 @@ impl<'a> Reader<'a> {
     fn guessed_value(&mut self, name: &str, quoting: Quoting) {
         match self.variables.guess(name) {
             Some(value) => self.guess(&value, quoting, if name == "*" { Joins::Together } else { Joins::Apart }),
+            None if is_own(name) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }
 
     /// Puts in what a substitution prints.
     fn printed(&mut self, script: &str, quoting: Quoting) {
+        if let Some(text) = revision(script) {
+            return self.quoted(text);
+        }
         if let Some(text) = self.plainly_printed(script) {
             return self.known_value(&text);
         }
         match parameter::printed(script, self.variables) {
             Some(text) => self.guess(&[Word { text, kind: Kind::Guess }], quoting, Joins::Apart),
+            None if is_told(script) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }
@@ -634,16 +745,36 @@ fn first_list(word: &[Piece]) -> Braces<'_> {
                         };
                     }
                     if inside.windows(2).any(|two| two == [Piece::Bare('.'), Piece::Bare('.')]) {
-                        return Braces::Sequence;
+                        match numbers(inside) {
+                            Some(members) => {
+                                let (before, after) = (word.get(..open), word.get(at + 1..));
+                                return Braces::List {
+                                    before: before.unwrap_or_default(),
+                                    members,
+                                    after: after.unwrap_or_default(),
+                                };
+                            }
+                            None => return Braces::Sequence,
+                        }
                     }
                     break;
                 }
                 Piece::Bare(',') if depth == 0 => members.push(Vec::new()),
-                piece @ (Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque | Piece::Break) => {
+                piece @ (Piece::Bare(_)
+                | Piece::Quoted(_)
+                | Piece::Open
+                | Piece::Loose
+                | Piece::Opaque
+                | Piece::Break) => {
                     match piece {
                         Piece::Bare('{') => depth += 1,
                         Piece::Bare('}') => depth -= 1,
-                        Piece::Bare(_) | Piece::Quoted(_) | Piece::Opaque | Piece::Break => {}
+                        Piece::Bare(_)
+                        | Piece::Quoted(_)
+                        | Piece::Open
+                        | Piece::Loose
+                        | Piece::Opaque
+                        | Piece::Break => {}
                     }
                     if let Some(member) = members.last_mut() {
                         member.push(*piece);
@@ -655,6 +786,24 @@ fn first_list(word: &[Piece]) -> Braces<'_> {
     Braces::None
 }
 
+/// The numbers of `1..9`, where there are few.
+fn numbers(inside: &[Piece]) -> Option<Vec<Vec<Piece>>> {
+    let text: Option<String> =
+        inside.iter().map(|piece| if let Piece::Bare(letter) = piece { Some(*letter) } else { None }).collect();
+    let text = text?;
+    let (first, last) = text.split_once("..")?;
+    let number = |text: &str| {
+        let plain = text.len() <= 4 && (text == "0" || !text.starts_with('0'));
+        text.parse::<usize>().ok().filter(|_| plain && text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    let all: Vec<usize> = if first <= last { (first..=last).collect() } else { (last..=first).rev().collect() };
+    let as_pieces = |number: usize| number.to_string().chars().map(Piece::Bare).collect();
+    (all.len() > 1 && all.len() <= SEQUENCE_MAX).then(|| all.into_iter().map(as_pieces).collect())
+}
+
+/// A sequence with more numbers is not told apart.
+const SEQUENCE_MAX: usize = 64;
 /// More words than this from one word's braces are not told apart.
 const BRACE_STEPS_MAX: usize = 256;
 /// Braces in a word longer than this are not looked into: every step copies it.
@@ -675,6 +824,7 @@ mod tests {
             longrein_home: Some("/lr"),
             here: Some("/w"),
             bindings: &[],
+            numbers: &[],
             scope: &scope,
             unset: Unset::Unknown,
         };
@@ -684,6 +834,8 @@ mod tests {
             Kind::Likely => format!("likely {}", word.text),
             Kind::Glob => format!("glob {}", word.text),
             Kind::Guess => format!("guess {}", word.text),
+            Kind::Open => format!("open {}", word.text),
+            Kind::Loose => format!("loose {}", word.text),
             Kind::Unknown => "unknown".to_owned(),
         });
         let mut shown = words.collect::<Vec<_>>().join(" | ");
@@ -723,7 +875,11 @@ mod tests {
             ("\"${HOME}\"", "likely /home/me"),
             ("$LONGREIN_HOME", "likely /lr"),
             ("$PWD", "likely /w"),
-            ("$x", "unknown"),
+            ("$x", "loose "),
+            ("\"a$x\"", "open a"),
+            ("\"$X\"", "unknown"),
+            ("${x}", "loose "),
+            ("$http_proxy", "unknown"),
             ("a$IFS", "guess a"),
             ("a${IFS}b", "guess a | guess b"),
             ("\"a${IFS}b\"", "guess a b"),
@@ -753,9 +909,17 @@ mod tests {
             ("a$", "a$"),
             ("$%", "$%"),
             ("$1", "unknown"),
-            ("$(rm -rf /)", "unknown $(rm -rf /)"),
+            ("$(rm -rf /)", "loose  $(rm -rf /)"),
+            ("\"$(a)\"", "open  $(a)"),
+            ("$(a # )", "unknown $(a # )"),
+            ("$(echo '/*')", "guess /* $(echo '/*')"),
+            ("$(git merge-base main HEAD)..x", "HEAD..x $(git merge-base main HEAD)"),
+            ("$(git rev-parse --git-dir)", "loose  $(git rev-parse --git-dir)"),
+            ("$((1 + 2))", "likely 0"),
+            ("$((a + 2))", "unknown $((a + 2))"),
+            ("$'\\t'", "\t"),
             ("\"$(echo \")\")\"", "guess ) $(echo \")\")"),
-            ("`a \\`b\\``", "unknown $(a `b`)"),
+            ("`a \\`b\\``", "loose  $(a `b`)"),
             ("$((1+$(id)))", "unknown $((1+$(id)))"),
             ("$[1+`id`]", "unknown $(id)"),
             ("'$(id)'", "$(id)"),
@@ -766,14 +930,18 @@ mod tests {
             ("[a]", "glob [a]"),
             ("[", "["),
             ("]a[", "]a["),
-            ("{a,b}", "likely a | likely b"),
-            ("x{a,b{1,2}}y", "likely xay | likely xb1y | likely xb2y"),
+            ("{a,b}", "a | b"),
+            ("{a,'b'}", "likely a | likely b"),
+            ("x{a,b{1,2}}y", "xay | xb1y | xb2y"),
             ("{a,}", "likely a | likely "),
             ("{}", "{}"),
             ("{a}", "{a}"),
             ("{a,b", "{a,b"),
             ("'{a,b}'", "{a,b}"),
-            ("{1..3}", "unknown"),
+            ("{1..3}", "1 | 2 | 3"),
+            ("{3..1}x", "3x | 2x | 1x"),
+            ("{01..3}", "unknown"),
+            ("{1..999}", "unknown"),
             ("\"a", "unknown"),
             ("'a", "unknown"),
             ("a\\", "unknown"),
