@@ -201,6 +201,34 @@ async fn nothing_is_told_of_a_file_that_was_not_read() {
 }
 
 #[tokio::test]
+async fn a_search_of_a_folder_leaves_out_what_holds_secrets() {
+    let needle: &[u8] = b"needle\n";
+    let mut desk = Desk::with(&[
+        ("a.txt", needle),
+        ("id_rsa", needle),
+        (".env", needle),
+        ("sub/.env.local", needle),
+        (".aws/credentials", needle),
+        (".npmrc", b"needle = 1\n"),
+        ("pkg/.npmrc", b"//registry.example/:_authToken=needle\n"),
+    ]);
+    for (glob, left) in [
+        (None, "a.txt"),
+        (Some("{.env,a.txt}"), "a.txt"),
+        (Some("{.aws,sub}/**"), ""),
+        (Some("**/.*"), ".npmrc"),
+        (Some("{.n,id_}{pmrc,rsa}"), ".npmrc"),
+    ] {
+        let args = glob.map_or(json!({ "pattern": "needle" }), |glob| json!({ "pattern": "needle", "glob": glob }));
+        let found = desk.call("search_files", args).await.unwrap();
+        let text = found["found"].as_str().unwrap();
+        let files: Vec<_> = text.split("\n\n").filter_map(|file| file.lines().next()).collect();
+        assert_eq!(files.join(" "), left, "{glob:?}: {found}");
+        assert!(found["skipped"].as_str().unwrap().contains("known to hold secrets"), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_touches_exactly_what_was_ruled_on() {
     let mut desk = Desk::with(&[("a", b"one\n"), ("../out/theirs", b"one\n")]);
     desk.read("a").await.unwrap();
