@@ -116,11 +116,18 @@ pub(crate) async fn gc(globals: Globals, args: GcArgs) -> Result<Status, Failure
     let is_old = |row: &RunRow| older_than.is_some_and(|age| now.since(row.updated) >= age);
     let listed = runs.list().await?.into_iter();
     // Children go with their roots.
-    let old: Vec<RunRow> = listed
+    let resting: Vec<RunRow> = listed
         .filter(|(row, holder)| row.parent.is_none() && holder.is_none() && RESTING.contains(&row.state.as_str()))
         .map(|(row, _)| row)
         .filter(is_old)
         .collect();
+    let mut old = Vec::with_capacity(resting.len());
+    for row in resting {
+        // Somebody has sent it something that nobody has taken yet: it is about to go on.
+        if runs.inbox(&row.run).await?.is_empty() {
+            old.push(row);
+        }
+    }
     let ids: Vec<&RunId> = old.iter().map(|row| &row.run).collect();
     if args.dry_run && globals.json {
         print_line(&json!({ "would_remove": ids }));
