@@ -267,7 +267,7 @@ async fn answer_all(
 
 pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    if !store.exists() {
+    if !store.exists()? {
         if globals.json {
             print_line(&json!([]));
         }
@@ -377,7 +377,7 @@ pub(crate) async fn approvals(globals: Globals, _args: NoArgs) -> Result<Status,
         let command = match kind {
             "approval" => format!("approve {run} {}", action.id),
             "question" => format!("send {run} 'your answer'"),
-            _ => format!("settle {run} {} --as done|not-done", action.id),
+            _ => settling(&run, action.id),
         };
         if answered {
             say!("    answered; to be taken by: {}", store.command(&format!("resume {run}")));
@@ -412,6 +412,11 @@ pub(crate) async fn settle(globals: Globals, args: SettleArgs) -> Result<Status,
             Failure::new(Status::Data, format!("the outcome of {action} is not unknown (any more)"))
         }
         .way_out(store.command(&format!("show {id}"))));
+    }
+    let is_told = |input: &Input| matches!(&input.body, InputBody::Settle(told) if told.action == action);
+    if runs.inbox(&id).await?.iter().any(is_told) {
+        let problem = format!("what became of {action} has been told already; it waits to be taken");
+        return Err(Failure::new(Status::Data, problem).way_out(store.command(&format!("resume {id}"))));
     }
     let truth = match args.truth {
         SettleAs::Done => Truth::Done(Content::Inline(result)),
@@ -494,7 +499,7 @@ pub(crate) async fn cancel(globals: Globals, args: OneRun) -> Result<Status, Fai
         );
     }
     if let Some(action) = unknown.first() {
-        tell!("{}", store.command(&format!("settle {id} {action} --as done|not-done")));
+        tell!("{}", store.command(&settling(&id, *action)));
     }
     Ok(Status::Done)
 }
@@ -537,6 +542,11 @@ impl CutOff {
     }
 }
 
+/// How an unknown outcome is told. Pasted as it stands it is refused, naming both: never a pipe from one of them.
+pub(crate) fn settling(run: &RunId, action: ActionId) -> String {
+    format!("settle {run} {action} --as 'done|not-done'")
+}
+
 /// What a run waits for, in commands. Questions are answered one after the other by the same one.
 pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
@@ -544,7 +554,7 @@ pub(crate) fn commands(id: &RunId, waits: &[Wait]) -> Vec<String> {
         let command = match wait {
             Wait::Approval(action) => format!("approve {id} {action}"),
             Wait::Answer(_) => format!("send {id} 'your answer'"),
-            Wait::Unknown(action) => format!("settle {id} {action} --as done|not-done"),
+            Wait::Unknown(action) => settling(id, *action),
             // Its own questions are among them.
             Wait::Child { .. } => continue,
         };

@@ -151,7 +151,7 @@ impl TimeoutsNamed {
 
 /// USD per million tokens.
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { input = 0.25, output = 2.0 }")]
 struct PriceTable {
     input: f64,
     cached: Option<f64>,
@@ -198,9 +198,9 @@ impl Config {
     fn add(&mut self, path: &Path) -> Result<(), Failure> {
         let Some(text) = read(path).map_err(|problem| wrong(path, &problem))? else { return Ok(()) };
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let table: toml::Table = toml::from_str(text).map_err(|error| wrong(path, &error))?;
+        let table: toml::Table = toml::from_str(text).map_err(|error| unread(path, text, &error))?;
         known_keys(&table).map_err(|problem| wrong(path, &problem))?;
-        let file: Written = toml::from_str(text).map_err(|error| wrong(path, &error))?;
+        let file: Written = toml::from_str(text).map_err(|error| unread(path, text, &error))?;
         if let Some(model) = file.model {
             self.model = Some((model, path.display().to_string()));
         }
@@ -462,6 +462,13 @@ fn dangling(path: &Path) -> Option<String> {
     let (there, data) = path.ancestors().find_map(|part| Some((part, part.symlink_metadata().ok()?)))?;
     let what = if there == path { "it".to_owned() } else { there.display().to_string() };
     data.is_symlink().then(|| format!("{what} is a link that leads nowhere"))
+}
+
+/// What is no TOML, or of another type, with its line.
+fn unread(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    wrong(path, &format!("{at}{}", error.message().trim_end().replace('\n', "; ")))
 }
 
 fn wrong(path: &Path, problem: &impl std::fmt::Display) -> Failure {

@@ -45,15 +45,20 @@ impl StoreAt {
     }
 
     pub(crate) fn must_exist(&self) -> Result<(), Failure> {
-        if self.exists() {
+        if self.exists()? {
             return Ok(());
         }
         let problem = format!("there is no store at {} yet", self.url);
         Err(Failure::new(Status::NotFound, problem).way_out("longrein run --help"))
     }
 
-    pub(crate) fn exists(&self) -> bool {
-        self.url.strip_prefix("sqlite:").is_none_or(|path| Path::new(path).exists())
+    /// Whether there is a store. One that cannot be looked at may hold runs: that is no `false`.
+    pub(crate) fn exists(&self) -> Result<bool, Failure> {
+        let Some(path) = self.url.strip_prefix("sqlite:") else { return Ok(true) };
+        Path::new(path).try_exists().map_err(|error| {
+            let problem = format!("the store {path} cannot be looked at: {error}");
+            Failure::new(Status::Unavailable, problem).way_out("longrein doctor")
+        })
     }
 
     /// A command that reaches this store, for hints.

@@ -117,6 +117,11 @@ fn store(globals: &Globals) -> Vec<Finding> {
                 .way_out("set LONGREIN_HOME to a folder on a local disk"),
         ),
     }
+    if let Err(error) = path.try_exists() {
+        let what = format!("{} cannot be looked at: {error}", path.display());
+        findings.push(Finding::new(Level::Bad, "store", what).way_out("set LONGREIN_HOME to a folder of your own"));
+        return findings;
+    }
     if !path.exists() {
         let writable = rustix::fs::access(there, rustix::fs::Access::WRITE_OK).is_ok();
         findings.push(if writable {

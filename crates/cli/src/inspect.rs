@@ -17,7 +17,7 @@ use longrein::core::route::Away;
 use longrein::core::run::{Run, Stage};
 use longrein::core::task::{EffectClass, Mode, Task};
 use longrein::core::time::Timestamp;
-use longrein::ports::{Recorded, RecordedBody};
+use longrein::ports::{Listed, Recorded, RecordedBody};
 use longrein::{Runs, projection};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ const ACTIONS_SHOWN: usize = 40;
 
 pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    if !store.exists() {
+    if !store.exists()? {
         if globals.json {
             print_line(&if args.stats { Stats::default().json() } else { json!([]) });
         }
@@ -81,20 +81,7 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
         inboxes.push(runs.inbox(&row.run).await?.len());
     }
     if globals.json {
-        let rows: Vec<_> = rows
-            .iter()
-            .zip(&inboxes)
-            .map(|((row, holder), inbox)| {
-                json!({
-                    "run": row.run, "state": shown_state(&row.state, holder.is_some()), "reason": row.reason,
-                    "turns": row.turns, "usd": projection::usd(row.micros), "started": row.started.to_string(),
-                    "updated": row.updated.to_string(), "goal": row.goal,
-                    "held_by": holder.as_ref().map(|holder| holder.worker.pid),
-                    "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
-                    "tainted_by": row.sources, "parent": row.parent,
-                })
-            })
-            .collect();
+        let rows: Vec<_> = rows.iter().zip(&inboxes).map(|(listed, inbox)| line(listed, *inbox, now)).collect();
         print_line(&json!(rows));
         return Ok(Status::Done);
     }
@@ -145,8 +132,20 @@ pub(crate) async fn runs(globals: Globals, args: RunsArgs) -> Result<Status, Fai
     Ok(Status::Done)
 }
 
+/// A run in a listing, for programs.
+pub(crate) fn line((row, holder): &Listed, inbox: usize, now: Timestamp) -> Value {
+    json!({
+        "run": row.run, "state": shown_state(&row.state, holder.is_some()), "reason": row.reason,
+        "turns": row.turns, "usd": projection::usd(row.micros), "started": row.started.to_string(),
+        "updated": row.updated.to_string(), "goal": row.goal,
+        "held_by": holder.as_ref().map(|holder| holder.worker.pid),
+        "stalled": is_stalled(row.updated, now, holder.is_some()), "inbox": inbox,
+        "tainted_by": row.sources, "parent": row.parent,
+    })
+}
+
 /// A run that is at work by its journal and held by nobody has lost its worker.
-fn shown_state(state: &str, is_held: bool) -> String {
+pub(crate) fn shown_state(state: &str, is_held: bool) -> String {
     if state == "running" && !is_held { "interrupted".to_owned() } else { state.to_owned() }
 }
 
@@ -777,7 +776,10 @@ pub(crate) async fn verify(globals: Globals, args: OneRun) -> Result<Status, Fai
             report.inputs,
             report.keys,
             report.blobs,
-            if findings.is_empty() { "nothing is damaged".to_owned() } else { format!("{} faults", findings.len()) }
+            match findings.len() as u64 {
+                0 => "nothing is damaged".to_owned(),
+                faults => words::count(faults, "fault", "faults"),
+            }
         );
         for (record, fault) in &findings {
             say!("{}: {}", words::safe(record), words::safe(fault));

@@ -151,9 +151,10 @@ impl Observer for Progress {
             }
             Style::Plain => {
                 for (_, new) in events {
-                    let text = match &new.event {
-                        Event::ModelRequested(requested) => words::asked_smaller(run, requested),
-                        event => is_progress(event.kind()).then(|| words::describe(Some(run), event)),
+                    let text = if let Event::ModelRequested(requested) = &new.event {
+                        words::asked_smaller(run, requested)
+                    } else {
+                        is_progress(new.event.kind()).then(|| words::describe(Some(run), &new.event))
                     };
                     if let Some(text) = text {
                         tell!("{}  {text}", words::clock(new.at));

@@ -13,17 +13,19 @@ use longrein::core::ids::{ModelName, RunId};
 use longrein::core::input::InputBody;
 use longrein::core::run::{Run, Stage};
 use longrein::core::task::{Mode, ModeChange, PIPED, PolicyRules, Task};
-use longrein::ports::{CrashAt, CrashPoint, Faults};
+use longrein::ports::{CrashAt, CrashPoint, Faults, Listed, RunRow};
 use longrein::taskfile::{self, LimitFlag, Loaded};
 use longrein::{
     Driven, Runs, SandboxMode, SandboxSettings, SandboxTier, Standing, Stop, Surroundings, Target, WhenAsked,
     projection,
 };
+use serde_json::json;
 
 use crate::args::{DriveArgs, Globals, OnAsk, ResumeArgs, RunArgs};
 use crate::config::Config;
 use crate::context::{self, StoreAt};
 use crate::failure::{CRASHED, Failure, Status};
+use crate::inspect::{line, shown_state};
 use crate::out::{explain, say, tell};
 use crate::progress::{Opening, Progress, Style, print_line};
 use crate::shadow::Report;
@@ -94,7 +96,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
     if let Some(id) = id.as_ref().filter(|id| id.as_str().starts_with('-')) {
         return Err(Failure::new(Status::Usage, format!("--id {id}: an id that begins with - looks like a flag")));
     }
-    let session = Session::open(globals)?;
+    let mut session = Session::open(globals)?;
     let known = match &id {
         Some(id) if session.runs.listed(id).await?.is_some() => Some(session.runs.fold(id, |_| {}).await?),
         Some(_) | None => None,
@@ -105,6 +107,9 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             let permits = if names_nothing {
                 session.permits_of(&run, &args.drive)?
             } else {
+                // Where nobody names a model, it is the one the run was started with.
+                let its_own = || (run.task.model.name.to_string(), format!("run {}", run.id));
+                session.config.model.get_or_insert_with(its_own);
                 let mut loaded = load(&args, &session.config)?;
                 trust::add_servers(&mut loaded.task, &session.globals)?;
                 same_task(&run, &loaded)?;
@@ -146,7 +151,10 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         return Ok(Status::Done);
     }
     let store = StoreAt::of(&globals)?;
-    if args.id.is_none() && !args.last && !store.exists() {
+    if args.id.is_none() && !args.last && !store.exists()? {
+        if globals.json {
+            print_line(&json!([]));
+        }
         tell!("no run is unfinished: there is no store at {} yet", store.url);
         return Ok(Status::Done);
     }
@@ -156,8 +164,8 @@ pub(crate) async fn resume(globals: Globals, args: ResumeArgs) -> Result<Status,
         (Some(id), _) => session.runs.find(id).await?,
         (None, true) => {
             let unfinished = unfinished(&session.runs).await?;
-            match unfinished.into_iter().max_by_key(|row| row.updated) {
-                Some(row) => row.run,
+            match unfinished.into_iter().max_by_key(|(row, _)| row.updated) {
+                Some((row, _)) => row.run,
                 None => return Err(Failure::new(Status::NotFound, "no run is unfinished").way_out("longrein runs")),
             }
         }
@@ -556,7 +564,7 @@ fn next_command(run: &Run, standing: &Standing) -> String {
         Standing::Rested(ended) => way_on(run, ended).unwrap_or_else(|| match &ended.end {
             End::Failed(RunFailure::Script) => format!("log {id}"),
             End::Cancelled => match ended.unknown.iter().find(|id| run.open.contains_key(id)) {
-                Some(action) => format!("settle {id} {action} --as done|not-done"),
+                Some(action) => crate::answer::settling(id, *action),
                 None => format!("show {id}"),
             },
             End::Exhausted(_) | End::Failed(_) | End::ContextExhausted | End::Done(_) => format!("show {id}"),
@@ -784,26 +792,30 @@ fn another_model(config: &Config, name: &str, run: &Run) -> Result<longrein::cor
     Ok(spec)
 }
 
-async fn unfinished(runs: &Runs) -> Result<Vec<longrein::ports::RunRow>, Failure> {
-    let is_unfinished =
-        |row: &longrein::ports::RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
+async fn unfinished(runs: &Runs) -> Result<Vec<Listed>, Failure> {
+    let is_unfinished = |row: &RunRow| matches!(row.state.as_str(), "running" | "waiting" | "suspended");
     // Children are gone on with by their roots.
-    Ok(runs
-        .list()
-        .await?
-        .into_iter()
-        .map(|(row, _)| row)
-        .filter(|row| row.parent.is_none() && is_unfinished(row))
-        .collect())
+    let listed = runs.list().await?.into_iter();
+    Ok(listed.filter(|(row, _)| row.parent.is_none() && is_unfinished(row)).collect())
 }
 
 async fn list_unfinished(session: &Session) -> Result<Status, Failure> {
-    let rows = unfinished(&session.runs).await?;
-    if rows.is_empty() {
+    let listed = unfinished(&session.runs).await?;
+    if session.globals.json {
+        let now = session.runs.clock().now();
+        let mut lines = Vec::with_capacity(listed.len());
+        for listed in &listed {
+            lines.push(line(listed, session.runs.inbox(&listed.0.run).await?.len(), now));
+        }
+        print_line(&json!(lines));
+        return Ok(Status::Done);
+    }
+    if listed.is_empty() {
         tell!("no run is unfinished");
     }
-    for row in rows {
-        say!("{}  {}  {}", row.run, row.state, words::short(&row.goal, 70));
+    for (row, holder) in listed {
+        let state = shown_state(&row.state, holder.is_some());
+        say!("{}  {state}  {}", row.run, words::short(&row.goal, 70));
     }
     // At rest, but for want of room: they go on with another word or another window.
     for (row, _) in session.runs.list().await? {

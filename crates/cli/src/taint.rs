@@ -122,7 +122,7 @@ const SOURCE_MAX_BYTES: usize = 4096;
 
 pub(crate) async fn endorse(globals: crate::args::Globals, args: EndorseArgs) -> Result<Status, Failure> {
     let store = StoreAt::of(&globals)?;
-    if args.list && !store.exists() {
+    if args.list && !store.exists()? {
         if globals.json {
             print_line(&json!([]));
         }

@@ -42,7 +42,7 @@ fn begun(world: &World) -> Running {
 /// The command on the last line works as it stands.
 #[track_caller]
 fn go_on(world: &World, done: &Done) -> Done {
-    world.typed(&done.last_line().replace("done|not-done", "done")).done()
+    world.typed(&done.last_line().replace("'done|not-done'", "done")).done()
 }
 
 // ---- starting ----
@@ -258,10 +258,18 @@ fn a_wrong_configuration_is_78() {
     world.write("s.toml", &says("x"));
     let config = world.user().join(".config/longrein/config.toml");
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    for (text, word) in [("model = ", "line 1"), ("modle = \"script/s.toml\"\n", "modle"), ("model = 3\n", "model")] {
+    for (text, word) in [
+        ("model = ", "line 1"),
+        ("modle = \"script/s.toml\"\n", "modle"),
+        ("\nmodel = 3\n", "line 2: invalid type: integer `3`"),
+        ("[models.\"openai/x\"]\nprice = 5\n", "line 2: invalid type: integer `5`, expected a table such as { input"),
+    ] {
         std::fs::write(&config, text).unwrap();
-        world.run("run Hi -m script/s.toml").is(78).says("config.toml").says(word);
+        let wrong = world.run("run Hi -m script/s.toml").is(78).says("config.toml").says(word);
+        assert_eq!(wrong.stderr.lines().count(), 1, "{}", wrong.stderr);
     }
+    std::fs::write(&config, "model = \"x\"\n").unwrap();
+    world.run("run Hi").is(78).says("config.toml").says("\"x\" names no model");
     let model = format!("model = \"script/{}\"\n", world.path("s.toml").display());
     std::fs::write(&config, model).unwrap();
     world.run("run Hi").is(0);
@@ -408,11 +416,36 @@ fn listings_show_every_run() {
     assert!(states.contains(&(&"done".into(), &"done".into())), "{states:?}");
     let unfinished = world.run("resume").is(0).stdout;
     assert!(unfinished.contains("waits") && !unfinished.contains("done"), "{unfinished}");
+    let unfinished = world.run("resume --json").is(0).last_json();
+    assert_eq!((&unfinished[0]["run"], unfinished.as_array().map(Vec::len)), (&"waits".into(), Some(1)));
     let waiting = world.run("approvals --json").is(0).last_json();
     assert_eq!((&waiting[0]["run"], &waiting[0]["action"]), (&"waits".into(), &"a1".into()));
     assert!(world.run("approvals").is(0).stdout.contains("longrein approve waits a1"));
     let shown = world.run("show waits").is(0).stdout;
     assert!(shown.contains("longrein approve waits a1"), "{shown}");
+}
+
+#[test]
+fn a_store_that_cannot_be_looked_at_is_not_an_empty_one() {
+    let world = asking();
+    for line in
+        ["runs", "runs --json", "approvals", "resume", "show x", "run --task task.toml", "send x hi", "verify x"]
+    {
+        world.run(&format!("{line} --store sqlite:task.toml/longrein.db")).is(69);
+    }
+    world.run("runs --store sqlite:task.toml/longrein.db").says("cannot be looked at");
+    world.run("runs --store sqlite:nowhere/longrein.db").is(0).says("no store");
+    assert!(world.run("resume --json --store sqlite:nowhere/x.db").is(0).last_json().as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_run_that_is_there_is_gone_on_with_by_its_own_model() {
+    let world = World::new();
+    world.write("s.toml", &says("x"));
+    world.run("run Hi --id r -m script/s.toml").is(0);
+    assert_eq!(world.run("run Hi --id r").is(0).answer(), "x");
+    world.run("run Ho --id r").is(65).says("another goal");
+    world.run("run Hi --id r -m openai/x").is(65).says("another model");
 }
 
 #[test]
@@ -580,10 +613,16 @@ fn an_unknown_effect_waits_for_the_truth() {
     for (truth, state) in [("done", "done (settled)"), ("not-done", "not done (settled)")] {
         let world = doubtful();
         let parked = world.run("run --task task.toml --id w").is(3);
-        assert!(parked.last_line().starts_with("longrein settle w a1 --as done|not-done"), "{}", parked.stderr);
+        assert!(parked.last_line().starts_with("longrein settle w a1 --as 'done|not-done'"), "{}", parked.stderr);
         world.run("resume w").is(3);
         assert_eq!(booked(&world, "act"), 1, "it is not tried again");
+        // as a shell takes the line when it is pasted: neither of the two, and no pipe
+        let pasted = parked.last_line().replace('\'', "");
+        world.typed(&pasted).done().is(64).says("done, not-done");
         let settled = world.run(&format!("settle w a1 --as {truth}")).is(0);
+        for other in ["done", "not-done"] {
+            world.run(&format!("settle w a1 --as {other}")).is(65).says("longrein resume w");
+        }
         let done = go_on(&world, &settled).is(0);
         assert_eq!(done.answer(), "done");
         assert_eq!(world.show("w")["ledger"][0]["state"], state);

@@ -56,6 +56,10 @@ fn gc_takes_the_results_of_removed_runs_and_no_others() {
     let has = |letter: u8| store.windows(50_000).any(|window| window.iter().all(|byte| *byte == letter));
     assert!(has(b'b'), "in use");
     world.verify("b");
+    world.run("send b more").is(0);
+    let kept = world.run("gc --older-than 1ms --json").is(0).last_json();
+    assert_eq!(kept["removed"].as_array().map(Vec::len), Some(0), "somebody has just spoken to it");
+    world.run("resume b").is(4);
     assert_eq!(world.run("gc --older-than 1ms --json").is(0).last_json()["removed"][0], "b");
     assert_eq!(world.run("gc --older-than never").is(64).stdout, "");
 }

@@ -813,7 +813,9 @@ fn model(
         (place.clone(), name, folder)
     } else if let Some(DefaultModel { name, source }) = &options.defaults.model {
         sources.insert("model".to_owned(), source.clone());
-        (Place::Flag(source.clone()), name, options.here.as_path())
+        let words = "the folder you are in";
+        return spec_of(Place::Flag(source.clone()), name, &options.here, words, options)
+            .map_err(|error| TaskFileError::Configuration { problem: error.to_string() });
     } else {
         let problem = "no model is named; add --model PROVIDER/NAME, model = \"…\" to the task file or the configuration, \
                        or set LONGREIN_MODEL";

@@ -354,6 +354,12 @@ fn mistakes_in_tools_are_found_at_once() {
         (tool("a", "read", "depends_on = [\"b\"]") + &tool("b", "read", ""), "fine"),
         (tool("a", "external", &format!("key = [\"id\"]\n{schema}")), "fine"),
         (tool("a", "external", &format!("key = [\"no\"]\n{schema}")), "tools[0] (a).key: \"no\" is no property"),
+        (tool("a", "external", "key_scope = \"store\""), "tools[0] (a).key_scope: there is no key that could hold"),
+        (
+            tool("a", "read", "key = []\nkey_scope = \"store\""),
+            "tools[0] (a).key_scope: there is no key that could hold",
+        ),
+        (tool("a", "read", "key = []\nkey_scope = \"run\""), "fine"),
         (tool("a", "read", &format!("key = [\"id\"]\n{schema}")), "tools[0] (a).key: this is for external tools"),
         (tool("a", "workspace", "idempotent = \"1h\""), "tools[0] (a).idempotent: this is for external tools"),
         (tool("a", "read", "reconcile = [\"x\"]"), "tools[0] (a).reconcile: this is for external tools"),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::arguments::{repeats_a_key, unambiguous};
 use crate::secrets::Secrets;
-use crate::text::{Encoding, plain, printed};
+use crate::text::{Encoding, plain, printed, whole_pairs};
 
 /// What stdout holds.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ impl Printed {
     /// The whole of it, trimmed, is JSON, or it is text. JSON nested deeper than anyone can read back is text.
     pub(crate) fn read(captured: &Captured, secrets: &Secrets) -> Self {
         let text = Encoding::of(&captured.head).decode(&captured.head);
-        let text = text.trim();
+        let text = whole_pairs(text.trim());
+        let text = text.as_ref();
         let read = match unambiguous(text) {
             Some(value) => Some((value, false)),
             None => serde_json::from_str(text).ok().map(|value| (value, repeats_a_key(text))),

@@ -202,11 +202,54 @@ pub(crate) fn code_unit(text: &str) -> Option<u16> {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
+/// JSON with escapes of half a surrogate pair replaced: programs that cut an emoji in two write them, and no reader takes
+/// them.
+pub(crate) fn whole_pairs(text: &str) -> Cow<'_, str> {
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let taken = match (code_unit(rest), rest.get(6..).and_then(code_unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                out.push('\u{fffd}');
+                rest = &rest[6..];
+                continue;
+            }
+            // the second of the two may be a backslash, and begins nothing
+            (_, _) => rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end),
+        };
+        out.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn half_pairs_are_replaced_and_nothing_else() {
+        for (json, whole) in [
+            (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ud83d\ude00"}"#),
+            (r#"{"a":"x\ud83d"}"#, "{\"a\":\"x\u{fffd}\"}"),
+            (r#""\uDE00\ud83d\ud83d\ude00""#, "\"\u{fffd}\u{fffd}\\ud83d\\ude00\""),
+            (r#""\\ud83d""#, r#""\\ud83d""#),
+            (r#""\\\ud83d""#, "\"\\\\\u{fffd}\""),
+            (r#""\u00e9\ud8""#, r#""\u00e9\ud8""#),
+            ("\\ud83d\\", "\u{fffd}\\"),
+        ] {
+            assert_eq!(whole_pairs(json), whole, "{json}");
+        }
+    }
 
     #[test]
     fn what_a_terminal_would_show() {

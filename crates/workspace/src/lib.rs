@@ -35,6 +35,6 @@ pub use patterns::Patterns;
 pub use read::{Lines, READ_MAX_BYTES, Range, ReadLimits};
 pub use replace::{Before, Owner, Written};
 pub use root::{Found, Located, Place, Root};
-pub use search::{Context, Hit, SEARCH_MAX_BYTES, SearchLimits, Searched};
+pub use search::{Context, Hit, SEARCH_MAX_BYTES, SearchLimits, Searched, Sought};
 pub use shown::{json_bytes, shown};
 pub use text::{Encoding, Newline, Newlines, Unreadable, decoded};

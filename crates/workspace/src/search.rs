@@ -13,6 +13,19 @@ use crate::root::{Found, Place, Root};
 use crate::shown::{head, json_bytes};
 use crate::walk::{Go, Step, Unfinished, Wanted, walk};
 
+/// What is looked for, and where not.
+#[derive(Clone, Copy)]
+pub struct Sought<'a> {
+    /// A regular expression (Rust syntax).
+    pub pattern: &'a str,
+    /// Below a folder, only in files that it takes.
+    pub glob: Option<&'a str>,
+    /// Lines to show before and after each match.
+    pub context_lines: usize,
+    /// Below a folder, not in these files.
+    pub leaves_out: &'a dyn Fn(&Place) -> bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchLimits {
     pub max_matches: usize,
@@ -48,6 +61,8 @@ pub struct Searched {
     pub files_matched: usize,
     /// Too large or with lines too long to be searched.
     pub files_skipped: usize,
+    /// Not looked into, as was asked.
+    pub files_left_out: usize,
     /// There are, or may be, more.
     pub unfinished: bool,
 }
@@ -61,17 +76,16 @@ const PATTERN_MAX_BYTES: usize = 10 << 20;
 const CONTEXT_MAX_LINES: usize = 20;
 
 impl Root {
-    /// Searches one file, or all files below a folder that a glob takes, for a regular expression (Rust syntax). Binary
-    /// files are passed over as soon as they show to be, links are not followed.
+    /// Searches one file, or files below a folder. Binary files are passed over as soon as they show to be, links are not
+    /// followed.
     pub fn search(
         &self,
         place: &Place,
         found: Found,
-        pattern: &str,
-        glob: Option<&str>,
-        context_lines: usize,
+        sought: Sought<'_>,
         limits: SearchLimits,
     ) -> Result<Searched, Error> {
+        let Sought { pattern, glob, context_lines, leaves_out } = sought;
         let matcher = RegexMatcherBuilder::new()
             // `^` and `$` are the ends of a line: many lines are searched at once
             .multi_line(true)
@@ -102,7 +116,11 @@ impl Root {
         let unfinished = match found {
             Found::Folder => walk(self, place, &wanted, until, |Step { place, entry }| {
                 if entry.file_type().is_some_and(|kind| kind.is_file()) {
-                    search.file(&place);
+                    if leaves_out(&place) {
+                        search.out.files_left_out += 1;
+                    } else {
+                        search.file(&place);
+                    }
                 }
                 if search.full { Go::Stop } else { Go::On }
             }),

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use longrein_workspace::{Context, EntryKind, Error, Found, ListLimits, Listing, Place, Root, SearchLimits, Searched};
+use longrein_workspace::{
+    Context, EntryKind, Error, Found, ListLimits, Listing, Place, Root, SearchLimits, Searched, Sought,
+};
 use tempfile::TempDir;
 
 fn world(files: &[(&str, &str)]) -> (TempDir, Root) {
@@ -37,7 +39,13 @@ const LIMITS: SearchLimits =
     SearchLimits { max_matches: 100, max_bytes: 10_000, max_line_bytes: 100, time: Duration::from_secs(30) };
 
 fn search(root: &Root, pattern: &str, glob: Option<&str>, context: usize, limits: SearchLimits) -> Searched {
-    root.search(&top(), Found::Folder, pattern, glob, context, limits).unwrap()
+    let sought = Sought { glob, context_lines: context, ..sought(pattern) };
+    root.search(&top(), Found::Folder, sought, limits).unwrap()
+}
+
+/// Everywhere.
+fn sought(pattern: &str) -> Sought<'_> {
+    Sought { pattern, glob: None, context_lines: 0, leaves_out: &|_| false }
 }
 
 fn lines(searched: &Searched) -> Vec<String> {
@@ -80,10 +88,10 @@ fn what_is_ignored_or_hidden_is_found_by_who_names_it() {
     for (folder, file) in [("target", "target/out"), (".env", ".env/x")] {
         let place = Place::Inside(folder.into());
         assert_eq!(paths(&root.list(&place, None, limits).unwrap()), [file]);
-        let found = root.search(&place, Found::Folder, "needle", None, 0, LIMITS).unwrap();
+        let found = root.search(&place, Found::Folder, sought("needle"), LIMITS).unwrap();
         assert_eq!(lines(&found), [format!("{file}:1:needle")]);
         let found =
-            root.search(&Place::Inside(file.into()), Found::File { bytes: 7 }, "needle", None, 0, LIMITS).unwrap();
+            root.search(&Place::Inside(file.into()), Found::File { bytes: 7 }, sought("needle"), LIMITS).unwrap();
         assert_eq!(found.matches, 1);
     }
 }
@@ -139,7 +147,17 @@ fn a_search_is_bounded_in_matches_bytes_and_line_length() {
 fn a_pattern_that_is_none_says_why() {
     let (_dir, root) = world(&[("a", "")]);
     for pattern in ["a(b", "(?=x)", "a\nb", "(\\w{1000}){1000}"] {
-        let error = root.search(&top(), Found::Folder, pattern, None, 0, LIMITS).unwrap_err();
+        let error = root.search(&top(), Found::Folder, sought(pattern), LIMITS).unwrap_err();
         assert!(matches!(&error, Error::Pattern(why) if !why.is_empty()), "{pattern}: {error}");
     }
+}
+
+#[test]
+fn files_that_are_left_out_are_counted_and_not_looked_into() {
+    let (_dir, root) = world(&[("a", "needle\n"), ("keys/b", "needle\n"), ("c", "needle\n")]);
+    let leaves_out = |place: &Place| place.path().starts_with("keys");
+    let found =
+        root.search(&top(), Found::Folder, Sought { leaves_out: &leaves_out, ..sought("needle") }, LIMITS).unwrap();
+    assert_eq!(lines(&found), ["a:1:needle", "c:1:needle"]);
+    assert_eq!((found.files_searched, found.files_left_out), (2, 1));
 }

@@ -245,7 +245,7 @@ fn guard(table: &mut Section) -> Result<Option<Guard>, TaskFileError> {
 }
 
 fn key(table: &mut Section, parameters: &Json) -> Result<Option<KeySpec>, TaskFileError> {
-    let place = table.place("key");
+    let (place, scope_place) = (table.place("key"), table.place("key_scope"));
     let scope = one_of(table, "key_scope", &[("run", KeyScope::Run), ("store", KeyScope::Store)])?;
     let args = table.texts("key")?.unwrap_or_default();
     let declared = |arg: &String| parameters.get("properties").is_some_and(|all| all.get(arg).is_some());
@@ -253,7 +253,15 @@ fn key(table: &mut Section, parameters: &Json) -> Result<Option<KeySpec>, TaskFi
         let problem = format!("\"{arg}\" is no property of the tool's parameters; a key is made of arguments");
         return Err(TaskFileError::Task { place, problem });
     }
-    Ok((!args.is_empty()).then(|| KeySpec { args, scope: scope.unwrap_or(KeyScope::Run) }))
+    let scope = scope.unwrap_or(KeyScope::Run);
+    match (args.is_empty(), scope) {
+        (false, scope) => Ok(Some(KeySpec { args, scope })),
+        (true, KeyScope::Run) => Ok(None),
+        (true, KeyScope::Store) => {
+            let problem = "there is no key that could hold over the store; name its arguments: key = [\"…\"]";
+            Err(TaskFileError::Task { place: scope_place, problem: problem.to_owned() })
+        }
+    }
 }
 
 fn idempotent(table: &mut Section) -> Result<Option<Duration>, TaskFileError> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use longrein_ports::JournalError;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::place;
 
@@ -49,11 +49,16 @@ pub fn health(path: &Path) -> Result<Health, JournalError> {
     };
     let mut found = match look() {
         Ok(found) => found,
-        // Damage that keeps it from being opened is a finding too.
-        Err(error) => vec![error.to_string()],
+        // Damage that keeps it from being opened is a finding too; a place that does not let us is none.
+        Err(error) if is_of_the_file(&error) => vec![error.to_string()],
+        Err(error) => return Err(unusable(&error)),
     };
     found.retain(|line| line != "ok");
     Ok(Health { bytes, faults: Some(found) })
+}
+
+fn is_of_the_file(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 #[cfg(test)]

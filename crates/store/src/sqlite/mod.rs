@@ -8,6 +8,7 @@ mod bell;
 mod blobs;
 mod cache;
 mod collect;
+mod files;
 mod health;
 mod open;
 mod place;
@@ -149,12 +150,12 @@ impl SqliteJournal {
             cache: CacheFolder::beside(&path),
             indexes: Indexes::default(),
             bell: Bell::beside(&path),
+            desk: Mutex::new(Desk::new(connection, &path)),
             path,
             clock,
             alive,
             here,
             wakeups: Wakeups::default(),
-            desk: Mutex::new(Desk::new(connection)),
             queued: AtomicUsize::new(0),
             failed: OnceLock::new(),
         });
@@ -630,6 +631,35 @@ mod tests {
         let claim = next.claim(&run, &here, None, Create::Never).await.expect("claims again");
         assert_eq!(claim.head, Seq(head));
         assert_eq!(next.verify(&run).await.expect("verifies").expect("is there").findings, []);
+    }
+
+    /// What is committed to a file that nobody finds under its name any more is kept nowhere: that is no success.
+    #[tokio::test]
+    async fn a_file_that_is_gone_stops_the_handle() {
+        for (what, suffix) in [("removed", ""), ("replaced", ""), ("removed", "-wal"), ("replaced", "-wal")] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("longrein.db");
+            let journal = SqliteJournal::open(&path, Arc::new(crate::SystemClock::default())).expect("opens");
+            let here = here::worker_here().expect("proc is readable");
+            let run = RunId::new("r1");
+            let claim = journal.claim(&run, &here, None, Create::IfAbsent).await.expect("claims");
+            journal.append(&claim, &batch(&run, 0)).await.expect("appends");
+            let file = open::beside(&path, suffix);
+            let aside = folder.path().join("aside");
+            match what {
+                "removed" => std::fs::remove_file(&file).expect("can be removed"),
+                _ => {
+                    std::fs::copy(&file, &aside).expect("can be copied");
+                    std::fs::rename(&aside, &file).expect("can be replaced");
+                }
+            }
+            let error = journal.append(&claim, &batch(&run, 1)).await.expect_err("it would be lost");
+            assert!(matches!(&error, AppendError::Journal(JournalError::Unavailable(_))), "{error}");
+            let told = error.to_string();
+            assert!(told.contains(&format!("longrein.db{suffix} was removed")), "{what} {suffix}: {told}");
+            assert_eq!(told.matches("the store failed").count(), 1, "{told}");
+            assert!(journal.read(&run, Seq(0), 1).await.is_err());
+        }
     }
 
     /// Notes how large a file is at the moment of the answer.

@@ -346,7 +346,7 @@ fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     })
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

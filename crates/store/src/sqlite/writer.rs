@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -22,6 +23,7 @@ use rusqlite::hooks::Wal;
 use tokio::sync::oneshot;
 
 use super::Shared;
+use super::files::Files;
 use super::table::{Serves, Table, is_busy};
 use crate::rules::Decided;
 
@@ -86,7 +88,7 @@ impl Job {
     }
 
     fn refuse(self, error: JournalError) {
-        let text = error.to_string();
+        let text = why(&error);
         (self.work)(Err(error), Serves::One)(Err(StoreFailed::error(&text)));
     }
 }
@@ -102,12 +104,21 @@ impl StoreFailed {
     }
 }
 
+/// What went wrong, without the words that are put before it again.
+fn why(error: &JournalError) -> String {
+    match error {
+        JournalError::Unavailable(source) => source.to_string(),
+        JournalError::Unusable(_) | JournalError::Corrupt { .. } => error.to_string(),
+    }
+}
+
 /// The connection that writes, in the hands of one at a time: the thread, or an asker who need not wait.
 pub(super) struct Desk {
     connection: Connection,
     /// What `PRAGMA synchronous` is set to.
     mode: Durability,
     log: Log,
+    files: Files,
 }
 
 /// What the next commit does with the log besides adding to it.
@@ -121,9 +132,9 @@ enum Log {
 }
 
 impl Desk {
-    pub(super) fn new(connection: Connection) -> Self {
+    pub(super) fn new(connection: Connection, path: &Path) -> Self {
         connection.wal_hook(Some(look_at_log));
-        Self { connection, mode: Durability::Written, log: Log::New }
+        Self { connection, mode: Durability::Written, log: Log::New, files: Files::of(path) }
     }
 
     /// Commits a job without waiting for anything. Gives it back, untouched, if it might have to.
@@ -151,7 +162,7 @@ impl Desk {
             return group.into_iter().for_each(|job| job.refuse(StoreFailed::error(why)));
         }
         if let Err(error) = self.begin(shared, &group) {
-            let text = error.to_string();
+            let text = why(&error);
             if !is_busy(&error) {
                 let _ = shared.failed.set(text.clone());
             }
@@ -180,7 +191,7 @@ impl Desk {
             deliveries.push((job.wakes, (job.work)(open, serves)));
         }
         let ended = match table.failure() {
-            None => patiently(|| table.execute("COMMIT")).map_err(|error| error.to_string()),
+            None => patiently(|| table.execute("COMMIT")).map_err(|error| why(&error)),
             Some(why) => Err(why),
         };
         if let Err(why) = &ended {
@@ -198,6 +209,7 @@ impl Desk {
 
     /// Large blobs to disk, the wanted durability set, the transaction open.
     fn begin(&mut self, shared: &Shared, group: &[Job]) -> Result<(), JournalError> {
+        self.files.are_in_place(&shared.path)?;
         for (digest, bytes) in group.iter().flat_map(|job| &job.large) {
             shared.blobs.write(digest, bytes)?;
         }

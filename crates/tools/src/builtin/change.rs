@@ -26,10 +26,16 @@ impl Change {
     }
 }
 
-/// A file's content and its digest; None: there is none.
-pub(crate) fn present(root: &Root, place: &Place) -> Result<Option<(Vec<u8>, Digest)>, ToolError> {
+/// A file as it is.
+pub(crate) struct Present {
+    pub(crate) content: Vec<u8>,
+    pub(crate) digest: Digest,
+}
+
+/// None: there is no file.
+pub(crate) fn present(root: &Root, place: &Place) -> Result<Option<Present>, ToolError> {
     match root.read_whole(place, EDIT_MAX_BYTES) {
-        Ok(present) => Ok(Some(present)),
+        Ok((content, digest)) => Ok(Some(Present { content, digest })),
         Err(Error::Missing { .. }) => Ok(None),
         Err(error) => Err(told::path(&error)),
     }
@@ -63,14 +69,20 @@ pub(crate) fn unmarked(texts: &[(&str, &str)], before: &[u8], place: &Place) -> 
     Ok(())
 }
 
-/// Only what was read is changed. `seen`: the content as the run last saw or left it.
-pub(crate) fn known(change: &Change, place: &Place, seen: Option<&Digest>) -> Result<(), ToolError> {
-    match (&change.before, seen) {
+/// Only what was read is changed. `seen`: the content as the run last saw or left it. Asked before anything is told that
+/// depends on the content: this is before the ruling, and what was not read may be none of the model's business.
+pub(crate) fn known(present: Option<&Present>, place: &Place, seen: Option<&Digest>) -> Result<(), ToolError> {
+    match (present, seen) {
         (None, _) => Ok(()),
         (Some(_), None) => Err(told::not_read(place)),
-        (Some(present), Some(seen)) if present == seen => Ok(()),
+        (Some(present), Some(seen)) if present.digest == *seen => Ok(()),
         (Some(_), Some(_)) => Err(told::stale(place)),
     }
+}
+
+/// What was ruled on is what is there.
+pub(crate) fn as_ruled(present: Option<&Present>, place: &Place, ruled: Option<&Digest>) -> Result<(), ToolError> {
+    if present.map(|present| &present.digest) == ruled { Ok(()) } else { Err(told::not_as_ruled(place)) }
 }
 
 /// Makes exactly the change that was ruled on.

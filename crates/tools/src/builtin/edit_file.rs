@@ -6,7 +6,7 @@ use longrein_workspace::{How, Matches, Place, Root, apply};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use super::change::{Change, present, unmarked};
+use super::change::{Change, Present, unmarked};
 use super::told;
 
 #[derive(Deserialize)]
@@ -39,8 +39,11 @@ pub(super) fn spec() -> ToolSpec {
     )
 }
 
-pub(crate) fn plan(root: &Root, place: &Place, args: &Args) -> Result<Change, ToolError> {
-    let Some((before, digest)) = present(root, place)? else { return Err(told::missing(root, place)) };
+pub(crate) fn plan(root: &Root, place: &Place, present: Option<Present>, args: &Args) -> Result<Change, ToolError> {
+    let Some(Present { content: before, digest }) = present else {
+        // Nobody has ruled yet: what else lies outside is not told.
+        return Err(if place.is_inside() { told::missing(root, place) } else { told::absent(place) });
+    };
     unmarked(&[("old", &args.old), ("new", &args.new)], &before, place)?;
     let matches = if args.all { Matches::All } else { Matches::One };
     let edited = apply(&before, &args.old, &args.new, matches).map_err(|error| told::edit(&error, place))?;

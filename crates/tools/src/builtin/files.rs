@@ -16,7 +16,7 @@ use longrein_workspace::{Error, Found, Located, Place, READ_MAX_BYTES, Root};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::change::{self, Change};
+use super::change::{self, Change, Present};
 use super::{edit_file, list_files, read_file, search_files, told, write_file};
 
 /// What one result may take, as JSON: less than what is kept in an event and shown whole, and room for what stands around
@@ -113,8 +113,9 @@ impl Files {
             FileTool::Read => Ok((digest(&root, &located), None)),
             FileTool::List | FileTool::Search => Ok((None, None)),
             FileTool::Change(tool) => {
-                let change = plan(&root, tool, &args, &located.place)?;
-                change::known(&change, &located.place, seen.as_ref())?;
+                let present = change::present(&root, &located.place)?;
+                change::known(present.as_ref(), &located.place, seen.as_ref())?;
+                let change = plan(&root, tool, &args, &located.place, present)?;
                 let after = change.after();
                 Ok((change.before, Some(after)))
             }
@@ -148,7 +149,9 @@ impl Files {
                 FileTool::Search => search_files::run(&root, &place, &read(&args)?),
                 FileTool::Change(tool) => {
                     let _one_at_a_time = writing.lock().unwrap_or_else(PoisonError::into_inner);
-                    let change = plan(&root, tool, &args, &place)?;
+                    let present = change::present(&root, &place)?;
+                    change::as_ruled(present.as_ref(), &place, target.before.as_ref())?;
+                    let change = plan(&root, tool, &args, &place, present)?;
                     if waited_for.strong_count() == 0 {
                         return Err(ToolError::new(class::CANCELLED, "Given up before it changed anything."));
                     }
@@ -181,10 +184,16 @@ impl Files {
     }
 }
 
-fn plan(root: &Root, tool: ChangeTool, args: &Payload, place: &Place) -> Result<Change, ToolError> {
+fn plan(
+    root: &Root,
+    tool: ChangeTool,
+    args: &Payload,
+    place: &Place,
+    present: Option<Present>,
+) -> Result<Change, ToolError> {
     match tool {
-        ChangeTool::Write => write_file::plan(root, place, &read(args)?),
-        ChangeTool::Edit => edit_file::plan(root, place, &read(args)?),
+        ChangeTool::Write => write_file::plan(place, present, &read(args)?),
+        ChangeTool::Edit => edit_file::plan(root, place, present, &read(args)?),
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use longrein_core::outcome::ToolError;
+use longrein_core::secret::{self, Keeps};
 use longrein_core::task::{Builtin, EffectClass, ToolSpec};
-use longrein_workspace::{Context, Hit, Place, Root, SearchLimits, json_bytes};
+use longrein_workspace::{Context, Hit, Place, Root, SearchLimits, Sought, json_bytes};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +20,9 @@ const LIMITS: SearchLimits = SearchLimits {
     max_line_bytes: 400,
     time: Duration::from_secs(10),
 };
+
+/// Settings of registries are longer only where something else is hidden in them.
+const SETTINGS_MAX_BYTES: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 pub(crate) struct Args {
@@ -61,9 +65,13 @@ pub(super) fn spec() -> ToolSpec {
 
 pub(crate) fn run(root: &Root, place: &Place, args: &Args) -> Result<Value, ToolError> {
     let found = look(root, place)?;
-    let searched = root
-        .search(place, found, &args.pattern, args.glob.as_deref(), args.context, LIMITS)
-        .map_err(|error| told::path(&error))?;
+    let sought = Sought {
+        pattern: &args.pattern,
+        glob: args.glob.as_deref(),
+        context_lines: args.context,
+        leaves_out: &|place| keeps_secrets(root, place),
+    };
+    let searched = root.search(place, found, sought, LIMITS).map_err(|error| told::path(&error))?;
     let (text, fit) = listed(&searched.hits);
     let mut told = Map::new();
     told.insert("matches".to_owned(), json!(searched.matches));
@@ -77,10 +85,24 @@ pub(crate) fn run(root: &Root, place: &Place, args: &Args) -> Result<Value, Tool
     if searched.unfinished || !fit {
         told.insert("incomplete".to_owned(), json!("there is more: give a narrower pattern, path or glob"));
     }
-    if searched.files_skipped > 0 {
-        told.insert("skipped".to_owned(), json!(format!("{} files too large to search", searched.files_skipped)));
+    let skipped = [(searched.files_skipped, "too large to search"), (searched.files_left_out, "known to hold secrets")];
+    let skipped: Vec<_> =
+        skipped.iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} files {why}")).collect();
+    if !skipped.is_empty() {
+        told.insert("skipped".to_owned(), json!(skipped.join(", ")));
     }
     Ok(Value::Object(told))
+}
+
+/// Whether the walls around a command mask a file of this name. A search of a folder is ruled on by the folder: what lies in
+/// it under such a name is none of its business, whatever a glob asks for. To name one is to be ruled on by it.
+fn keeps_secrets(root: &Root, place: &Place) -> bool {
+    let path = place.path().to_string_lossy();
+    let keeps = secret::file(&path)
+        .max(place.path().ancestors().filter_map(|folder| secret::folder(&folder.to_string_lossy())).max());
+    keeps == Some(Keeps::Secrets)
+        && !(secret::is_settings(&path)
+            && root.read_whole(place, SETTINGS_MAX_BYTES).is_ok_and(|(settings, _)| !secret::holds_token(&settings)))
 }
 
 /// Grouped by file. Whether all of it fitted.

@@ -73,9 +73,15 @@ pub(crate) fn path(error: &Error) -> ToolError {
     }
 }
 
+pub(crate) fn absent(place: &Place) -> ToolError {
+    ToolError::new(NOT_FOUND, format!("There is no {place}."))
+        .at(PATH)
+        .hint("list_files shows what there is; paths are relative to the workspace.")
+}
+
 /// Of a file that is not there, with those that may have been meant.
 pub(crate) fn missing(root: &Root, place: &Place) -> ToolError {
-    let error = ToolError::new(NOT_FOUND, format!("There is no {place}.")).at(PATH);
+    let error = absent(place);
     let Some(name) = place.path().file_name().and_then(|name| name.to_str()) else { return error };
     let mut near: Vec<String> = Vec::new();
     if let Some(folder) = place.parent() {
@@ -96,7 +102,7 @@ pub(crate) fn missing(root: &Root, place: &Place) -> ToolError {
     near.dedup();
     near.truncate(3);
     match near.as_slice() {
-        [] => error.hint("list_files shows what there is; paths are relative to the workspace."),
+        [] => error,
         near => error.hint(format!("Did you mean {}?", near.join(" or "))),
     }
 }

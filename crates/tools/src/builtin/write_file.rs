@@ -2,11 +2,11 @@
 
 use longrein_core::outcome::ToolError;
 use longrein_core::task::{Builtin, EffectClass, ToolSpec};
-use longrein_workspace::{Carried, Kept, Newlines, Place, Root, carry};
+use longrein_workspace::{Carried, Kept, Newlines, Place, carry};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use super::change::{Change, present, unmarked};
+use super::change::{Change, Present, unmarked};
 
 #[derive(Deserialize)]
 pub(crate) struct Args {
@@ -32,11 +32,10 @@ pub(super) fn spec() -> ToolSpec {
     )
 }
 
-pub(crate) fn plan(root: &Root, place: &Place, args: &Args) -> Result<Change, ToolError> {
-    let before = present(root, place)?;
-    unmarked(&[("content", &args.content)], before.as_ref().map_or(&[], |(bytes, _)| bytes), place)?;
+pub(crate) fn plan(place: &Place, before: Option<Present>, args: &Args) -> Result<Change, ToolError> {
+    unmarked(&[("content", &args.content)], before.as_ref().map_or(&[], |before| &before.content), place)?;
     let Carried { bytes, kept } = match &before {
-        Some((old, _)) => carry(old, &args.content),
+        Some(before) => carry(&before.content, &args.content),
         None => Carried { bytes: args.content.clone().into_bytes(), kept: Kept::default() },
     };
     let mut told = Map::new();
@@ -49,5 +48,5 @@ pub(crate) fn plan(root: &Root, place: &Place, args: &Args) -> Result<Change, To
     if !kept.is_empty() {
         told.insert("kept".to_owned(), json!(kept.join(", ")));
     }
-    Ok(Change { before: before.map(|(_, digest)| digest), content: bytes, told })
+    Ok(Change { before: before.map(|before| before.digest), content: bytes, told })
 }

@@ -62,6 +62,9 @@ async fn what_an_end_means() {
     let told = "echo '{\"error\":{\"class\":\"Not Found\",\"message\":\"no such order\"}}'";
     check(told, [(Error, "not_found"), (Error, "not_found"), unknown]).await;
     check(&format!("{told}; exit 1"), [(Error, "not_found"), (Error, "not_found"), unknown]).await;
+    // whoever cuts an emoji in two tells of an error all the same
+    let cut = r#"printf '%s' '{"error":{"class":"gone","message":"cut \ud83d"}}'"#;
+    check(cut, [(Error, "gone"), (Error, "gone"), unknown]).await;
     let undone = "echo '{\"took_effect\": false}'";
     check(undone, [(Done, ""), (Done, ""), (NotDone, class::EXIT)]).await;
     check(&format!("{undone}; exit 4"), [(Error, class::EXIT), (Error, class::EXIT), (NotDone, class::EXIT)]).await;

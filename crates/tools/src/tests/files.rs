@@ -177,15 +177,69 @@ async fn what_was_not_read_as_it_is_now_is_not_changed() {
 }
 
 #[tokio::test]
+async fn nothing_is_told_of_a_file_that_was_not_read() {
+    let mut desk = Desk::with(&[("../out/keys", b"alpha\nthe word is xyzzy\n"), (".env", b"WORD=xyzzy\n")]);
+    let out = desk.path("../out").canonicalize().unwrap();
+    let keys = out.join("keys").to_str().unwrap().to_owned();
+    for path in [keys.as_str(), "../out/keys", ".env"] {
+        for old in ["the word is xyzz\n", "WORD=xyzz", "WORD=", "e", ""] {
+            for new in ["", "q", old] {
+                let error = desk.edit(path, old, new).await.unwrap_err();
+                assert_eq!(error.class, "not_read", "{path} {old:?}: {error:?}");
+                assert!(!format!("{error:?}").contains("xyzzy"), "{error:?}");
+            }
+        }
+    }
+    // nor of what it holds now, where it was read as it was
+    desk.seen.insert(".env".to_owned(), digest("as it was"));
+    assert_eq!(class_of(desk.edit(".env", "WORD=xyzz", "q").await), "changed");
+    // nor which names there are where nothing was ruled on
+    let error = desk.edit(out.join("key").to_str().unwrap(), "a", "b").await.unwrap_err();
+    assert!(error.class == "not_found" && !format!("{error:?}").contains("keys"), "{error:?}");
+    let error = desk.edit(".en", "a", "b").await.unwrap_err();
+    assert!(error.hint.is_some_and(|hint| hint.contains(".env")), "in the workspace they are no secret");
+}
+
+#[tokio::test]
+async fn a_search_of_a_folder_leaves_out_what_holds_secrets() {
+    let needle: &[u8] = b"needle\n";
+    let mut desk = Desk::with(&[
+        ("a.txt", needle),
+        ("id_rsa", needle),
+        (".env", needle),
+        ("sub/.env.local", needle),
+        (".aws/credentials", needle),
+        (".npmrc", b"needle = 1\n"),
+        ("pkg/.npmrc", b"//registry.example/:_authToken=needle\n"),
+    ]);
+    for (glob, left) in [
+        (None, "a.txt"),
+        (Some("{.env,a.txt}"), "a.txt"),
+        (Some("{.aws,sub}/**"), ""),
+        (Some("**/.*"), ".npmrc"),
+        (Some("{.n,id_}{pmrc,rsa}"), ".npmrc"),
+    ] {
+        let args = glob.map_or(json!({ "pattern": "needle" }), |glob| json!({ "pattern": "needle", "glob": glob }));
+        let found = desk.call("search_files", args).await.unwrap();
+        let text = found["found"].as_str().unwrap();
+        let files: Vec<_> = text.split("\n\n").filter_map(|file| file.lines().next()).collect();
+        assert_eq!(files.join(" "), left, "{glob:?}: {found}");
+        assert!(found["skipped"].as_str().unwrap().contains("known to hold secrets"), "{found}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_touches_exactly_what_was_ruled_on() {
     let mut desk = Desk::with(&[("a", b"one\n"), ("../out/theirs", b"one\n")]);
     desk.read("a").await.unwrap();
     let args = json!({ "path": "a", "old": "one", "new": "two" });
     let target = desk.target("edit_file", &args).await.unwrap();
     assert_eq!((target.before.clone(), target.after.clone()), (Some(digest("one\n")), Some(digest("two\n"))));
-    // changed in between, in a way the edit would still fit
-    fs::write(desk.path("a"), "one one\n").unwrap();
-    assert!(desk.start("edit_file", &args, &target).await.is_err());
+    // changed in between, in a way the edit would still fit, or not
+    for now in ["one one\n", "on\n"] {
+        fs::write(desk.path("a"), now).unwrap();
+        assert_eq!(class_of(desk.start("edit_file", &args, &target).await), "changed");
+    }
     fs::write(desk.path("a"), "ne\none\n").unwrap();
     assert_eq!(class_of(desk.start("edit_file", &args, &target).await), "changed");
     // replaced by a link to a file with the very content
