@@ -405,6 +405,14 @@ fn law_7_a_program_that_the_run_puts_on_the_operator_s_path_is_seen() {
     assert_ne!(world.show("r")["verified"], true);
 }
 
+/// What is put in a check's place is looked at, and never waited for.
+#[test]
+fn law_11_what_never_ends_in_a_check_s_place_holds_nothing_up() {
+    for deed in ["rm check.sh; mkfifo check.sh", "ln -sf /dev/zero check.sh", "truncate -s 100G check.sh"] {
+        proves_nothing(&[("check.sh", "exit 1\n")], &checked_by("[\"sh\", \"check.sh\"]", "[]"), &[deed]);
+    }
+}
+
 /// The work that a check runs cannot rewrite the check under it, not even for a moment.
 #[test]
 fn law_7_a_check_stays_as_it_is_while_it_runs() {

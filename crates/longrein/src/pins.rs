@@ -62,7 +62,7 @@ fn now(task: &Task) -> BTreeMap<String, Digest> {
 }
 
 fn digest(file: &Path) -> Option<Digest> {
-    std::fs::read(file).ok().map(|bytes| Digest::of(&bytes))
+    longrein_workspace::digest_of(file)
 }
 
 fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {

@@ -11,6 +11,7 @@ use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
 use longrein_core::mcp::{McpReach, McpServer};
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
+use longrein_workspace::digest_of;
 
 use crate::modules;
 
@@ -30,7 +31,7 @@ pub fn pins(task: &Task, run_by: RunBy<'_>) -> BTreeMap<String, Digest> {
         .chain(of_checks)
         .chain(of_hooks)
         .chain(of_servers)
-        .filter_map(|path| Some((path.to_str()?.to_owned(), Digest::of(&fs::read(&path).ok()?))))
+        .filter_map(|path| Some((path.to_str()?.to_owned(), digest_of(&path)?)))
         .collect()
 }
 
@@ -157,7 +158,7 @@ impl Hashes {
         {
             return Some(digest.clone());
         }
-        let digest = Digest::of(&fs::read(path).ok()?);
+        let digest = digest_of(path)?;
         if stamp.is_fresh() {
             known.remove(path);
         } else {
