@@ -405,6 +405,107 @@ fn law_7_a_program_that_the_run_puts_on_the_operator_s_path_is_seen() {
     assert_ne!(world.show("r")["verified"], true);
 }
 
+/// A check is one under whatever name: a module, a folder, a name without its ending, a pattern, what is found, what the work is
+/// compared with.
+#[test]
+fn law_7_what_a_check_goes_by_is_told_whatever_it_is_called() {
+    let sh = |text: &str| checked_by(&format!("[\"sh\", \"-c\", '{text}']"), "[]");
+    let fails: &[(&str, &str)] = &[("t/a.sh", "exit 1\n"), ("t/b.sh", "exit 0\n")];
+    for (text, deed) in [
+        ("sh t/*.sh", "echo exit 0 > t/a.sh"),
+        ("sh t/*.sh", "echo exit 0 > t/0.sh"),
+        ("for f in t/*.sh; do sh $f || exit 1; done", "rm t/a.sh"),
+        ("for f in t/*.sh; do sh $f || exit 1; done", "echo exit 0 > t/a.sh"),
+        (
+            "find t -name \"*.sh\" -exec sh {} \\; | grep -q good; exit 1",
+            "echo exit 0 > t/a.sh; echo kill -9 \\$PPID > t/b.sh",
+        ),
+        ("find t -name a.sh | xargs -n 1 sh", "echo exit 0 > t/a.sh"),
+        ("env -C t sh a.sh", "echo exit 0 > t/a.sh"),
+    ] {
+        proves_nothing(fails, &sh(text), &[deed]);
+    }
+    let compared: &[(&str, &str)] = &[("out", "wrong\n"), ("expected", "right\n")];
+    proves_nothing(compared, &sh("cat out | cmp - expected"), &["cp out expected"]);
+    proves_nothing(compared, &sh("sort out | diff -u expected -"), &["cp out expected"]);
+    proves_nothing(compared, &sh("cmp made expected"), &["echo wrong > made; echo wrong > expected"]);
+    proves_nothing(
+        &[("made/x", "a"), ("golden/x", "b")],
+        &sh("mkdir -p /tmp/d && cp made/* /tmp/d && diff -r /tmp/d golden"),
+        &["cp made/x golden/x"],
+    );
+    if is_there("python3") {
+        let module: &[(&str, &str)] = &[
+            ("mine.py", "raise SystemExit(1)\n"),
+            ("t/mine.py", "raise SystemExit(1)\n"),
+            ("p/__main__.py", "raise SystemExit(1)\n"),
+        ];
+        let direct = |words: &str| checked_by(words, "[]");
+        for (check, deed) in [
+            (direct("['python3', '-m', 'mine']"), "echo > mine.py"),
+            (direct("['python3', '-m', 'mine']"), "mkdir mine; echo > mine/__init__.py; echo > mine/__main__.py"),
+            (direct("['python3', 'p']"), "echo > p/__main__.py"),
+            (direct("['python3', '-m', 'p']"), "echo > p/__main__.py"),
+            (direct("['env', '-C', 't', 'python3', '-m', 'mine']"), "echo > t/mine.py"),
+            (sh("cd t && python3 -m mine && echo good"), "echo > t/mine.py"),
+            (sh("set -e; echo begins; python3 mine.py; rm -f x"), "echo > mine.py"),
+            (sh("python3 -m mine 2>&1 | tail -n 3"), "echo > mine.py"),
+        ] {
+            proves_nothing(module, &check, &[deed]);
+        }
+    }
+    if is_there("node") {
+        let named: &[(&str, &str)] = &[
+            ("mine.js", "process.exit(1)\n"),
+            ("k/package.json", "{\"main\": \"lib/go\"}"),
+            ("k/lib/go.js", "process.exit(1)\n"),
+        ];
+        proves_nothing(named, &checked_by("['node', 'mine']", "[]"), &["echo > mine.js"]);
+        proves_nothing(named, &checked_by("['node', 'k']", "[]"), &["echo > k/lib/go.js"]);
+    }
+}
+
+/// The work is judged by what it prints and leaves: it may change, whoever runs it.
+#[test]
+fn the_work_that_a_check_runs_may_change() {
+    if !is_there("python3") {
+        return eprintln!("skipped: there is no python3");
+    }
+    let files: &[(&str, &str)] = &[
+        ("app.py", "print('bad')\n"),
+        ("src/a.txt", "bad\n"),
+        ("one", "1\n"),
+        ("other", "2\n"),
+        ("expected", "good\n"),
+        ("run.sh", "[ \"$(python3 app.py)\" = good ]\n"),
+    ];
+    let good = "echo \"print('good')\" > app.py";
+    for (text, deed) in [
+        ("python3 app.py | grep -q good", good),
+        ("python3 app.py | cmp - expected", good),
+        ("out=$(python3 app.py); [ \"$out\" = good ]", good),
+        ("python3 app.py > /dev/null && grep -q good app.py", good),
+        ("case $(python3 app.py) in good) exit 0;; esac; exit 1", good),
+        ("sh run.sh", good),
+        ("for f in src/*.txt; do grep -q good $f || exit 1; done", "echo good > src/a.txt; echo good > src/b.txt"),
+        ("find src -name \"*.txt\" | xargs grep -q good", "echo good > src/a.txt"),
+        ("cmp one other", "cp other one"),
+        ("test -x ./made && ./made", "printf \"#!/bin/sh\\nexit 0\\n\" > made; chmod +x made"),
+    ] {
+        let (world, status) = bends(files, &checked_by(&format!("[\"sh\", \"-c\", '{text}']"), "[]"), &[deed]);
+        assert_eq!(status, 0, "{text}\n{}", world.run("log r").stdout);
+        assert_eq!(world.show("r")["verified"], true, "{text}");
+    }
+}
+
+/// What is put in a check's place is looked at, and never waited for.
+#[test]
+fn law_11_what_never_ends_in_a_check_s_place_holds_nothing_up() {
+    for deed in ["rm check.sh; mkfifo check.sh", "ln -sf /dev/zero check.sh", "truncate -s 100G check.sh"] {
+        proves_nothing(&[("check.sh", "exit 1\n")], &checked_by("[\"sh\", \"check.sh\"]", "[]"), &[deed]);
+    }
+}
+
 /// The work that a check runs cannot rewrite the check under it, not even for a moment.
 #[test]
 fn law_7_a_check_stays_as_it_is_while_it_runs() {

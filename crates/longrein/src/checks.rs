@@ -1,20 +1,20 @@
 //! Checks: conditions and answers judged by the rule book, acceptance commands run by the toolbox.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longrein_core::check::{Finding, Judgement, Proof, Verdict};
-use longrein_core::ids::EvidenceId;
+use longrein_core::ids::{CheckName, EvidenceId};
 use longrein_core::payload::{Content, Payload};
 use longrein_core::task::{AnswerSpec, CheckBy, CheckSpec, Guard, Task};
 use longrein_ports::{ActionCheck, BoxFuture, Changed, CheckRun, Checked, Checks, Cited, GuardInput};
 use longrein_rules::Rulebook;
-use longrein_tools::{Toolbox, modules};
+use longrein_tools::{Role, Toolbox, modules};
 use longrein_workspace::Patterns;
 
 use crate::embed::check;
-use crate::helpers::{Helpers, helpers};
+use crate::helpers::{Helpers, escaped, helpers};
 use crate::pins::Commands;
 
 pub(crate) struct Judges {
@@ -22,8 +22,7 @@ pub(crate) struct Judges {
     pub(crate) toolbox: Arc<Toolbox>,
     /// Those in code.
     pub(crate) own: check::Registry,
-    /// As [`path_inside`] has it.
-    pub(crate) path: Vec<String>,
+    pub(crate) helpers: BTreeMap<CheckName, Helpers>,
 }
 
 impl Checks for Judges {
@@ -86,9 +85,8 @@ impl Checks for Judges {
     }
 
     fn protected(&self, spec: &CheckSpec, mut paths: Vec<String>) -> Vec<String> {
-        let scripts: Vec<String> = self.toolbox.files_of_check(&spec.name).filter_map(script).collect();
-        let texts = spec.command.iter().chain(&scripts).map(String::as_str);
-        let helpers = helpers(texts, &self.path);
+        let nothing = Helpers::default();
+        let helpers = self.helpers.get(&spec.name).unwrap_or(&nothing);
         let protect: Vec<String> = spec.protect.iter().chain(helpers.patterns()).cloned().collect();
         // What cannot be read protects everything.
         if let Ok(patterns) = Patterns::new(&protect) {
@@ -113,13 +111,26 @@ fn stands_before(path: &str) -> Option<String> {
     }
 }
 
+/// What Python would find before this module of the workspace, as globs.
+fn found_before(module: &str) -> Vec<String> {
+    let Some(name) = module.strip_suffix(".py") else { return Vec::new() };
+    let (name, kinds) = (escaped(name), modules::KINDS.join(","));
+    vec![format!("{name}/__init__.{{{kinds},*.so}}"), format!("{name}.{{so,*.so}}")]
+}
+
 /// What the checks of a task go by, beside what they run themselves. `path`: as for [`helpers`].
-pub(crate) fn helpers_of(task: &Task, commands: &Commands, path: &[String]) -> Vec<Helpers> {
+pub(crate) fn helpers_of(task: &Task, commands: &Commands, path: &[String]) -> BTreeMap<CheckName, Helpers> {
     let of_check = |check: &CheckSpec| {
         let named = check.command.iter().map(|word| Path::new(&task.workspace).join(word));
-        let files = named.chain(commands.run_by(&check.command, &task.workspace));
-        let scripts: Vec<String> = files.filter_map(|file| script(&file)).collect();
-        helpers(check.command.iter().chain(&scripts).map(String::as_str), path)
+        let run = commands.run_by(Role::Judges, &check.command, &task.workspace);
+        let files: Vec<PathBuf> = named.chain(run).collect();
+        let scripts: Vec<String> = files.iter().filter_map(|file| script(file)).collect();
+        let texts = check.command.iter().chain(&scripts).map(String::as_str);
+        let places =
+            files.iter().filter_map(|file| file.strip_prefix(&task.workspace).ok()?.to_str()).flat_map(found_before);
+        let places = places.chain(commands.places(&check.command)).collect();
+        let helpers = helpers(texts, path).and(places);
+        (check.name.clone(), helpers)
     };
     task.every_check().filter(|check| !check.command.is_empty()).map(of_check).collect()
 }

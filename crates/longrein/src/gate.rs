@@ -13,6 +13,7 @@ use longrein_core::task::{Builtin, PolicyRules, Task, ToolBody};
 use longrein_policy::{BadRule, Containment, Fence, File, Ledger, Policy, Surroundings, World};
 use longrein_ports::{Gate, GateCall, Ruled};
 use longrein_sandbox::Tier;
+use longrein_tools::Role;
 use serde::Deserialize;
 
 /// The policy of a run of this task, under these rules.
@@ -41,7 +42,7 @@ impl Gate for Whole {
             let Shell { command, cwd } = call.args.read().unwrap_or_default();
             let words = ["sh", "-c", command.as_str()].map(str::to_owned);
             let folder = Path::new(call.workspace).join(cwd.unwrap_or_default());
-            let found = Commands::within(call.workspace).run_by(&words, &folder.to_string_lossy());
+            let found = Commands::within(call.workspace).run_by(Role::Acts, &words, &folder.to_string_lossy());
             let mut runs: BTreeSet<String> = std::mem::take(&mut ruled.runs).into_iter().collect();
             runs.extend(found.into_iter().filter_map(|file| file.into_os_string().into_string().ok()));
             ruled.runs = runs.into_iter().collect();

@@ -36,6 +36,12 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
+    /// The same, with these globs.
+    pub(crate) fn and(mut self, globs: Vec<String>) -> Self {
+        self.patterns.extend(globs);
+        self
+    }
+
     /// Globs of those that may lie anywhere.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &String> {
         self.patterns.iter()
@@ -63,7 +69,7 @@ impl Helpers {
 }
 
 /// A path as the glob that means it alone.
-fn escaped(path: &str) -> String {
+pub(crate) fn escaped(path: &str) -> String {
     let is_sign = |letter: char| "*?[]{}!\\".contains(letter);
     path.chars().flat_map(|letter| is_sign(letter).then_some('\\').into_iter().chain([letter])).collect()
 }

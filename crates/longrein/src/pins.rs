@@ -3,7 +3,8 @@
 //! A command runs more than its words name: `sh -c 'cd t && sh run.sh'` runs a script, and the script another. Those count
 //! too where they are scripts of a shell, rules of make, or tests by their name. What else a command runs is most often the
 //! very work that is to be judged (`python3 app.py | grep -q hello`), and a changed one would be no sign of anything: a task
-//! that means it says `protect`.
+//! that means it says `protect`. Where nothing judges but the program itself (`python3 -m mycheck`), that is the check; and so is
+//! what the work is compared with.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longrein_core::ids::{Digest, ModelName};
 use longrein_core::program::{Phases, task_of};
 use longrein_core::task::{PolicyRules, Task};
-use longrein_policy::{Policy, RunAs, Surroundings};
+use longrein_policy::{Policy, RunAs, RunBy, Surroundings};
+use longrein_tools::Role;
+use longrein_workspace::Patterns;
 
 use crate::gate::FileSystem;
+use crate::helpers::escaped;
 use crate::rulefiles::{self, RuleFiles};
 
 /// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
@@ -45,7 +49,7 @@ pub(crate) fn changed(task: &Task) -> Vec<String> {
 
 fn now(task: &Task) -> BTreeMap<String, Digest> {
     let commands = Commands::of(task);
-    let mut pins = longrein_tools::pins(task, &|command, folder| commands.run_by(command, folder));
+    let mut pins = longrein_tools::pins(task, &|role, command, folder| commands.run_by(role, command, folder));
     let of_routes = task.routes.iter().map(|route| &route.model);
     let judges = task.every_check().filter_map(|check| longrein_core::judge::spec(check)?.model.as_deref());
     for model in std::iter::once(&task.model).chain(task.context.summary.as_deref()).chain(of_routes).chain(judges) {
@@ -62,7 +66,7 @@ fn now(task: &Task) -> BTreeMap<String, Digest> {
 }
 
 fn digest(file: &Path) -> Option<Digest> {
-    std::fs::read(file).ok().map(|bytes| Digest::of(&bytes))
+    longrein_workspace::digest_of(file)
 }
 
 fn script_path(model: &ModelName, folder: &str) -> Option<PathBuf> {
@@ -75,7 +79,7 @@ pub(crate) struct Commands {
     policy: Policy,
     workspace: String,
     /// What commands run in a folder: many tools share one script.
-    known: Mutex<BTreeMap<Line, Vec<PathBuf>>>,
+    known: Mutex<BTreeMap<Line, Arc<RunBy>>>,
 }
 
 /// A command and the folder it is run in.
@@ -93,24 +97,44 @@ impl Commands {
         Self { policy, workspace: workspace.to_owned(), known: Mutex::default() }
     }
 
-    /// The scripts, rules of make and tests that a command runs in `folder`, and what those scripts run.
-    pub(crate) fn run_by(&self, command: &[String], folder: &str) -> Vec<PathBuf> {
+    fn found(&self, command: &[String], folder: &str) -> Arc<RunBy> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let line = (command.to_vec(), folder.to_owned());
-        let found = known.entry(line).or_insert_with(|| {
-            let files = self.policy.run_by(command, folder, &self.workspace).into_iter();
-            files.filter_map(|(file, run_as)| self.counts(PathBuf::from(file), run_as)).collect()
-        });
-        found.clone()
+        let found = known.entry(line).or_insert_with(|| Arc::new(self.policy.run_by(command, folder, &self.workspace)));
+        Arc::clone(found)
+    }
+
+    /// The scripts, rules of make and tests that a command runs in `folder`, and what those scripts run; of one that judges,
+    /// what else judges in it.
+    pub(crate) fn run_by(&self, role: Role, command: &[String], folder: &str) -> Vec<PathBuf> {
+        let found = self.found(command, folder);
+        let files = found.files.iter().map(|(file, run_as)| (PathBuf::from(file), *run_as));
+        files.filter(|(file, run_as)| self.counts(role, file, *run_as)).map(|(file, _)| file).collect()
     }
 
     /// Whether a file that is run is part of what judges, and not the work.
-    fn counts(&self, file: PathBuf, run_as: RunAs) -> Option<PathBuf> {
-        let is_script = match run_as {
-            RunAs::Script => file.is_file(),
-            RunAs::Program => false,
+    fn counts(&self, role: Role, file: &Path, run_as: RunAs) -> bool {
+        let is_part = match (run_as, role) {
+            (RunAs::Script | RunAs::Named, Role::Acts | Role::Judges) => true,
+            (RunAs::Judge, Role::Judges) => true,
+            (RunAs::Judge, Role::Acts) => false,
+            (RunAs::Program, Role::Acts | Role::Judges) => false,
         };
-        (is_script || is_made_by(&file) || is_test(&file, &self.workspace)).then_some(file)
+        (is_part && file.is_file()) || is_made_by(file) || is_test(file, &self.workspace)
+    }
+
+    /// What of the workspace a check is given by a pattern or a folder: globs below the workspace. Whatever comes to fit one is part
+    /// of the check.
+    pub(crate) fn places(&self, command: &[String]) -> Vec<String> {
+        let found = self.found(command, &self.workspace);
+        let below = |path: &str| Some(Path::new(path).strip_prefix(&self.workspace).ok()?.to_str()?.to_owned());
+        let of_file = |(file, run_as): (&String, &RunAs)| match run_as {
+            RunAs::Judge if Path::new(file).is_dir() => below(file).map(|folder| format!("{}/**", escaped(&folder))),
+            RunAs::Program | RunAs::Judge | RunAs::Named | RunAs::Script => None,
+        };
+        let patterns = found.patterns.iter().filter_map(|pattern| below(pattern));
+        let all = found.files.iter().filter_map(of_file).chain(patterns);
+        all.filter(|glob| !glob.is_empty() && Patterns::new(std::slice::from_ref(glob)).is_ok()).collect()
     }
 }
 
@@ -144,7 +168,7 @@ mod tests {
         let workspace = root.to_str().unwrap().to_owned();
         let commands = Commands { policy, workspace: workspace.clone(), known: Mutex::default() };
         let command = ["sh", "-c", command].map(str::to_owned);
-        let found = commands.run_by(&command, &workspace);
+        let found = commands.run_by(Role::Judges, &command, &workspace);
         found.iter().map(|file| file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned()).collect()
     }
 
@@ -183,6 +207,67 @@ mod tests {
         assert_eq!(found("python3 app.py | grep -q hello"), "");
         assert_eq!(found("grep -q hello out.txt && test -s out.txt"), "");
         assert_eq!(found("cc -fsyntax-only src/app.c"), "");
+    }
+
+    /// Where nothing else judges, what is run does; and what is expected is no work.
+    #[test]
+    fn law_9_a_program_that_is_alone_is_the_check() {
+        let files = [
+            ("mine.py", ""),
+            ("t/mine.py", ""),
+            ("t/mine.js", ""),
+            ("p/__init__.py", ""),
+            ("p/__main__.py", ""),
+            ("k/package.json", "{\"main\": \"./lib\"}"),
+            ("k/lib/index.js", ""),
+            ("out", ""),
+            ("gold", ""),
+            ("lib.sh", "fail() { echo \"$1\"; exit 1; }\n[ -d t ] || exit 1\n"),
+            ("run.sh", ". ./lib.sh\npython3 -m mine || fail no\n"),
+            ("looks.sh", "test -e out || exit 1\npython3 mine.py\n"),
+            ("s/a.sh", ""),
+            ("s/b.sh", ""),
+            ("s/more/c.sh", ""),
+        ];
+        let mut wrong = Vec::new();
+        for (command, goes_by) in [
+            ("python3 -m mine", "mine.py"),
+            ("cd t && python3 -Bm mine && echo good", "t/mine.py"),
+            ("cd t; node mine || exit 1", "t/mine.js"),
+            ("node k", "k/lib/index.js k/package.json"),
+            ("python3 p", "p/__main__.py"),
+            ("python3 -m p | tee /dev/null | tail -n 1", "p/__init__.py p/__main__.py"),
+            ("env -C t A=1 timeout 5 python3 mine.py", "t/mine.py"),
+            ("env --chdir=t python3 mine.py", "t/mine.py"),
+            ("pip install -q . && python3 mine.py", "mine.py"),
+            ("sh run.sh", "lib.sh mine.py run.sh"),
+            ("python3 -m unittest mine.T.test_a", "mine.py"),
+            ("pytest -q mine.py::test_a", "mine.py"),
+            // something else judges
+            ("sh looks.sh", "looks.sh"),
+            ("python3 mine.py | grep -q good", ""),
+            ("x=$(node t/mine); [ \"$x\" = 1 ]", ""),
+            ("python3 mine.py && cargo test", ""),
+            ("python3 -c \"import json\" && python3 mine.py", ""),
+            // what is expected
+            ("cat out | cmp - gold", "gold"),
+            ("diff <(sort out) gold", "gold"),
+            ("sort out > made; cmp made gold", "gold"),
+            ("cmp out gold", ""),
+            ("grep -qf gold out", "gold"),
+            ("sha256sum -c gold", "gold"),
+            // patterns and what is found
+            ("sh s/*.sh", "s/a.sh"),
+            ("for f in s/*.sh; do sh \"$f\"; done", "s/a.sh s/b.sh"),
+            ("find s -name \"*.sh\" -exec sh {} \\;", "s/a.sh s/b.sh s/more/c.sh"),
+            ("find s -name \"c*.sh\" | xargs -n 1 sh -e", "s/more/c.sh"),
+        ] {
+            let found = run_by(command, &files).join(" ");
+            if found != goes_by {
+                wrong.push(format!("{command}: {found}, not {goes_by}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     /// Scripts that run each other, and a file that is none.

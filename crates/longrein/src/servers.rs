@@ -86,7 +86,9 @@ struct Program {
 impl Program {
     fn of(task: &Task, server: &McpServer) -> Self {
         let commands = Commands::of(task);
-        let named = longrein_tools::files_of_server(task, server, &|command, folder| commands.run_by(command, folder));
+        let named = longrein_tools::files_of_server(task, server, &|role, command, folder| {
+            commands.run_by(role, command, folder)
+        });
         let pinned = |path: PathBuf| Some((path.clone(), task.pins.get(path.to_str()?)?.clone()));
         Self { files: named.into_iter().filter_map(pinned).collect(), hashes: Hashes::default() }
     }

@@ -64,10 +64,10 @@ pub(crate) fn grove(folder: PathBuf) -> Grove {
         let of_children = task.program.phases().into_iter().flat_map(Phases::acceptance);
         let protected = task.acceptance.iter().chain(of_children).flat_map(|check| &check.protect);
         let helpers = helpers_of(task, &Commands::of(task), path);
-        let patterns = helpers.iter().flat_map(Helpers::patterns).cloned();
+        let patterns = helpers.values().flat_map(Helpers::patterns).cloned();
         // what may lie anywhere is no reason to look through folders that hold none of the work
         let (include_where_met, placed): (Vec<_>, Vec<_>) = patterns.partition(|pattern| pattern.starts_with('*'));
-        let places = helpers.iter().flat_map(Helpers::places);
+        let places = helpers.values().flat_map(Helpers::places);
         let include = written.chain(protected).cloned().chain(places).chain(placed).collect();
         let settings = TreeSettings { include, include_where_met, ..TreeSettings::default() };
         let trees = WorkspaceTrees::open(Path::new(&task.workspace), &folder, settings).ok()?;

@@ -31,7 +31,7 @@ mod rule;
 mod shell;
 mod verdict;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use longrein_core::ids::ToolName;
 use longrein_core::ruling::EFFECTS_MAX;
@@ -46,7 +46,7 @@ pub use near::near;
 pub use obeyed::obeyed_by_git;
 pub use path::{File, Surroundings, Unseen, World};
 pub use rule::{BadRule, Expected, Fault, List};
-pub use shell::RunAs;
+pub use shell::{RunAs, RunBy};
 pub use verdict::TAINT_RULE;
 
 use escalate::{Carries, TABLE, escalate, flows};
@@ -120,8 +120,8 @@ impl Policy {
 
     /// The files whose content this command runs in `folder`, by absolute paths, as far as that can be told by its words and by
     /// those of the scripts among them. Nothing is ruled.
-    pub fn run_by(&self, command: &[String], folder: &str, workspace: &str) -> BTreeMap<String, RunAs> {
-        shell::run_by(self, &quoted(command), folder, workspace).files
+    pub fn run_by(&self, command: &[String], folder: &str, workspace: &str) -> RunBy {
+        shell::run_by(self, &quoted(command), folder, workspace)
     }
 
     /// What running a file deserves that strangers may have written: no rule about a program is one about its content.

@@ -190,7 +190,7 @@ fn scripts_are_read_with_their_functions_their_folder_and_their_words() {
         ("sh ./long.sh", "long.sh t/by_cut.sh t/by_word.sh"),
     ] {
         let command = ["sh", "-c", &command.replace('W', &workspace)].map(str::to_owned);
-        let found = policy.run_by(&command, &workspace, &workspace).into_iter();
+        let found = policy.run_by(&command, &workspace, &workspace).files.into_iter();
         let scripts = found.filter(|(file, run_as)| *run_as == RunAs::Script && std::path::Path::new(file).exists());
         let below: Vec<String> =
             scripts.map(|(file, _)| file.strip_prefix(&format!("{workspace}/")).unwrap_or(&file).to_owned()).collect();

@@ -52,7 +52,7 @@ pub use environment::{know_named, of_server as server_environment, with_secrets}
 pub use error::ToolsError;
 pub use host::{Host, HostAnswer, HostCall, HostError, HostTool};
 pub use near::nearest;
-pub use pins::{Hashes, RunBy, of_server as files_of_server, pins};
+pub use pins::{Hashes, Role, RunBy, of_server as files_of_server, pins};
 pub use preview::{cleaned, preview};
 pub use secrets::{Secrets, redactions};
 pub use toolbox::{Toolbox, WayOut, definitions, usable, way_out};

@@ -11,12 +11,22 @@ use longrein_core::hook::HookSpec;
 use longrein_core::ids::Digest;
 use longrein_core::mcp::{McpReach, McpServer};
 use longrein_core::task::{CheckSpec, Task, ToolBody, ToolSpec};
+use longrein_workspace::digest_of;
 
 use crate::modules;
 
 /// What else a command runs than what its words name: the scripts of its shell text, and what those run. Takes the words and
 /// the folder it is run in, gives absolute paths.
-pub type RunBy<'a> = &'a dyn Fn(&[String], &str) -> Vec<PathBuf>;
+pub type RunBy<'a> = &'a dyn Fn(Role, &[String], &str) -> Vec<PathBuf>;
+
+/// What a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It does something: what it runs by shell text may be the work.
+    Acts,
+    /// It judges all of the work. The check of a tool does not: what the tool is there to change would stop it.
+    Judges,
+}
 
 /// Digests of all files that commands of the task name: tools, their reconcile commands and checks, acceptance commands,
 /// hooks, servers of somebody else's. A word counts if it names a file under the task's folder, the workspace or the folder of the file that declares
@@ -30,7 +40,7 @@ pub fn pins(task: &Task, run_by: RunBy<'_>) -> BTreeMap<String, Digest> {
         .chain(of_checks)
         .chain(of_hooks)
         .chain(of_servers)
-        .filter_map(|path| Some((path.to_str()?.to_owned(), Digest::of(&fs::read(&path).ok()?))))
+        .filter_map(|path| Some((path.to_str()?.to_owned(), digest_of(&path)?)))
         .collect()
 }
 
@@ -42,15 +52,15 @@ pub(crate) fn of_tool(task: &Task, tool: &ToolSpec, run_by: RunBy<'_>) -> Vec<Pa
         ToolBody::Host(_) | ToolBody::Mcp(_) => &[],
     };
     let commands = [tool.body.command(), reconcile, &tool.check];
-    commands.into_iter().flat_map(|command| named(task, &task.folder, command, run_by)).collect()
+    commands.into_iter().flat_map(|command| named(task, &task.folder, (Role::Acts, command), run_by)).collect()
 }
 
 pub(crate) fn of_check(task: &Task, check: &CheckSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
-    named(task, &task.workspace, &check.command, run_by)
+    named(task, &task.workspace, (Role::Judges, &check.command), run_by)
 }
 
 pub(crate) fn of_hook(task: &Task, hook: &HookSpec, run_by: RunBy<'_>) -> Vec<PathBuf> {
-    named(task, &hook.folder, &hook.command, run_by)
+    named(task, &hook.folder, (Role::Acts, &hook.command), run_by)
 }
 
 /// Files that the command of a server names, whether they exist or not. What its shell text names counts as well, word by
@@ -62,8 +72,8 @@ pub fn of_server(task: &Task, server: &McpServer, run_by: RunBy<'_>) -> Vec<Path
         word.split(is_apart).filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let texts: Vec<String> = command.iter().filter(|word| word.contains(char::is_whitespace)).flat_map(parts).collect();
-    let mut files = named(task, folder, command, run_by);
-    files.extend(named(task, folder, &texts, &|_, _| Vec::new()));
+    let mut files = named(task, folder, (Role::Acts, command), run_by);
+    files.extend(named(task, folder, (Role::Acts, &texts), &|_, _, _| Vec::new()));
     files.retain(|file| !is_kept_by_it(file));
     files
 }
@@ -75,7 +85,7 @@ fn is_kept_by_it(file: &Path) -> bool {
 }
 
 /// `base`: what a word is relative to.
-fn named(task: &Task, base: &str, command: &[String], run_by: RunBy<'_>) -> Vec<PathBuf> {
+fn named(task: &Task, base: &str, (role, command): (Role, &[String]), run_by: RunBy<'_>) -> Vec<PathBuf> {
     if command.is_empty() {
         return Vec::new();
     }
@@ -84,7 +94,7 @@ fn named(task: &Task, base: &str, command: &[String], run_by: RunBy<'_>) -> Vec<
         .iter()
         .filter(|word| !word.is_empty() && !word.contains('\0'))
         .map(|word| normal(&Path::new(base).join(word)))
-        .chain(run_by(command, base))
+        .chain(run_by(role, command, base))
         .filter(|path| roots.iter().any(|root| path != root && path.starts_with(root)))
         .filter(|path| !path.is_dir())
         .collect();
@@ -157,7 +167,7 @@ impl Hashes {
         {
             return Some(digest.clone());
         }
-        let digest = Digest::of(&fs::read(path).ok()?);
+        let digest = digest_of(path)?;
         if stamp.is_fresh() {
             known.remove(path);
         } else {

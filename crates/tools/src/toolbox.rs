@@ -26,7 +26,7 @@ use crate::confine::Sandbox;
 use crate::error::ToolsError;
 use crate::host::Host;
 use crate::near::nearest;
-use crate::pins::{Hashes, RunBy};
+use crate::pins::{Hashes, Role, RunBy};
 use crate::schema::{Schema, Unusable};
 use crate::secrets::{Held, Secrets};
 use crate::validated::Validated;
@@ -770,7 +770,7 @@ fn evidence(name: &str, value: &Value, tool: &ToolName) -> Result<EvidenceId, To
 }
 
 /// Until [`Toolbox::minding`] says more, only words are looked at.
-const NOTHING_ELSE: fn(&[String], &str) -> Vec<PathBuf> = |_, _| Vec::new();
+const NOTHING_ELSE: fn(Role, &[String], &str) -> Vec<PathBuf> = |_, _, _| Vec::new();
 
 fn pinned(task: &Task, files: Vec<PathBuf>) -> Vec<Pinned> {
     files

@@ -32,7 +32,7 @@ pub use error::{Error, Special};
 pub use list::{Entry, EntryKind, ListLimits, Listing};
 pub use near::Candidate;
 pub use patterns::Patterns;
-pub use read::{Lines, READ_MAX_BYTES, Range, ReadLimits};
+pub use read::{Lines, READ_MAX_BYTES, Range, ReadLimits, digest_of};
 pub use replace::{Before, Owner, Written};
 pub use root::{Found, Located, Place, Root};
 pub use search::{Context, Hit, SEARCH_MAX_BYTES, SearchLimits, Searched, Sought};

@@ -1,8 +1,12 @@
 //! Reading a range of lines, in one pass and in bounded memory, however long the file or its lines.
 
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use longrein_core::ids::Digest;
+use rustix::fs::OFlags;
 
 use crate::error::Error;
 use crate::root::{Place, Root, bytes};
@@ -103,6 +107,15 @@ impl Root {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The digest of what a path leads to, wherever that lies. None: it is no file, cannot be read, or is larger than what is read
+/// at all. What is put in a file's place, a pipe or a device, is never waited for.
+pub fn digest_of(path: &Path) -> Option<Digest> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    let found = file.metadata().ok().filter(|found| found.is_file() && found.len() <= READ_MAX_BYTES);
+    found.and_then(|_| digest(file, &Place::Outside(path.to_owned())).ok())
 }
 
 /// Of everything a reader gives, up to what is read at all.

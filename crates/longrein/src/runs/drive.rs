@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 
 use super::models::{Beside, Connected, Missing, Others, Reach, judges_of, nobody, others_of, summariser_of};
 use super::{Runs, RunsError};
-use crate::checks::{Judges, path_inside};
+use crate::checks::{Judges, helpers_of, path_inside};
 use crate::children::{Models, OfOne, Outfit, Parts};
 use crate::embed::check::{Registry, are_here};
 use crate::gate;
@@ -392,7 +392,7 @@ impl Runs {
         let wrong = |error: &dyn std::fmt::Display| RunsError::Task(error.to_string());
         let toolbox = Toolbox::new(task, place.environment, secrets).map_err(|error| wrong(&error))?;
         let commands = Commands::of(task);
-        let toolbox = toolbox.minding(task, &|command, folder| commands.run_by(command, folder));
+        let toolbox = toolbox.minding(task, &|role, command, folder| commands.run_by(role, command, folder));
         let toolbox = toolbox.with_sandbox(self.walls(task, place));
         let (toolbox, own) = match host {
             Some((host, checks)) => (toolbox.with_host(host).map_err(|error| wrong(&error))?, checks),
@@ -405,7 +405,7 @@ impl Runs {
         let definitions = offered(task, toolbox.definitions());
         let path = path_inside(task, place.environment);
         let checks: Arc<dyn Checks> =
-            Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own, path: path.clone() });
+            Arc::new(Judges { rules, toolbox: Arc::clone(&toolbox), own, helpers: helpers_of(task, &commands, &path) });
         let journal: Arc<dyn Journal> = self.journal.clone();
         let cabinet: Arc<dyn Cabinet> = self.journal.clone();
         let archive: Arc<dyn Archive> = self.journal.clone();

@@ -4,12 +4,12 @@
 //! program itself, what an interpreter is given by word, by option, on standard input or as a module, and what runs by
 //! lying there (`make`). Where it cannot be told which file that is, so is said, and such a yes counts once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::harm::inline;
 use super::table::shown;
 use super::word::{Kind, Word};
-use super::{Analysis, Here, Nesting, network, options, unwrap};
+use super::{Analysis, Here, Nesting, judging, network, options, unwrap};
 use crate::hosts;
 use crate::path::{self, File};
 use crate::verdict::{Strictness, Verdict, own};
@@ -20,16 +20,33 @@ use crate::{Effect, EffectKind};
 pub(crate) struct Executed {
     /// By absolute paths.
     pub(crate) files: BTreeMap<String, RunAs>,
+    /// Patterns of the names of files that are run, absolute. Told where scripts are looked into.
+    pub(crate) patterns: BTreeSet<String>,
     pub(crate) untold: Option<String>,
+    pub(super) judging: judging::Judging,
 }
 
-/// What a file is to the command that runs it.
+/// What a file is to the command that runs it, or goes by it. Of several the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunAs {
     /// A program, or what an interpreter, a build or an editor runs.
     Program,
+    /// What judges where the text is a check: a program where nothing else does, a test that is named, what is expected. Told
+    /// where scripts are looked into, as the next is.
+    Judge,
+    /// The program that the words of the call name, under whatever name: `python3 -m x` for `x.py`.
+    Named,
     /// Text that a shell reads.
     Script,
+}
+
+/// What a call runs and goes by, with the scripts that it runs in turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunBy {
+    /// By absolute paths.
+    pub files: BTreeMap<String, RunAs>,
+    /// Patterns of the names of files that are run, absolute: what else comes to fit one is run as well.
+    pub patterns: BTreeSet<String>,
 }
 
 /// What a command reads from standard input, as far as it may be a program.
@@ -67,9 +84,12 @@ impl Analysis<'_> {
         if words.iter().any(|word| LEADS.iter().any(|lead| is_set(&word.text, lead))) {
             self.executed.cannot_tell(|| "a variable decides which program runs".to_owned());
         }
+        self.executed.judging.begins();
+        let expanded = self.expanded_to_run(words, here);
+        let words = expanded.as_deref().unwrap_or(words);
         if name.contains('/') && !self.is_of_the_machine(name) {
             let program = Word { text: name.to_owned(), kind: words.first().map_or(Kind::Literal, |word| word.kind) };
-            let files = self.runs_as(&program, RunAs::Program, here);
+            let files = self.runs_program(&program, here, nesting);
             self.starts_program(&files, name, words.get(1..).unwrap_or_default(), here);
         }
         let operands = words.get(1..).unwrap_or_default();
@@ -95,9 +115,10 @@ impl Analysis<'_> {
             // what they are given beside is what they read
             "awk" | "gawk" | "mawk" | "nawk" => {}
             _ if inline::is_interpreter(base) || MORE_INTERPRETERS.contains(&base) => {
-                self.interpreter_runs(words, base, here);
+                self.interpreter_runs(words, base, here, nesting);
             }
-            _ => {}
+            "pytest" | "py.test" => self.pytest_runs(operands, here),
+            _ => self.compares(base, operands, here),
         }
     }
 
@@ -187,7 +208,7 @@ impl Analysis<'_> {
         }
     }
 
-    fn interpreter_runs(&mut self, words: &[Word], base: &str, here: &Here) {
+    fn interpreter_runs(&mut self, words: &[Word], base: &str, here: &Here, nesting: Nesting) {
         let operands = words.get(1..).unwrap_or_default();
         let has_text = inline::of_words(base, words).is_some();
         let is_python = base.starts_with("python") || base.starts_with("pypy");
@@ -200,7 +221,13 @@ impl Analysis<'_> {
                 match module {
                     Some(module) if module.kind == Kind::Literal => {
                         let name = if glued.is_empty() { module.text.as_str() } else { glued };
-                        self.runs_module(name, here);
+                        self.runs_module(name, here, nesting);
+                        let rest = operands.get(at + 1 + usize::from(glued.is_empty())..).unwrap_or_default();
+                        match name {
+                            "unittest" => self.unittest_runs(rest, here),
+                            "pytest" => self.pytest_runs(rest, here),
+                            _ => {}
+                        }
                     }
                     Some(_) | None => {
                         self.executed.cannot_tell(|| format!("which module {base} runs is only known once it runs"));
@@ -225,12 +252,12 @@ impl Analysis<'_> {
             }
             let is_there = self.runs_if_there(word, here);
             if word.kind != Kind::Literal && !has_text {
-                self.runs_file(word, here);
+                self.runs_program(word, here, nesting);
             }
             // the value of an option may well be a file, and the program comes behind it
             let is_program = !after_option && (is_there || looks_like_file(text));
             if is_program && !has_text {
-                self.runs_file(word, here);
+                self.runs_given(base, word, here, nesting);
                 return;
             }
             is_found |= is_there;
@@ -238,13 +265,69 @@ impl Analysis<'_> {
         }
         if !is_found {
             for word in operands.iter().filter(|word| !word.text.starts_with('-')).take(1) {
-                self.runs_file(word, here);
+                self.runs_given(base, word, here, nesting);
             }
         }
     }
 
+    /// The program that an interpreter is given: the file of that name, or what it takes for it.
+    fn runs_given(&mut self, base: &str, word: &Word, here: &Here, nesting: Nesting) {
+        let mut others = Vec::new();
+        if word.kind == Kind::Literal {
+            for folder in &here.folders {
+                others.extend(self.taken_for(base, &path::absolute(folder, &word.text)));
+            }
+        }
+        if others.is_empty() {
+            self.runs_program(word, here, nesting);
+        }
+        for text in others {
+            self.runs_program(&Word { text, kind: Kind::Literal }, here, nesting);
+        }
+    }
+
+    /// What an interpreter runs for a name that is no file's: `check/__main__.py` for `check`; where it is one of JavaScript,
+    /// `check.js`, `check/index.js`, what `check/package.json` names.
+    fn taken_for(&self, base: &str, path: &str) -> Vec<String> {
+        let world = self.policy.surroundings.world.as_ref();
+        let is_folder = world.names(path).is_some();
+        if !is_folder && world.file(path) != File::Missing {
+            return Vec::new();
+        }
+        let beside = |path: &str, ends: &[&str]| -> Vec<String> {
+            let Some((folder, name)) = path.rsplit_once('/') else { return Vec::new() };
+            let names = world.names(folder).unwrap_or_default().into_iter();
+            let is_it = |full: &String| {
+                let end = full.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+                end.is_some_and(|end| ends.contains(&end))
+            };
+            names.filter(is_it).map(|full| format!("{folder}/{full}")).collect()
+        };
+        if base.starts_with("python") || base.starts_with("pypy") {
+            return beside(&format!("{path}/__main__"), &PYTHON_ENDS);
+        }
+        if !RUN_JAVASCRIPT.contains(&base) {
+            return Vec::new();
+        }
+        let mut found = beside(path, &JAVASCRIPT_ENDS);
+        found.extend(beside(&format!("{path}/index"), &JAVASCRIPT_ENDS));
+        let package = format!("{path}/package.json");
+        let File::Content(text) = world.file(&package) else { return found };
+        found.push(package);
+        let package: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        if let Some(main) = package.get("main").and_then(serde_json::Value::as_str) {
+            let main = path::absolute(path, main);
+            found.extend(beside(&main, &JAVASCRIPT_ENDS));
+            found.extend(beside(&format!("{main}/index"), &JAVASCRIPT_ENDS));
+            if world.names(&main).is_none() && world.file(&main) != File::Missing {
+                found.push(main);
+            }
+        }
+        found
+    }
+
     /// A module of Python, where it lies in the folder: else it is installed.
-    fn runs_module(&mut self, module: &str, here: &Here) {
+    fn runs_module(&mut self, module: &str, here: &Here, nesting: Nesting) {
         let path = module.replace('.', "/");
         let mut names = vec![format!("{path}.py"), format!("{path}/__main__.py")];
         let parts: Vec<&str> = path.split('/').collect();
@@ -252,8 +335,39 @@ impl Analysis<'_> {
         if here.folders.is_empty() {
             self.executed.cannot_tell(|| format!("which folder the module {} lies in cannot be told", shown(module)));
         }
-        for name in names {
-            self.runs_if_there(&Word { text: name, kind: Kind::Literal }, here);
+        for text in names {
+            let word = Word { text, kind: Kind::Literal };
+            if self.runs_if_there(&word, here) {
+                self.runs_program(&word, here, nesting);
+            }
+        }
+    }
+
+    /// Tests of `unittest` are named as modules, or as something in them.
+    fn unittest_runs(&mut self, operands: &[Word], here: &Here) {
+        for word in operands.iter().filter(|word| word.kind == Kind::Literal && !word.text.starts_with('-')) {
+            for (end, _) in word.text.match_indices('.').chain([(word.text.len(), "")]) {
+                let module = word.text.get(..end).unwrap_or_default();
+                let file = format!("{}.py", module.replace('.', "/"));
+                self.tests_in(&file, here);
+            }
+        }
+    }
+
+    fn tests_in(&mut self, file: &str, here: &Here) {
+        let word = Word { text: file.to_owned(), kind: Kind::Literal };
+        if self.scripts.is_some() && self.runs_if_there(&word, here) {
+            self.runs_as(&word, RunAs::Judge, here);
+        }
+    }
+
+    /// Tests of `pytest` are named as files, or as something in them.
+    fn pytest_runs(&mut self, operands: &[Word], here: &Here) {
+        for word in operands.iter().filter(|word| !word.text.starts_with('-')) {
+            let file = word.text.split("::").next().unwrap_or_default();
+            if word.kind == Kind::Literal && file.ends_with(".py") {
+                self.tests_in(file, here);
+            }
         }
     }
 
@@ -295,8 +409,16 @@ impl Analysis<'_> {
         self.runs_as(word, RunAs::Program, here);
     }
 
+    /// A file that is run as the program, there or not; where it lies.
+    fn runs_program(&mut self, word: &Word, here: &Here, nesting: Nesting) -> Vec<String> {
+        let run_as = if self.is_of_the_words(nesting) { RunAs::Named } else { RunAs::Program };
+        let files = self.runs_as(word, run_as, here);
+        self.executed.judging.runs(files.iter().filter(|file| path::within(self.workspace, file).is_some()));
+        files
+    }
+
     /// The same; where it lies, once for each folder that this may be run in.
-    fn runs_as(&mut self, word: &Word, run_as: RunAs, here: &Here) -> Vec<String> {
+    pub(super) fn runs_as(&mut self, word: &Word, run_as: RunAs, here: &Here) -> Vec<String> {
         match word.kind {
             Kind::Literal => {}
             Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
@@ -333,7 +455,7 @@ impl Analysis<'_> {
     }
 
     /// The same, if it is there. A folder is not: what is run in it is told otherwise, or not at all.
-    fn runs_if_there(&mut self, word: &Word, here: &Here) -> bool {
+    pub(super) fn runs_if_there(&mut self, word: &Word, here: &Here) -> bool {
         let world = self.policy.surroundings.world.as_ref();
         if word.kind != Kind::Literal || word.text.is_empty() || self.looked >= LOOKS_MAX {
             return false;
@@ -355,7 +477,7 @@ impl Analysis<'_> {
     }
 
     /// Programs that come with the machine: no run writes them.
-    fn is_of_the_machine(&self, path: &str) -> bool {
+    pub(super) fn is_of_the_machine(&self, path: &str) -> bool {
         path::within(self.workspace, path).is_none()
             && ["/bin", "/sbin", "/usr", "/lib", "/nix", "/gnu", "/snap"]
                 .iter()
@@ -479,7 +601,7 @@ fn module_option(word: &str) -> Option<&str> {
 }
 
 /// The values of these options: `-f x`, `-fx`, `--file=x`, `--file x`.
-fn values(operands: &[Word], options: &[&str]) -> Vec<Word> {
+pub(super) fn values(operands: &[Word], options: &[&str]) -> Vec<Word> {
     let mut found = Vec::new();
     for (at, word) in operands.iter().enumerate() {
         let text = word.text.as_str();
@@ -501,6 +623,10 @@ fn looks_like_file(text: &str) -> bool {
     text.contains('/') || text.rsplit_once('.').is_some_and(|(_, end)| !end.is_empty() && end.len() <= 4)
 }
 
+/// How files end that an interpreter finds by the rest of their names.
+const PYTHON_ENDS: [&str; 2] = ["py", "pyc"];
+const JAVASCRIPT_ENDS: [&str; 9] = ["js", "cjs", "mjs", "json", "node", "ts", "mts", "cts", "tsx"];
+const RUN_JAVASCRIPT: [&str; 6] = ["node", "nodejs", "deno", "bun", "ts-node", "tsx"];
 /// Files of one call that are told.
 const FILES_MAX: usize = 64;
 /// The same with the scripts it runs.

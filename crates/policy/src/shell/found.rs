@@ -144,6 +144,35 @@ impl Found {
         self.names.iter().find(|name| path::is_protected(name)).map(String::as_str)
     }
 
+    /// The files that it finds now, within bounds. None are told where it chooses by more than a name.
+    pub(super) fn files(&self, world: &dyn World, folder: &str) -> Vec<String> {
+        let Some(pattern) = self.looks_for.as_deref() else { return Vec::new() };
+        let mut todo: Vec<String> = self.starts.iter().map(|start| path::absolute(folder, &start.text)).collect();
+        let mut files = Vec::new();
+        let mut left = LOOKS_MAX;
+        while let Some(at) = todo.pop() {
+            for name in world.names(&at).unwrap_or_default() {
+                let Some(fewer) = left.checked_sub(1) else { return files };
+                left = fewer;
+                let file = format!("{at}/{name}");
+                let is_found = path::glob_matches(&format!("x{pattern}"), &format!("x{name}"));
+                if is_found && files.len() < FILES_MAX && world.names(&file).is_none() {
+                    files.push(file);
+                } else if world.link(&file).is_none() {
+                    todo.push(file);
+                }
+            }
+        }
+        files.sort_unstable();
+        files
+    }
+
+    /// What it finds, as patterns.
+    pub(super) fn patterns(&self, folder: &str) -> Vec<String> {
+        let Some(pattern) = self.looks_for.as_deref() else { return Vec::new() };
+        self.starts.iter().map(|start| format!("{}/**/{pattern}", path::absolute(folder, &start.text))).collect()
+    }
+
     /// A file like all it finds, from looking: no link, no secret, no name that would be read as several words. None: it
     /// cannot be told, or there are very many files.
     pub(super) fn looked_at(&self, world: &dyn World, workspace: &str, folder: &str, splits: Splits) -> Option<Word> {
@@ -276,6 +305,20 @@ pub(super) fn commands(words: &[Word], example: Option<&Word>, named: Option<&Wo
     commands
 }
 
+/// The commands that `find` runs for this file.
+pub(super) fn commands_with(words: &[Word], file: &str) -> Vec<Vec<Word>> {
+    let mut commands = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if matches!(word.text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let command = words.by_ref().take_while(|word| !matches!(word.text.as_str(), ";" | "+"));
+            let named = |word: &Word| Word { text: word.text.replace("{}", file), kind: word.kind };
+            commands.push(command.map(named).collect());
+        }
+    }
+    commands
+}
+
 /// Whether a further word of this command would be a file, and not a program, a pattern or a command, which names of files
 /// must not become.
 pub(super) fn takes_files(command: &[Word]) -> bool {
@@ -290,6 +333,8 @@ pub(super) fn takes_files(command: &[Word]) -> bool {
     }
 }
 
+/// Files of one command that are looked into.
+const FILES_MAX: usize = 64;
 /// Files and folders that are looked at for one command.
 const LOOKS_MAX: usize = 1024;
 

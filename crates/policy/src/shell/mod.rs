@@ -16,6 +16,7 @@ mod document;
 mod executed;
 mod found;
 mod harm;
+mod judging;
 mod losses;
 mod network;
 mod options;
@@ -43,8 +44,8 @@ use crate::verdict::{Doubt, Strictness, Verdict, own};
 use crate::{Effect, EffectKind, Policy};
 
 pub(crate) use self::executed::Executed;
-pub use self::executed::RunAs;
 use self::executed::Source;
+pub use self::executed::{RunAs, RunBy};
 use self::harm::flow::Part;
 use self::paths::is_recursive;
 use self::rules::texts;
@@ -67,6 +68,14 @@ impl Here {
 
     fn unknown() -> Self {
         Self { folders: Vec::new() }
+    }
+
+    /// Where something runs that is sent to this folder from here.
+    fn moved(&self, folder: &Word) -> Self {
+        match folder.known() {
+            Some(folder) => Self { folders: self.folders.iter().map(|from| path::absolute(from, folder)).collect() },
+            None => Self::unknown(),
+        }
     }
 
     fn or(&self, other: &Here) -> Self {
@@ -176,10 +185,11 @@ impl Policy {
 }
 
 /// What a text has run, and the scripts that it runs in turn.
-pub(crate) fn run_by(policy: &Policy, text: &str, folder: &str, workspace: &str) -> Executed {
+pub(crate) fn run_by(policy: &Policy, text: &str, folder: &str, workspace: &str) -> RunBy {
     let mut analysis = Analysis::new(policy, workspace);
     analysis.with_scripts(text, &Here::at(folder.to_owned()));
-    analysis.executed
+    let Executed { files, patterns, .. } = analysis.executed;
+    RunBy { files, patterns }
 }
 
 impl<'a> Analysis<'a> {
@@ -438,12 +448,18 @@ impl<'a> Analysis<'a> {
             Inner::None => self.plain(words, name, base, here, nesting),
             Inner::Command { at, more, wrapper } => {
                 let inner = words.get(at..).unwrap_or_default();
+                if more {
+                    self.runs_what_is_fed(inner, here, Nesting { wrappers: nesting.wrappers + 1, ..nesting });
+                }
                 let inner = match more {
                     true => Cow::Owned(self.with_more(words, inner, here)),
                     false => Cow::Borrowed(inner),
                 };
                 let nesting = Nesting { wrappers: nesting.wrappers + 1, ..nesting };
                 let outer = self.scope.clone();
+                let folder =
+                    unwrap::folder_of_env(words.get(..at).unwrap_or_default()).map(|folder| here.moved(&folder));
+                let here = folder.as_ref().unwrap_or(here);
                 if base == "env" {
                     words.iter().take(at).skip(1).for_each(|word| self.set(word));
                 }
@@ -572,10 +588,12 @@ impl<'a> Analysis<'a> {
     /// A command that runs no other.
     fn plain(&mut self, words: &[Word], name: &str, base: &str, here: &Here, nesting: Nesting) -> Verdict {
         Effect::add(&mut self.effects, EffectKind::Run, &command_shown(words));
+        self.judges(words, name, base);
         let mut verdict = self.inline(base, words, here, nesting);
         if base == "find" && nesting.wrappers < UNWRAP_MAX {
             let nesting = Nesting { wrappers: UNWRAP_MAX - 1, ..nesting };
             let found = found::Found::of(words);
+            self.runs_what_is_found(words, &found, here, nesting);
             let example = found.example.clone().or_else(|| self.looked_at(&found, here, found::Splits::Never));
             for command in found::commands(words, example.as_ref(), found.named.as_ref()) {
                 verdict = verdict.and(self.emptied_by(&command, &found, here));

@@ -19,6 +19,8 @@ pub(super) struct Scripts {
     todo: VecDeque<Started>,
     /// With the folders they were run in.
     read: BTreeSet<(String, Vec<String>)>,
+    /// A script is at work, and no longer the words of the call.
+    is_begun: bool,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,11 @@ struct Started {
 }
 
 impl Scripts {
+    fn next(&mut self) -> Option<Started> {
+        self.is_begun = true;
+        self.todo.pop_front()
+    }
+
     fn is_new(&mut self, file: &str, here: &Here) -> bool {
         self.read.len() < FILES_MAX && self.read.insert((file.to_owned(), here.folders.clone()))
     }
@@ -39,11 +46,18 @@ impl Analysis<'_> {
     pub(super) fn with_scripts(&mut self, text: &str, here: &Here) {
         self.scripts = Some(Scripts::default());
         self.script(text, here, 0);
-        while let Some(started) = self.scripts.as_mut().and_then(|scripts| scripts.todo.pop_front()) {
+        self.executed.settle();
+        while let Some(started) = self.scripts.as_mut().and_then(Scripts::next) {
             (self.fuel, self.turns, self.looked, self.called_left) = (SCRIPTS_MAX, TURNS_MAX, 0, CALLED_MAX);
             self.scope = started.scope;
             self.script(&started.text, &started.here, 0);
+            self.executed.settle();
         }
+    }
+
+    /// Whether a command stands in the words of the call, and in no shell text.
+    pub(super) fn is_of_the_words(&self, nesting: Nesting) -> bool {
+        nesting.scripts == 0 && self.scripts.as_ref().is_some_and(|scripts| !scripts.is_begun)
     }
 
     /// A shell is started with these files: `name` as it was called, and the words it is given.
@@ -82,8 +96,11 @@ impl Analysis<'_> {
             if !given.is_empty() {
                 self.scope.give(Some(given.to_vec()));
             }
+            let judging = self.executed.judging.clone();
             // nothing is ruled here
             let _ = self.evaluated(&text, here, nesting.scripts + 1);
+            // what it tests for itself judges nothing; its functions count where they are called
+            self.executed.judging.is_judged = judging.is_judged;
             self.scope = std::mem::take(&mut self.scope).back_in(&outer);
         }
     }

@@ -319,6 +319,21 @@ fn env(words: &[Word]) -> Inner {
     }
 }
 
+/// The folder that `env -C` sends its command to.
+pub(super) fn folder_of_env(words: &[Word]) -> Option<Word> {
+    let (first, options) = words.split_first()?;
+    if first.known()?.rsplit('/').next() != Some("env") {
+        return None;
+    }
+    options.iter().enumerate().rev().find_map(|(at, word)| match word.text.as_str() {
+        "-C" | "--chdir" => options.get(at + 1).cloned(),
+        text => {
+            let glued = text.strip_prefix("--chdir=").or_else(|| text.strip_prefix("-C"))?;
+            Some(Word { text: glued.to_owned(), kind: word.kind })
+        }
+    })
+}
+
 /// `NAME=value`.
 fn assigned(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;

@@ -15,7 +15,7 @@ use super::scope::Function;
 use super::table::{self, Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Unset, Variables, Word};
-use super::{Analysis, Here, Nesting, found, scan};
+use super::{Analysis, Here, Nesting, found, judging, scan};
 use crate::path;
 use crate::verdict::{Doubt, Strictness, Verdict, own};
 
@@ -223,16 +223,19 @@ impl Analysis<'_> {
                 // where it is called, and with what, is another question: see `called`
                 let place = if self.scripts.is_some() { here.clone() } else { Here::unknown() };
                 let outer = self.scope.clone();
+                let judging = self.executed.judging.clone();
                 self.scope.give(None);
                 self.aside(|analysis| analysis.compound(&function.body.0, &place, walk));
                 for redirect in function.body.1.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, &place, walk, &mut Seen::default());
                 }
                 self.scope = outer;
+                self.executed.judging = judging;
                 self.scope.define(&function.fname.value, &function.body);
                 same()
             }
             Command::ExtendedTest(test, redirects) => {
+                self.executed.judging.is_judged = true;
                 if !is_plain_test(&test.expr) {
                     self.ask("it tests with [[ ]], which not every shell reads so");
                 }
@@ -304,6 +307,7 @@ impl Analysis<'_> {
             }
             CompoundCommand::CaseClause(clause) => {
                 self.ask("it chooses between commands");
+                self.executed.judging.is_judged |= !judging::is_given(&clause.value.value);
                 self.words_of(&clause.value.value, here, walk);
                 let mut after = here.clone();
                 for case in &clause.cases {
@@ -328,6 +332,7 @@ impl Analysis<'_> {
             CompoundCommand::Arithmetic(arithmetic) => {
                 // `( (rm x) )` is taken for arithmetic by the parser, and by no shell
                 self.ask("it computes with (( )), or groups commands twice");
+                self.executed.judging.is_judged = true;
                 self.inner_scripts(&arithmetic.expr.value, here, walk);
                 self.search(&arithmetic.expr.value, here, walk.depth);
                 self.scope.forget();
@@ -355,6 +360,7 @@ impl Analysis<'_> {
             }
         }
         walk.seen.push(seen);
+        let patterns = values.clone();
         let values = self.expand(&values, here);
         let plain_name =
             clause.variable_name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
@@ -396,6 +402,7 @@ impl Analysis<'_> {
         }
         self.scope = before.or(&self.scope);
         self.scope.blur(&clause.variable_name);
+        patterns.iter().for_each(|pattern| self.runs_pattern(pattern, here));
         after
     }
 
