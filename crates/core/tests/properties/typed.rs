@@ -18,7 +18,15 @@ fn held() -> (Table, ActionId, Digest) {
     let attempt = AttemptId { turn: table.run.turn(), attempt: 1 };
     let counted = Counted { likely: 1, upper: 2, safe: 100_000 };
     let digest = Digest::of(b"request");
-    assert!(table.ask(Command::Request { attempt, purpose: Purpose::Work, digest, bytes: 1, counted, tail: None }));
+    assert!(table.ask(Command::Request {
+        attempt,
+        purpose: Purpose::Work,
+        digest,
+        bytes: 1,
+        output: 100,
+        counted,
+        tail: None
+    }));
     let question = Digest::of(b"question");
     let args = Payload::parse("{}").expect("it is JSON");
     let readiness = Readiness::Ruled {

@@ -95,7 +95,7 @@ fn changed_files_are_named() {
     );
     task.acceptance =
         serde_json::from_value(json!([{ "name": "c", "command": ["sh", "check.sh"], "timeout_ms": 1000 }])).unwrap();
-    let pins = crate::pins(&task, &|_, _| Vec::new());
+    let pins = crate::pins(&task, &|_, _, _| Vec::new());
     assert_eq!(pins.len(), 3);
     assert_eq!(pins[folder.path().join("tool.sh").to_str().unwrap()], digest("echo 1"));
     task.pins = pins;
