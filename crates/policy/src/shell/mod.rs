@@ -28,6 +28,7 @@ mod rules;
 mod scan;
 mod scope;
 mod scripts;
+mod settings;
 mod unwrap;
 mod walk;
 mod word;
