@@ -4,12 +4,12 @@
 //! `crates/cli/build.rs` hands the list to the linker. What it names and is no more is passed over; names of generic functions
 //! carry a hash of the compiler and of the versions of dependencies, so that it is worth making anew after an update of either.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::bail;
 
-use crate::shipped::must;
+use crate::shipped::{must, target};
 
 /// The list, as the linker reads it.
 const LIST: &str = "crates/cli/functions.ld";
@@ -19,7 +19,7 @@ pub(crate) fn order(root: &Path) -> anyhow::Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         bail!("functions are traced on x86-64 Linux only");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = target(root);
     let map = target.join("functions.map");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let words = ["rustc", "--locked", "--release", "--package", "longrein-cli", "--bin", "longrein", "--", "-C"];

@@ -40,8 +40,7 @@ impl Asked {
         }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         must(Command::new(cargo).args(["build", "--locked", "--package", "longrein-cli"]).current_dir(root))?;
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        Ok(target.join("debug").join("longrein"))
+        Ok(target(root).join("debug").join("longrein"))
     }
 
     /// A Python in `folder` that has these packages: installed once, and anew when other ones are asked for.
@@ -82,6 +81,11 @@ pub(crate) enum More {
     Needed,
     /// Nothing.
     Nothing,
+}
+
+/// Where cargo builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Runs a command that must end well.

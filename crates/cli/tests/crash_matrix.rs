@@ -93,7 +93,8 @@ fn shop_task(world: &World) {
          check = \"receipt.paid == answer.paid\"\n\
          [[acceptance]]\nname = \"edited\"\ncommand = [\"grep\", \"-q\", \"edited\", \"note\"]\n\
          [[tools]]\nname = \"list\"\ndescription = \"What is due.\"\neffect = \"read\"\nprovides = [\"listed\"]\n\
-         command = [\"sh\", \"list.sh\"]\n"
+         command = [\"sh\", \"list.sh\"]\n\
+         [[hooks]]\nevent = \"prompt\"\ncommand = [\"sh\", \"-c\", \"! grep -q 'Never mind'\"]\n"
             .to_owned(),
         tool("edit", "workspace", "echo edited > note.new; mv note.new note", ""),
         tool("pay", "external", &pay, &idempotent),
@@ -190,13 +191,15 @@ fn people(world: &World, first: bool) {
             let truth = if seen(world, effect) > 0 { "done" } else { "not-done" };
             world.run(&format!("settle r {action} --as {truth}")).is(0);
             if first {
-                // Somebody else says it again, and is told that it is too late.
-                world.run(&format!("settle r {action} --as {truth}"));
+                // Somebody else says it again, and is told that it is known.
+                world.run(&format!("settle r {action} --as {truth}")).is(65);
             }
         }
     }
     if first {
         world.run("send r 'Take your time.'").is(0);
+        // The hook lets that one not through.
+        world.run("send r 'Never mind.'").is(0);
         world.write("list.sh", "# changed\necho '[]'\n");
     }
 }
