@@ -147,7 +147,8 @@ def script(entered, lengths):
         hot[bare(name)] += lengths[name]
     loose = {name: bare(name) for name in entered}
     lasting = [loose[name] if whole[loose[name]] <= WASTE_MAX * hot[loose[name]] else name for name in entered]
-    lines = "".join(f"*({name})\n" for name in dict.fromkeys(lasting))
+    # Where the hash is another one, the function is among all of its name, behind the rest.
+    lines = "".join(f"*({name})\n" for name in dict.fromkeys([*lasting, *loose.values()]))
     return f"/* Made by `cargo xtask order`. */\nSECTIONS {{ .text.run : {{\n{lines}}} }} INSERT BEFORE .text;\n"
 
 
