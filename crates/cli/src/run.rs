@@ -131,7 +131,7 @@ pub(crate) async fn run(globals: Globals, args: RunArgs) -> Result<Status, Failu
             trust::add_servers(&mut task, &session.globals)?;
             session.store.refuse_inside(task.workspace.as_ref())?;
             let permits = session.permits_for(&mut task, &args.drive)?;
-            let left_out = longrein::pin(&mut task);
+            let left_out = longrein::pin(&mut task, &context::environment());
             for line in left_out.iter().filter(|_| !session.globals.quiet) {
                 tell!("warning: {}", words::safe(line));
             }

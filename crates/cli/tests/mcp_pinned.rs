@@ -10,10 +10,11 @@ const ALLOWED: &str = "[policy]\nallow = [\"mcp__shop__*\"]\n";
 
 #[test]
 fn a_server_whose_program_changed_is_held_and_not_started() {
-    // by a word of the command, and by what its shell text names
+    // by a word of the command, by what its shell text names, and by a variable that stands for the word
     let plain = server("plain", "effect = \"read\"\ntrusted = true");
     let shell = "[mcp.shop]\ncommand = [\"sh\", \"-c\", \"exec python3 ./server.py plain\"]\neffect = \"read\"\ntrusted = true\n";
-    for declared in [plain.as_str(), shell] {
+    let variable = "[mcp.shop]\ncommand = [\"python3\", \"${secret:SHOP:-server.py}\", \"plain\"]\neffect = \"read\"\ntrusted = true\n";
+    for declared in [plain.as_str(), shell, variable] {
         let Some(world) = world() else { return };
         let swapped = "open(\"pwned\", \"w\")\n";
         let replies = [

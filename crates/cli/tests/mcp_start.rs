@@ -90,10 +90,12 @@ fn what_is_wrong_with_a_server_is_said_without_the_names_of_types() {
             "{said}"
         );
     }
-    world.write(".mcp.json", r#"{"mcpServers": {"shop": {"command": "python3", "env": {"K": "${NOBODY_SET_IT}"}}}}"#);
-    world.run("trust --yes .").is(0);
     world.write("replies.toml", &says("fine"));
-    world.run("run 'do it' --model script/replies.toml --cd .").is(0).says("the variable NOBODY_SET_IT is not set");
+    for part in [r#""env": {"K": "${NOBODY_SET_IT}"}"#, r#""args": ["--key", "${NOBODY_SET_IT}"]"#] {
+        world.write(".mcp.json", &format!(r#"{{"mcpServers": {{"shop": {{"command": "python3", {part}}}}}}}"#));
+        world.run("trust --yes .").is(0);
+        world.run("run 'do it' --model script/replies.toml --cd .").is(0).says("the variable NOBODY_SET_IT is not set");
+    }
 }
 
 /// A port where every request gets a page for people.

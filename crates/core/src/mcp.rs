@@ -52,6 +52,7 @@ pub struct McpServer {
 pub enum McpReach {
     /// A program of our own, spoken to over its standard input and output.
     Stdio {
+        /// In its words `${secret:X}` stands for a variable of the operator's.
         command: Vec<String>,
         /// The folder it runs in.
         folder: String,

@@ -14,20 +14,29 @@ use longrein_core::ids::{Digest, ModelName};
 use longrein_core::program::{Phases, task_of};
 use longrein_core::task::{PolicyRules, Task};
 use longrein_policy::{Policy, RunAs, RunBy, Surroundings};
-use longrein_tools::Role;
+use longrein_tools::{Role, Secrets};
 use longrein_workspace::Patterns;
 
 use crate::gate::FileSystem;
 use crate::helpers::escaped;
 use crate::rulefiles::{self, RuleFiles};
+use crate::servers;
 
 /// Captures what surrounds a task: the workspace's rule files by content; tool programs, checks and the script of a
-/// scripted model by digest. A line for each rule file that is left out.
-pub fn pin(task: &mut Task) -> Vec<String> {
+/// scripted model by digest. A line for each rule file that is left out. `environment`: the operator's, by which the command of
+/// a tool server may name its program.
+pub fn pin(task: &mut Task, environment: &BTreeMap<String, String>) -> Vec<String> {
     let RuleFiles { files, left_out } = rulefiles::capture(&task.workspace);
     task.rules = files;
+    let mut as_run = task.clone();
+    for server in as_run.servers.values_mut() {
+        // what is not set is told when the server is to be started
+        if let Ok(resolved) = servers::as_run(server, environment, &mut Secrets::default()) {
+            *server = resolved;
+        }
+    }
     let mut pins = BTreeMap::new();
-    with_children(task, &mut pins);
+    with_children(&as_run, &mut pins);
     task.pins = pins;
     left_out
 }

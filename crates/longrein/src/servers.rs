@@ -20,7 +20,7 @@ use longrein_protocols::client::{CallError, Definition, Keys, Limits, Quarantine
 use longrein_sandbox::{Confinement, Keep, Marker, Spec, Stderr};
 use longrein_tools::{
     Hashes, HostAnswer, HostCall, HostError, HostTool, Sandbox, Secrets, TOOL_ERROR, Walls, WayOut, Workspace,
-    server_environment,
+    server_environment, with_secrets,
 };
 use serde_json::Value;
 
@@ -392,6 +392,7 @@ fn made(
     mark: &str,
     secrets: &mut Secrets,
 ) -> Result<Kept, Unmade> {
+    let server = &as_run(server, environment, secrets).map_err(Unmade::Wrong)?;
     let limits = Limits { start: server.start_timeout, idle: server.idle_timeout };
     let (reach, way_out) = match &server.reach {
         McpReach::OfWorkspace => {
@@ -447,6 +448,21 @@ fn made(
         program: Program::of(task, server),
         differing: Mutex::default(),
     })
+}
+
+/// The server with the words of its command as they are run: each `${secret:X}` replaced.
+pub(crate) fn as_run(
+    server: &McpServer,
+    environment: &BTreeMap<String, String>,
+    secrets: &mut Secrets,
+) -> Result<McpServer, String> {
+    let mut server = server.clone();
+    if let McpReach::Stdio { command, .. } = &mut server.reach {
+        for word in command {
+            *word = with_secrets(word, environment, secrets)?;
+        }
+    }
+    Ok(server)
 }
 
 /// What a command names of the file system: who names a program lets it be read, with what it is made of.

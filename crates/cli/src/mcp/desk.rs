@@ -215,7 +215,9 @@ impl Desk {
                 self.session.store.refuse_inside(task.workspace.as_ref()).map_err(fault)?;
                 self.set_mode(&mut task, &start)?;
                 let permits = self.session.permits_for(&mut task, &DriveArgs::default()).map_err(fault)?;
-                longrein::pin(&mut task).iter().for_each(|line| tell!("warning: {}", words::safe(line)));
+                longrein::pin(&mut task, &context::environment())
+                    .iter()
+                    .for_each(|line| tell!("warning: {}", words::safe(line)));
                 let id = id.unwrap_or_else(context::fresh_id);
                 let model = task.model.name.clone();
                 let target = Target::New { id: id.clone(), task: Box::new(task), blobs };

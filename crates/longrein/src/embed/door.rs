@@ -128,7 +128,7 @@ impl Longrein {
         let started = if is_there {
             self.go_on(&id, Some(task.permission_mode)).await
         } else {
-            pin(&mut task);
+            pin(&mut task, &self.inner.environment);
             let model = task.model.name.clone();
             self.drive(id.clone(), Target::New { id: id.clone(), task: Box::new(task), blobs }, &model, None, None)
                 .await

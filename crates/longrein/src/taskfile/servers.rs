@@ -253,15 +253,11 @@ fn foreign(entry: &Json, workspace: &Path, source: &str) -> Result<McpServer, St
         };
         members.map(value).collect()
     };
-    let plain = |word: &str| match word.contains("${") {
-        true => Err(format!("\"{word}\": variables are replaced in env, headers and url only; put it there")),
-        false => Ok(word.to_owned()),
-    };
     match (text("type"), text("command"), text("url")) {
         (None | Some("stdio"), Some(command), _) => {
-            let mut words = vec![plain(command)?];
+            let mut words = vec![referred(command)];
             for word in entry.get("args").and_then(Json::as_array).into_iter().flatten() {
-                words.push(plain(word.as_str().ok_or("args are no texts")?)?);
+                words.push(referred(word.as_str().ok_or("args are no texts")?));
             }
             let reach = McpReach::Stdio {
                 command: words,
@@ -387,11 +383,13 @@ mod tests {
     fn a_file_of_a_workspace_says_how_and_never_how_far() {
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "s"], "env": {"K": "x${TOKEN:-}"}, "trusted": true,
             "effect": "read"}, "b": {"type": "http", "url": "https://x/mcp", "headers": {"A": "Bearer ${T}"}}, "c": {"type": "sse",
-            "url": "https://x"}, "d": {"command": "x", "args": ["${KEY}"]}, "e": {"url": "${HOST:-https://x}/mcp"}, "f": {"url":
+            "url": "https://x"}, "d": {"command": "x", "args": ["--in=${KEY:-/tmp}/x"]}, "e": {"url": "${HOST:-https://x}/mcp"}, "f": {"url":
             "https://${SECRET}@x/mcp"}}}"#;
         let (servers, told) = of_workspace(Path::new("/w"), text).unwrap();
-        assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b", "e"]);
-        assert_eq!(told.len(), 3, "{told:?}");
+        assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        let McpReach::Stdio { command, .. } = &servers["d"].reach else { panic!() };
+        assert_eq!(command, &["x", "--in=${secret:KEY:-/tmp}/x"]);
         let McpReach::Http { url, .. } = &servers["e"].reach else { panic!() };
         assert_eq!(url, "${secret:HOST:-https://x}/mcp");
         assert_eq!((servers["a"].effect, servers["a"].trusted), (EffectClass::External, false));
