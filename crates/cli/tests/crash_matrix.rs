@@ -26,16 +26,19 @@ fn a_death_at_every_point_of_everything() {
     for nth in 2..=times(1, 6) {
         deaths.extend(points.lines().map(|point| format!("{point}:{nth}")));
     }
+    // Which story writes which events: with a death that never comes.
+    let kinds: Vec<_> = std::thread::scope(|scope| {
+        let played: Vec<_> =
+            STORIES.iter().map(|story| scope.spawn(|| story("append.before.run.started:99").1)).collect();
+        played.into_iter().map(|story| story.join().unwrap()).collect()
+    });
     let fired = Mutex::new(BTreeSet::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(death) = deaths.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    // The world's side is the shop's; elsewhere the quickest story that comes to it is enough.
-                    let is_effect = death.contains("action.") || death.starts_with("tool.");
-                    let quick = || trouble(death) || circle(death) || program(death) || steps(death) || opinion(death);
-                    if is_effect && shop(death) || quick() || !is_effect && shop(death) || window(death) {
+                    if comes_to(death, &kinds).into_iter().any(|story| story(death).0) {
                         fired.lock().unwrap().insert(death.clone());
                     }
                 }
@@ -52,6 +55,30 @@ fn a_death_at_every_point_of_everything() {
         .filter(|point| !fired.iter().any(|death| death.starts_with(&format!("{point}:"))))
         .collect();
     assert!(never.is_empty(), "these points never fired, so nothing is known about them: {never:?}");
+}
+
+/// Plays a story with one death: whether it came to it, and the kinds of events there were.
+type Story = fn(&str) -> (bool, BTreeSet<String>);
+
+/// The quickest first.
+const STORIES: [Story; 7] = [trouble, circle, program, steps, opinion, window, shop];
+
+/// The stories that may come to a death, in the order in which they are tried.
+fn comes_to(death: &str, kinds: &[BTreeSet<String>]) -> Vec<Story> {
+    let kind = death.trim_start_matches("append.before.").trim_start_matches("append.after.").split(':').next();
+    let write = |kinds: &BTreeSet<String>| kind.is_some_and(|kind| kinds.contains(kind));
+    let is_known = kinds.iter().any(write);
+    // The world's side is the shop's; elsewhere the quickest story that comes to it is enough.
+    let is_effect = death.contains("action.") || death.starts_with("tool.");
+    let mut stories: Vec<_> = STORIES.into_iter().zip(kinds).collect();
+    if is_effect {
+        stories.rotate_right(1);
+    }
+    stories.into_iter().filter(|(_, kinds)| !is_known || write(kinds)).map(|(story, _)| story).collect()
+}
+
+fn kinds(world: &World) -> BTreeSet<String> {
+    world.log("r").iter().map(|line| line["type"].as_str().unwrap().to_owned()).collect()
 }
 
 // ---- the shop: one turn with a tool of every kind ----
@@ -137,8 +164,7 @@ fn seen(world: &World, effect: &str) -> usize {
     })
 }
 
-/// Plays the shop with one death. Answers whether it came to it.
-fn shop(death: &str) -> bool {
+fn shop(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     shop_task(&world);
     let server = Server::by_position(status(500, "once").header("retry-after", "0"), shop_replies());
@@ -175,7 +201,7 @@ fn shop(death: &str) -> bool {
     assert_eq!((seen(&world, "erase"), ends["a9"]), (0, "denied"), "{context}");
     assert_eq!(world.read("note"), "edited\n", "{context}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 /// What people do about whatever waits for them: each answers to the best of their knowledge, once.
@@ -206,7 +232,7 @@ fn people(world: &World, first: bool) {
 
 // ---- trouble: a model that refuses, and a budget that runs out ----
 
-fn trouble(death: &str) -> bool {
+fn trouble(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     let hook = "[[hooks]]\nevent = \"before_tool\"\ncommand = [\"true\"]\n";
     wire_task(&world, &format!("[budget]\ntool_calls = 1\n{hook}{}", tool("look", "read", "echo 1", "")));
@@ -219,12 +245,12 @@ fn trouble(death: &str) -> bool {
     });
     assert_eq!((&world.show("r")["state"], &world.show("r")["answer"]), (&"done".into(), &"sure".into()), "{death}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 // ---- a circle: the same call again and again, until the model is told ----
 
-fn circle(death: &str) -> bool {
+fn circle(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     wire_task(&world, &tool("look", "read", "echo 1", ""));
     let look = calls(&[("", "look", "{}")]);
@@ -232,12 +258,12 @@ fn circle(death: &str) -> bool {
     let fired = drive(&world, &server, death, "", |status| (status == 5).then(|| "resume r".to_owned()));
     assert_eq!((&world.show("r")["state"], &world.show("r")["answer"]), (&"done".into(), &"sure".into()), "{death}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 // ---- the window: it is made anew, what left it is summed up, and in the end it is too small ----
 
-fn window(death: &str) -> bool {
+fn window(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     configure(&world, "[models.\"script/replies.toml\"]\ncontext_limit = 12000\nmax_output = 1000\n");
     let more = [
@@ -302,12 +328,12 @@ fn window(death: &str) -> bool {
     let finished = world.log("r").iter().filter(|line| line["type"] == "summary.finished").count();
     assert_eq!(finished, open.len(), "{death}: each is settled once");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 // ---- a program: what it calls and checks by itself, and one reply of the model ----
 
-fn program(death: &str) -> bool {
+fn program(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     world.write(
         "program.toml",
@@ -333,12 +359,12 @@ fn program(death: &str) -> bool {
     );
     assert_eq!(world.read("bank"), "paid\n", "{death}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 // ---- steps that must be proven: one is undone and made better, of one nobody knows how to undo it ----
 
-fn steps(death: &str) -> bool {
+fn steps(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     world.write("kept", "mine\n");
     let craft = tool(
@@ -362,12 +388,12 @@ fn steps(death: &str) -> bool {
     assert_eq!(world.read("kept"), "mine\n", "{death}");
     assert_eq!(world.read("posted"), "posted\n", "{death}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 // ---- a model that fails for good, another one that goes on, and a third that judges ----
 
-fn opinion(death: &str) -> bool {
+fn opinion(death: &str) -> (bool, BTreeSet<String>) {
     let world = World::new();
     let judge = "[[acceptance]]\nname = \"good\"\njudge = \"It is short.\"\nmodel = \"script/judge.toml\"\n";
     wire_task(&world, &format!("[[route]]\nmodel = \"script/other.toml\"\n{judge}"));
@@ -383,7 +409,7 @@ fn opinion(death: &str) -> bool {
     let many = |kind: &str| log.iter().filter(|line| line["type"] == kind).count();
     assert_eq!((many("model.routed"), many("judge.finished")), (1, many("judge.requested")), "{death}");
     world.verify("r");
-    fired
+    (fired, kinds(&world))
 }
 
 /// Drives the run `r` to its end, dying once on the way if it comes to that. `go_on`: the command that follows a status.
