@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use longrein_core::outcome::ToolError;
-use longrein_core::secret::{self, Keeps};
+use longrein_core::secret;
 use longrein_core::task::{Builtin, EffectClass, ToolSpec};
 use longrein_workspace::{Context, Hit, Place, Root, SearchLimits, Sought, json_bytes};
 use serde::Deserialize;
@@ -85,7 +85,8 @@ pub(crate) fn run(root: &Root, place: &Place, args: &Args) -> Result<Value, Tool
     if searched.unfinished || !fit {
         told.insert("incomplete".to_owned(), json!("there is more: give a narrower pattern, path or glob"));
     }
-    let skipped = [(searched.files_skipped, "too large to search"), (searched.files_left_out, "known to hold secrets")];
+    let skipped =
+        [(searched.files_skipped, "too large to search"), (searched.files_left_out, "named like what holds secrets")];
     let skipped: Vec<_> =
         skipped.iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} files {why}")).collect();
     if !skipped.is_empty() {
@@ -94,13 +95,13 @@ pub(crate) fn run(root: &Root, place: &Place, args: &Args) -> Result<Value, Tool
     Ok(Value::Object(told))
 }
 
-/// Whether the walls around a command mask a file of this name. A search of a folder is ruled on by the folder: what lies in
-/// it under such a name is none of its business, whatever a glob asks for. To name one is to be ruled on by it.
+/// Whether reading a file of this name is denied. A search of a folder is ruled on by the folder: what lies in it under such
+/// a name is none of its business, whatever a glob asks for. To name one is to be ruled on by it.
 fn keeps_secrets(root: &Root, place: &Place) -> bool {
     let path = place.path().to_string_lossy();
     let keeps = secret::file(&path)
         .max(place.path().ancestors().filter_map(|folder| secret::folder(&folder.to_string_lossy())).max());
-    keeps == Some(Keeps::Secrets)
+    keeps.is_some()
         && !(secret::is_settings(&path)
             && root.read_whole(place, SETTINGS_MAX_BYTES).is_ok_and(|(settings, _)| !secret::holds_token(&settings)))
 }
