@@ -4,10 +4,10 @@
 
 use std::ffi::{CStr, c_int, c_ulong};
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use crate::confine::Step;
 use crate::init;
+use crate::laid::Laid;
 use crate::landlock;
 use crate::plan::{Grab, Its, Laying, Need, PROXY_PORT, Plan, READ_ONLY, Rules, Space};
 
@@ -39,8 +39,9 @@ fn went(result: impl Into<i64>) -> Result<(), ()> {
 /// In new namespaces: makes them what the plan says. An error leaves its number in errno.
 ///
 /// # Safety
-/// Async-signal-safe. To be called once, in a child that was cloned with the plan's flags and may lose its view of files.
-pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
+/// Async-signal-safe. To be called once, in a child that was cloned with the plan's flags, but for that of mounts where
+/// something is `laid`, and that may lose its view of files.
+pub(crate) unsafe fn settle(space: &Space, laid: Option<&Laid>) -> Result<(), Step> {
     // SAFETY: all pointers are to zero-terminated strings of the plan, which outlives the child's use of it; everything
     // that is changed belongs to the namespaces of the child.
     unsafe {
@@ -54,21 +55,15 @@ pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
         if let Some(most) = &space.processes {
             let _ = write_to(c"/proc/sys/kernel/pid_max", most);
         }
-        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()))
-            .map_err(|()| Step::Namespaces)?;
-        for grab in &space.drawn.grabs {
-            // the number that it had in the last child
-            grab.fd.store(-1, Ordering::Relaxed);
-            if take(grab).is_err() && grab.need == Need::Must {
-                return Err(Step::Grab);
+        match laid {
+            Some(laid) => enter(laid, space).inspect_err(|_| laid.say_unfit())?,
+            None => {
+                take_all(space)?;
+                root(space)?;
+                for step in &space.drawn.steps {
+                    lay(step, &space.drawn.grabs)?;
+                }
             }
-        }
-        root(space)?;
-        for step in &space.drawn.steps {
-            lay(step, &space.drawn.grabs)?;
-        }
-        for sealed in &space.drawn.seals {
-            set_attributes(libc::AT_FDCWD, sealed, 0, READ_ONLY).map_err(|()| Step::Place)?;
         }
         match space.network {
             Its::Ours => {}
@@ -119,8 +114,13 @@ unsafe fn take(grab: &Grab) -> Result<(), ()> {
         let copy = libc::syscall(libc::SYS_open_tree, found, c"".as_ptr(), flags);
         went(copy)?;
         libc::close(found as c_int);
-        set_attributes(copy as c_int, c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, grab.attributes)?;
-        grab.fd.store(copy as i32, Ordering::Relaxed);
+        if let Err(()) = set_attributes(copy as c_int, c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, grab.attributes) {
+            let error = *libc::__errno_location();
+            libc::close(copy as c_int);
+            *libc::__errno_location() = error;
+            return Err(());
+        }
+        grab.hold(copy as c_int);
         Ok(())
     }
 }
@@ -140,17 +140,105 @@ unsafe fn set_attributes(fd: c_int, path: &CStr, flags: c_int, set: u64) -> Resu
     }
 }
 
-/// An empty root folder in memory, and nothing of the old one.
-unsafe fn root(space: &Space) -> Result<(), Step> {
+/// A copy of all that was laid out before, and in it what is this command's alone. It may be that something has changed in
+/// there since, until it was copied; afterwards it is as in any view that a command has.
+unsafe fn enter(laid: &Laid, space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`; the array is as long as is said.
+    unsafe {
+        went(libc::setns(laid.raw(), libc::CLONE_NEWNS)).map_err(|()| Step::Namespaces)?;
+        went(libc::unshare(libc::CLONE_NEWNS)).map_err(|()| Step::Namespaces)?;
+        let mut mounts = laid.raw_mounts().map(|fd| libc::pollfd { fd, events: libc::POLLPRI, revents: 0 });
+        if libc::poll(mounts.as_mut_ptr(), mounts.len() as libc::nfds_t, 0) != 0 {
+            laid.say_changed();
+            return Err(Step::Grab);
+        }
+        processes()?;
+        for step in &space.drawn.own {
+            lay(step, &space.drawn.grabs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes copies of all that the view shows, while it can be seen.
+///
+/// # Safety
+/// In a mount namespace of the caller's own, whose working folder is nobody else's. No other thread may be about to take the
+/// same.
+pub(crate) unsafe fn take_all(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()))
+            .map_err(|()| Step::Namespaces)?;
+        for grab in &space.drawn.grabs {
+            grab.reset();
+            if take(grab).is_err() && grab.need == Need::Must {
+                return Err(Step::Grab);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lays out what commands may share, and takes the old root away for good.
+///
+/// # Safety
+/// As for [`take_all`], which came before.
+pub(crate) unsafe fn lay_shared(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        empty_root(space)?;
+        // of two roots at one place the old one is the upper one
+        went(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr())).map_err(|()| Step::Root)?;
+        went(libc::umount2(c".".as_ptr(), libc::MNT_DETACH)).map_err(|()| Step::Root)?;
+        went(libc::chdir(c"/".as_ptr())).map_err(|()| Step::Root)?;
+        for step in &space.drawn.steps {
+            match step {
+                Laying::Terminals { .. } => {}
+                Laying::Folder(_)
+                | Laying::File(_)
+                | Laying::Link { .. }
+                | Laying::Memory { .. }
+                | Laying::Nothing { .. }
+                | Laying::Place { .. }
+                | Laying::Lift { .. }
+                | Laying::ReadOnly { .. } => lay(step, &space.drawn.grabs)?,
+            }
+        }
+        // every command covers it with its own
+        for step in &space.drawn.steps {
+            if let Laying::Memory { at, .. } = step {
+                set_attributes(libc::AT_FDCWD, at, 0, READ_ONLY).map_err(|()| Step::Place)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// In memory, with a place for what shows processes; the caller works in it.
+unsafe fn empty_root(space: &Space) -> Result<(), Step> {
     // SAFETY: as for `settle`.
     unsafe {
         memory(&space.base, &space.root_options).map_err(|()| Step::Root)?;
         went(libc::chdir(space.base.as_ptr())).map_err(|()| Step::Root)?;
+        went(libc::mkdir(c"proc".as_ptr(), 0o755)).map_err(|()| Step::Proc)
+    }
+}
+
+unsafe fn processes() -> Result<(), Step> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
+    let kind = c"proc".as_ptr();
+    // SAFETY: as for `settle`.
+    unsafe { went(libc::mount(kind, kind, kind, flags, ptr::null())).map_err(|()| Step::Proc) }
+}
+
+/// An empty root folder in memory, and nothing of the old one.
+unsafe fn root(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        empty_root(space)?;
         // while the old one can still be seen: the kernel gives nobody a view of processes that hides less than his
-        went(libc::mkdir(c"proc".as_ptr(), 0o755)).map_err(|()| Step::Proc)?;
-        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
-        went(libc::mount(c"proc".as_ptr(), c"proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))
-            .map_err(|()| Step::Proc)?;
+        processes()?;
         // Not pivot_root: taking the old root away waits for all processors, 2.6 ms of every command. Who stands in here
         // has no descriptor of a folder outside, and can get no capability; chroot and mount are refused besides.
         went(libc::chroot(c".".as_ptr())).map_err(|()| Step::Root)?;
@@ -159,9 +247,14 @@ unsafe fn root(space: &Space) -> Result<(), Step> {
 }
 
 unsafe fn memory(at: &CStr, options: &CStr) -> Result<(), ()> {
-    let kind = c"tmpfs".as_ptr();
     // SAFETY: as for `settle`.
-    unsafe { went(libc::mount(kind, at.as_ptr(), kind, libc::MS_NOSUID | libc::MS_NODEV, options.as_ptr().cast())) }
+    unsafe { mount_memory(at, options, 0) }
+}
+
+unsafe fn mount_memory(at: &CStr, options: &CStr, more: c_ulong) -> Result<(), ()> {
+    let (kind, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV | more);
+    // SAFETY: as for `settle`.
+    unsafe { went(libc::mount(kind, at.as_ptr(), kind, flags, options.as_ptr().cast())) }
 }
 
 unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
@@ -175,6 +268,15 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
             }
             Laying::Link { at, to } => unless_there(libc::symlink(to.as_ptr(), at.as_ptr())).map_err(|()| Step::Place),
             Laying::Memory { at, options } => memory(at, options).map_err(|()| Step::Place),
+            Laying::Nothing { at } => mount_memory(at, c"mode=711,size=64k", libc::MS_RDONLY).map_err(|()| Step::Place),
+            Laying::ReadOnly { at } => set_attributes(libc::AT_FDCWD, at, 0, READ_ONLY).map_err(|()| Step::Place),
+            Laying::Lift { grab, at } => {
+                grabs[*grab].reset();
+                let there = libc::open(at.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+                went(there).map_err(|()| Step::Place)?;
+                grabs[*grab].hold(there);
+                Ok(())
+            }
             Laying::Terminals { at } => {
                 let kind = c"devpts".as_ptr();
                 let options = c"newinstance,ptmxmode=0666,mode=620".as_ptr();
@@ -183,7 +285,7 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
                 Ok(())
             }
             Laying::Place { grab, at } => {
-                let copy = grabs[*grab].fd.load(Ordering::Relaxed);
+                let copy = grabs[*grab].raw();
                 if copy < 0 {
                     return Ok(());
                 }
@@ -196,7 +298,7 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
                     MOVE_FROM_EMPTY_PATH,
                 ))
                 .map_err(|()| Step::Place)?;
-                libc::close(copy);
+                libc::close(grabs[*grab].let_go());
                 Ok(())
             }
         }

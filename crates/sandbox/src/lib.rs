@@ -21,7 +21,7 @@
 //! when no other command runs, and not at all after a crash, or where this process itself may not dump core. Linux only
 //! (5.9 or newer).
 //!
-//! The only crate with `unsafe`: in `nursery`, `inside`, `landlock`, `network`, `init`, `attack` and `exit`.
+//! The only crate with `unsafe`: in `nursery`, `inside`, `laid`, `landlock`, `network`, `init`, `attack` and `exit`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
@@ -36,6 +36,7 @@ mod exit;
 mod filter;
 mod init;
 mod inside;
+mod laid;
 mod landlock;
 mod layout;
 mod network;

@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use crate::attack::Attacks;
 use crate::confine::Step;
 use crate::inside;
+use crate::laid::Laid;
 use crate::plan::{Plan, high};
 
 /// Everything the child needs, made ready before it exists: it must not allocate.
@@ -152,6 +153,20 @@ impl Nursery {
     }
 
     fn bear(&mut self, order: &Order) -> Result<Born, Stillborn> {
+        let space = order.plan.as_ref().and_then(|plan| plan.space.as_ref());
+        let laid =
+            space.filter(|space| space.may_be_laid()).and_then(|space| Some((space, space.drawn.laid.get(space)?)));
+        let Some((space, laid)) = laid else { return self.bear_in(order, None) };
+        let born = self.bear_in(order, Some(&laid));
+        if born.is_err() && laid.is_unfit() {
+            space.drawn.laid.give_back(&laid);
+            return self.bear_in(order, None);
+        }
+        born
+    }
+
+    /// `laid`: where its view lies already, but for what is its own.
+    fn bear_in(&mut self, order: &Order, laid: Option<&Laid>) -> Result<Born, Stillborn> {
         let programs = pointers(&order.programs);
         let argv = pointers(&order.argv);
         let env = pointers(&order.env);
@@ -164,6 +179,7 @@ impl Nursery {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             processes: process_limit(),
             plan: order.plan.as_ref(),
+            laid,
             attacks: order.attacks.as_deref(),
             may_go: -1,
             gate: -1,
@@ -173,6 +189,8 @@ impl Nursery {
         };
         let space = order.plan.as_ref().and_then(|plan| plan.space.as_ref());
         let (first, flags): (extern "C" fn(*mut c_void) -> c_int, c_int) = match space {
+            // it goes where something is laid, and need not be born into a copy of all that we see
+            Some(space) if laid.is_some() => (into_init, space.flags & !libc::CLONE_NEWNS),
             Some(space) => (into_init, space.flags),
             None => (into_program, 0),
         };
@@ -287,6 +305,7 @@ struct Launch<'a> {
     parent: libc::pid_t,
     processes: libc::rlimit,
     plan: Option<&'a Plan>,
+    laid: Option<&'a Laid>,
     attacks: Option<&'a Attacks>,
     /// The program waits here,
     may_go: c_int,
@@ -385,7 +404,7 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
         };
         own_house(launch);
         tie_to_parent(launch);
-        if let Err(step) = inside::settle(space) {
+        if let Err(step) = inside::settle(space, launch.laid) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
         if let Err(step) = inside::restrict(plan) {

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -72,8 +72,34 @@ pub(crate) struct Grab {
     pub(crate) source: CString,
     /// Set on it and all mounts in it.
     pub(crate) attributes: u64,
-    pub(crate) fd: AtomicI32,
+    /// Of the process or thread that took it last.
+    fd: AtomicI32,
     pub(crate) need: Need,
+}
+
+impl Grab {
+    pub(crate) fn new(source: CString, attributes: u64, need: Need) -> Self {
+        Self { source, attributes, fd: AtomicI32::new(-1), need }
+    }
+
+    /// Nothing was taken yet: the number is one of another child.
+    pub(crate) fn reset(&self) {
+        self.fd.store(-1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold(&self, fd: i32) {
+        self.fd.store(fd, Ordering::Relaxed);
+    }
+
+    /// Negative: it is not held.
+    pub(crate) fn raw(&self) -> i32 {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    /// It is placed, or closed: its number is another's now. Negative: it was not held.
+    pub(crate) fn let_go(&self) -> i32 {
+        self.fd.swap(-1, Ordering::Relaxed)
+    }
 }
 
 /// Whether the command can do without it.
@@ -84,14 +110,38 @@ pub(crate) enum Need {
 }
 
 /// One step of laying out the view; paths count from its root.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Laying {
     Folder(CString),
     File(CString),
-    Link { at: CString, to: CString },
-    Memory { at: CString, options: CString },
-    Terminals { at: CString },
-    Place { grab: usize, at: CString },
+    Link {
+        at: CString,
+        to: CString,
+    },
+    /// A folder whose files are the command's own, and gone with it.
+    Memory {
+        at: CString,
+        options: CString,
+    },
+    /// A folder in which nothing is and nothing can be made.
+    Nothing {
+        at: CString,
+    },
+    Terminals {
+        at: CString,
+    },
+    Place {
+        grab: usize,
+        at: CString,
+    },
+    /// Takes what was placed before its place is covered.
+    Lift {
+        grab: usize,
+        at: CString,
+    },
+    ReadOnly {
+        at: CString,
+    },
 }
 
 /// The kernel's rules on files.
@@ -192,6 +242,11 @@ impl Plan {
 }
 
 impl Space {
+    /// Whether a view that was laid out before may be entered: in users of its own a child has no rights over what is ours.
+    pub(crate) fn may_be_laid(&self) -> bool {
+        self.users.is_none()
+    }
+
     fn of(confined: &Confined, drawn: Arc<Drawn>, ours: &mut Ours) -> io::Result<Self> {
         let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         let users = match confined.way {
