@@ -149,7 +149,6 @@ unsafe fn enter(laid: &Laid, space: &Space) -> Result<(), Step> {
         went(libc::unshare(libc::CLONE_NEWNS)).map_err(|()| Step::Namespaces)?;
         let mut mounts = laid.raw_mounts().map(|fd| libc::pollfd { fd, events: libc::POLLPRI, revents: 0 });
         if libc::poll(mounts.as_mut_ptr(), mounts.len() as libc::nfds_t, 0) != 0 {
-            laid.say_changed();
             return Err(Step::Grab);
         }
         processes()?;

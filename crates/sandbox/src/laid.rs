@@ -36,9 +36,9 @@ pub(crate) struct Laid {
     /// The mounts of ours and of this namespace: the kernel says when one was made or taken away.
     mounts: [OwnedFd; 2],
     sources: Vec<(PathBuf, Identity)>,
-    /// Said by a child that found it so.
-    is_changed: AtomicBool,
-    /// Said by a child that could not make it its own.
+    /// A command has had it.
+    was_had: AtomicBool,
+    /// Said by a child: something has changed, or it could not make it its own.
     is_unfit: AtomicBool,
 }
 
@@ -57,15 +57,26 @@ pub(crate) struct Slot(Mutex<State>);
 enum State {
     #[default]
     Unused,
-    /// Asked for once: a view that is never asked for again is not worth it.
-    Wanted,
+    /// Asked for once: a view that is never asked for again is not worth it. So often it was laid out `in_vain`, one after the
+    /// other, and no command had it.
+    Wanted { in_vain: u32 },
     Laid {
         laid: Arc<Laid>,
         /// What it was taken from is what the plan was drawn from.
         is_confirmed: bool,
+        in_vain: u32,
     },
     /// It cannot be had here.
     Refused,
+}
+
+/// Somebody may have changed something in the middle; whoever does so every time is not waited for.
+const IN_VAIN_MAX: u32 = 3;
+
+impl State {
+    fn wanted(in_vain: u32) -> Self {
+        if in_vain < IN_VAIN_MAX { Self::Wanted { in_vain } } else { Self::Refused }
+    }
 }
 
 impl Slot {
@@ -74,12 +85,16 @@ impl Slot {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             State::Unused => {
-                *state = State::Wanted;
+                *state = State::wanted(0);
                 None
             }
-            State::Wanted => {
+            State::Wanted { in_vain } => {
+                let in_vain = *in_vain;
                 let laid = Laid::out(space).ok().map(Arc::new);
-                *state = laid.clone().map_or(State::Refused, |laid| State::Laid { laid, is_confirmed: false });
+                *state = match laid.clone() {
+                    Some(laid) => State::Laid { laid, is_confirmed: false, in_vain },
+                    None => State::wanted(in_vain + 1),
+                };
                 laid
             }
             State::Laid { laid, .. } => Some(Arc::clone(laid)),
@@ -87,25 +102,19 @@ impl Slot {
         }
     }
 
-    /// A child could not use what it was given.
-    pub(crate) fn give_back(&self, laid: &Laid) {
-        let is_changed = laid.is_changed.load(Ordering::Acquire);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = if is_changed { State::Wanted } else { State::Refused };
-    }
-
-    /// Something else lies at a source: the next command wants it laid out anew.
+    /// It is not what it was, or something else lies at a source: the next command wants it laid out anew.
     pub(crate) fn forget(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Laid { .. }) {
-            *state = State::Wanted;
+        if let State::Laid { laid, in_vain, .. } = &*state {
+            let was_had = laid.was_had.load(Ordering::Acquire);
+            *state = State::wanted(if was_had { 0 } else { in_vain + 1 });
         }
     }
 
     /// Whether what was laid out, if it was, is what now lies at its sources.
     pub(crate) fn is_of(&self, now: impl Fn(&Path) -> Option<Identity>) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State::Laid { laid, is_confirmed } = &mut *state else { return true };
+        let State::Laid { laid, is_confirmed, .. } = &mut *state else { return true };
         *is_confirmed = *is_confirmed || laid.sources.iter().all(|(source, taken)| now(source) == Some(*taken));
         *is_confirmed
     }
@@ -122,9 +131,8 @@ impl Laid {
         self.mounts.each_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// By a child, which must not allocate.
-    pub(crate) fn say_changed(&self) {
-        self.is_changed.store(true, Ordering::Release);
+    pub(crate) fn say_had(&self) {
+        self.was_had.store(true, Ordering::Release);
     }
 
     /// By a child, which must not allocate.
@@ -194,7 +202,7 @@ impl Laid {
             namespace,
             mounts: [ours, its],
             sources,
-            is_changed: AtomicBool::new(false),
+            was_had: AtomicBool::new(false),
             is_unfit: AtomicBool::new(false),
         })
     }

@@ -158,10 +158,11 @@ impl Nursery {
             space.filter(|space| space.may_be_laid()).and_then(|space| Some((space, space.drawn.laid.get(space)?)));
         let Some((space, laid)) = laid else { return self.bear_in(order, None) };
         let born = self.bear_in(order, Some(&laid));
-        if born.is_err() && laid.is_unfit() {
-            space.drawn.laid.give_back(&laid);
+        if laid.is_unfit() {
+            space.drawn.laid.forget();
             return self.bear_in(order, None);
         }
+        laid.say_had();
         born
     }
 
