@@ -399,16 +399,18 @@ const PR_CAP_AMBIENT_CLEAR_ALL: c_ulong = 4;
 ///
 /// # Safety
 /// Async-signal-safe. Binds the calling thread, which must be a child that is about to be a program.
-pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
+pub(crate) unsafe fn restrict(plan: &Plan, bound: Bound) -> Result<(), Step> {
     // SAFETY: pointers are to the plan's memory and to locals, with sizes as the kernel has them.
     unsafe {
         for (kind, limit) in &plan.limits {
             went(libc::setrlimit(*kind as _, &raw const *limit)).map_err(|()| Step::Limits)?;
         }
-        spare_us();
+        if plan.space.is_none() {
+            spare_us();
+        }
         went(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong))
             .map_err(|()| Step::Capabilities)?;
-        capabilities(plan.capabilities).map_err(|()| Step::Capabilities)?;
+        capabilities(plan.capabilities, bound).map_err(|()| Step::Capabilities)?;
         let ruleset = match &plan.rules {
             None => None,
             Some(Rules::Made(ruleset)) => Some(ruleset.raw()),
@@ -447,18 +449,43 @@ unsafe fn rules(plan: &Plan, version: u32) -> Result<c_int, Step> {
     }
 }
 
-unsafe fn capabilities(kept: u64) -> Result<(), ()> {
+/// Whether whoever bore a child had given up, for itself and its children, ever to gain a capability that a plan does not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Already,
+    NotYet,
+}
+
+/// Gives up for good ever to gain other capabilities; those that are held stay until they are dropped.
+///
+/// # Safety
+/// Async-signal-safe. Binds the calling thread and all it starts.
+pub(crate) unsafe fn bound(kept: u64) -> Bound {
+    let mut bound = Bound::Already;
+    for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
+        // SAFETY: the kernel takes numbers only; errno is this thread's own.
+        let error = unsafe {
+            let nothing = 0 as c_ulong;
+            let dropped = libc::prctl(libc::PR_CAPBSET_DROP, c_ulong::from(number), nothing, nothing, nothing);
+            if dropped < 0 { *libc::__errno_location() } else { 0 }
+        };
+        match error {
+            0 => {}
+            // this kernel knows no more of them
+            libc::EINVAL => break,
+            _ => bound = Bound::NotYet,
+        }
+    }
+    bound
+}
+
+unsafe fn capabilities(kept: u64, bound_before: Bound) -> Result<(), ()> {
     // SAFETY: as for `restrict`.
     unsafe {
         libc::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
-        // what cannot be dropped here is never gained either: there are no new privileges
-        for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
-            let dropped =
-                libc::prctl(libc::PR_CAPBSET_DROP, c_ulong::from(number), 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
-            // this kernel knows no more of them
-            if dropped < 0 && *libc::__errno_location() == libc::EINVAL {
-                break;
-            }
+        if bound_before == Bound::NotYet {
+            // what cannot be dropped here is never gained either: there are no new privileges
+            bound(kept);
         }
         let header = CapabilityHeader { version: CAPABILITIES_3, pid: 0 };
         let mut sets: CapabilitySets = [[0; 3]; 2];

@@ -6,7 +6,7 @@
 //!
 //! How that is brought about:
 //!
-//! - All children are spawned by one thread that lives as long as the process: a parent-death signal fires when the
+//! - All children are spawned by two threads that live as long as the process: a parent-death signal fires when the
 //!   spawning *thread* ends. If we are killed, the kernel kills the direct child of every command.
 //! - The process is a *child subreaper*: what daemonises becomes our own child, so that the survivors of a command are
 //!   found in one short kernel list instead of by searching all processes.

@@ -1,4 +1,5 @@
-//! The one thread that starts all children.
+//! The threads that start all children: one for those that keep our capabilities, and one for those in namespaces that keep
+//! only some, for which it has given up the others' return before: thirty system calls less for each child.
 //!
 //! A child is made by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does it: nothing of our memory is copied, whatever
 //! our size, and this thread sleeps until the child has become the program or given up. `posix_spawn` itself cannot ask
@@ -28,9 +29,9 @@ use tokio::sync::oneshot;
 
 use crate::attack::Attacks;
 use crate::confine::Step;
-use crate::inside;
+use crate::inside::{self, Bound};
 use crate::laid::Laid;
-use crate::plan::{Plan, high};
+use crate::plan::{KEPT_IN_NAMESPACES, Plan, high};
 
 /// Everything the child needs, made ready before it exists: it must not allocate.
 pub(crate) struct Order {
@@ -69,6 +70,8 @@ pub(crate) async fn start<T: Send + 'static>(
     order: Order,
     wrap: impl FnOnce(Born) -> T + Send + 'static,
 ) -> Result<T, Stillborn> {
+    let kind = if order.plan.as_ref().is_some_and(Plan::keeps_some_of_ours) { Kind::Bound } else { Kind::Free };
+    let thread = thread(kind).map_err(Stillborn::System)?;
     let (reply, answer) = oneshot::channel();
     let job: Job = Box::new(move |nursery| {
         let born = nursery.bear(&order).map(wrap);
@@ -76,7 +79,6 @@ pub(crate) async fn start<T: Send + 'static>(
         drop(order);
         let _ = reply.send(born);
     });
-    let thread = thread().map_err(Stillborn::System)?;
     thread.jobs.send(job).map_err(|_| Stillborn::System(gone()))?;
     answer.await.map_err(|_| Stillborn::System(gone()))?
 }
@@ -92,9 +94,11 @@ pub(crate) fn watch(handle: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }.map_err(io::Error::from)
 }
 
-/// The number of the spawning thread: direct children hang on it, adopted ones on another. None: it never ran.
-pub(crate) fn thread_id() -> Option<Pid> {
-    THREAD.get()?.as_ref().ok()?.id
+/// Whether this is a spawning thread: direct children hang on those, adopted ones on another.
+pub(crate) fn is_spawner(thread: Pid) -> bool {
+    THREADS
+        .iter()
+        .any(|spawner| spawner.get().is_some_and(|made| made.as_ref().is_ok_and(|made| made.id == Some(thread))))
 }
 
 type Job = Box<dyn FnOnce(&mut Nursery) + Send>;
@@ -104,11 +108,18 @@ struct Thread {
     id: Option<Pid>,
 }
 
-static THREAD: OnceLock<Result<Thread, io::ErrorKind>> = OnceLock::new();
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free,
+    /// Neither it nor its children gain a capability that a plan in namespaces does not keep.
+    Bound,
+}
 
-/// Starts the thread at the first child; it ends with the process, because `THREAD` keeps its sender.
-fn thread() -> io::Result<&'static Thread> {
-    THREAD
+static THREADS: [OnceLock<Result<Thread, io::ErrorKind>>; 2] = [const { OnceLock::new() }; 2];
+
+/// Starts the thread at the first child; it ends with the process, because `THREADS` keeps its sender.
+fn thread(kind: Kind) -> io::Result<&'static Thread> {
+    THREADS[kind as usize]
         .get_or_init(|| {
             // without it, survivors go to init and are found by their mark only
             let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -118,7 +129,7 @@ fn thread() -> io::Result<&'static Thread> {
                 .name("longrein-spawn".to_owned())
                 .spawn(move || {
                     let _ = tell.send(rustix::thread::gettid());
-                    let mut nursery = Nursery::new();
+                    let mut nursery = Nursery::new(kind);
                     for job in orders {
                         job(&mut nursery);
                     }
@@ -134,13 +145,14 @@ fn thread() -> io::Result<&'static Thread> {
 struct Nursery {
     stack: Vec<u128>,
     inner_stack: Vec<u128>,
+    bound: Bound,
 }
 
 /// The child calls a dozen small functions; glibc takes 32 KiB for the same.
 const STACK_BYTES: usize = 64 * 1024;
 
 impl Nursery {
-    fn new() -> Self {
+    fn new(kind: Kind) -> Self {
         // SAFETY: an all-zero sigset_t is a valid value, sigfillset makes it a full one, and pthread_sigmask only reads it.
         unsafe {
             let mut every: libc::sigset_t = std::mem::zeroed();
@@ -148,8 +160,13 @@ impl Nursery {
             // the child shares our memory until exec: no handler of ours may run in it
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every, ptr::null_mut());
         }
+        let bound = match kind {
+            Kind::Free => Bound::NotYet,
+            // SAFETY: this thread becomes no program, and its children keep no more than that.
+            Kind::Bound => unsafe { inside::bound(KEPT_IN_NAMESPACES) },
+        };
         let stack = || vec![0; STACK_BYTES / size_of::<u128>()];
-        Self { stack: stack(), inner_stack: stack() }
+        Self { stack: stack(), inner_stack: stack(), bound }
     }
 
     fn bear(&mut self, order: &Order) -> Result<Born, Stillborn> {
@@ -181,6 +198,7 @@ impl Nursery {
             processes: process_limit(),
             plan: order.plan.as_ref(),
             laid,
+            bound: self.bound,
             attacks: order.attacks.as_deref(),
             may_go: -1,
             gate: -1,
@@ -307,6 +325,7 @@ struct Launch<'a> {
     processes: libc::rlimit,
     plan: Option<&'a Plan>,
     laid: Option<&'a Laid>,
+    bound: Bound,
     attacks: Option<&'a Attacks>,
     /// The program waits here,
     may_go: c_int,
@@ -354,7 +373,7 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
             if libc::chdir(launch.cwd) < 0 {
                 give_up(launch, IN_FOLDER);
             }
-            if let Err(step) = inside::restrict(plan) {
+            if let Err(step) = inside::restrict(plan, launch.bound) {
                 give_up(launch, IN_SANDBOX + step as i32);
             }
         }
@@ -408,7 +427,7 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
         if let Err(step) = inside::settle(space, launch.laid) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
-        if let Err(step) = inside::restrict(plan) {
+        if let Err(step) = inside::restrict(plan, launch.bound) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
         // it goes on beside us, and waits at the gate

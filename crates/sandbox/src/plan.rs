@@ -171,7 +171,7 @@ pub(crate) const NO_SET_ID: u64 = 2;
 pub(crate) const NO_DEVICES: u64 = 4;
 
 /// Rights over files and users that root keeps in a container, of those in capabilities(7).
-const KEPT_IN_NAMESPACES: u64 = bits(&[CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID]);
+pub(crate) const KEPT_IN_NAMESPACES: u64 = bits(&[CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID]);
 /// Without a view of its own only what makes foreign files of the workspace readable and writable: rules on files do not
 /// bind owners and modes.
 const KEPT_WITHOUT: u64 = bits(&[DAC_OVERRIDE]);
@@ -194,6 +194,12 @@ const fn bits(numbers: &[u32]) -> u64 {
 }
 
 impl Plan {
+    /// Whether it keeps the capabilities of [`KEPT_IN_NAMESPACES`], in our users: in users of its own a child is born with all
+    /// of theirs.
+    pub(crate) fn keeps_some_of_ours(&self) -> bool {
+        self.capabilities == KEPT_IN_NAMESPACES && self.space.as_ref().is_some_and(|space| space.users.is_none())
+    }
+
     /// `proxy_port`: where we listen for a command in our own network.
     pub(crate) fn of(confined: &Confined, env: &[(String, String)], proxy_port: u16) -> io::Result<(Self, Ours)> {
         if !filter::IS_KNOWN_HERE {
