@@ -65,6 +65,9 @@ pub(crate) unsafe fn settle(space: &Space, laid: Option<&Laid>) -> Result<(), St
                 }
             }
         }
+        if let Some(namespace) = space.ipc {
+            went(libc::setns(namespace, libc::CLONE_NEWIPC)).map_err(|()| Step::Namespaces)?;
+        }
         match space.network {
             Its::Ours => {}
             Its::New => network(space)?,

@@ -36,6 +36,7 @@ mod exit;
 mod filter;
 mod init;
 mod inside;
+mod ipc;
 mod laid;
 mod landlock;
 mod layout;

@@ -47,6 +47,8 @@ pub(crate) struct Space {
     pub(crate) root_options: CString,
     pub(crate) drawn: Arc<Drawn>,
     pub(crate) network: Its,
+    /// A namespace that was made before, for what processes talk through beside the network. None: it is born into one.
+    pub(crate) ipc: Option<i32>,
     /// A listening socket of the command's network goes out here.
     pub(crate) bridge: Option<OwnedFd>,
     /// Written to `pid_max` of its process namespace.
@@ -275,6 +277,10 @@ impl Space {
         if network == Its::New {
             flags |= libc::CLONE_NEWNET;
         }
+        let ipc = ours.network.as_ref().and_then(network::Own::ipc);
+        if ipc.is_some() {
+            flags &= !libc::CLONE_NEWIPC;
+        }
         let bridge = match confined.network {
             Network::Proxy { .. } => {
                 let (mine, theirs) = std::os::unix::net::UnixDatagram::pair()?;
@@ -295,6 +301,7 @@ impl Space {
             root_options: c("mode=755,size=4m")?,
             drawn,
             network,
+            ipc,
             bridge,
             processes: counts_processes_alone()
                 .then(|| c(confined.limits.processes.max(301).to_string()))
