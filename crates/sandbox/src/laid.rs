@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -36,8 +36,8 @@ pub(crate) struct Laid {
     /// The mounts of ours and of this namespace: the kernel says when one was made or taken away.
     mounts: [OwnedFd; 2],
     sources: Vec<(PathBuf, Identity)>,
-    /// A command has had it.
-    was_had: AtomicBool,
+    /// So many commands have had it.
+    had: AtomicU32,
     /// Said by a child: something has changed, or it could not make it its own.
     is_unfit: AtomicBool,
 }
@@ -58,7 +58,7 @@ enum State {
     #[default]
     Unused,
     /// Asked for once: a view that is never asked for again is not worth it. So often it was laid out `in_vain`, one after the
-    /// other, and no command had it.
+    /// other: not even two commands had it.
     Wanted { in_vain: u32 },
     Laid {
         laid: Arc<Laid>,
@@ -70,8 +70,9 @@ enum State {
     Refused,
 }
 
-/// Somebody may have changed something in the middle; whoever does so every time is not waited for.
-const IN_VAIN_MAX: u32 = 3;
+/// Somebody may have changed something in between; where that happens every time, or files have no numbers that last, each
+/// command has its view laid out for it alone.
+const IN_VAIN_MAX: u32 = 8;
 
 impl State {
     fn wanted(in_vain: u32) -> Self {
@@ -106,8 +107,8 @@ impl Slot {
     pub(crate) fn forget(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Laid { laid, in_vain, .. } = &*state {
-            let was_had = laid.was_had.load(Ordering::Acquire);
-            *state = State::wanted(if was_had { 0 } else { in_vain + 1 });
+            let was_worth_it = laid.had.load(Ordering::Relaxed) > 1;
+            *state = State::wanted(if was_worth_it { 0 } else { in_vain + 1 });
         }
     }
 
@@ -132,7 +133,7 @@ impl Laid {
     }
 
     pub(crate) fn say_had(&self) {
-        self.was_had.store(true, Ordering::Release);
+        self.had.fetch_add(1, Ordering::Relaxed);
     }
 
     /// By a child, which must not allocate.
@@ -198,13 +199,7 @@ impl Laid {
         if identity(&rustix::fs::stat("/")?) != root {
             return Err(io::Error::other("who enters the view stands elsewhere"));
         }
-        Ok(Self {
-            namespace,
-            mounts: [ours, its],
-            sources,
-            was_had: AtomicBool::new(false),
-            is_unfit: AtomicBool::new(false),
-        })
+        Ok(Self { namespace, mounts: [ours, its], sources, had: AtomicU32::new(0), is_unfit: AtomicBool::new(false) })
     }
 }
 

@@ -15,7 +15,8 @@
 //!
 //! What a command may reach is its [`Confinement`]: namespaces, Landlock, seccomp and limits, as far as [`probe`] saw them
 //! hold on this machine. `view`, `layout` and `plan` work out what is to be done, without doing it; `inside` does it, in the child.
-//! A command whose walls cannot be put up does not run.
+//! What commands may share of it is done once and kept: `drawn`, `laid`, `network`. A command whose walls cannot be put up does
+//! not run.
 //!
 //! Without namespaces a process that leaves its session *and* wipes its environment *and* outlives its parents is found only
 //! when no other command runs, and not at all after a crash, or where this process itself may not dump core. Linux only

@@ -22,6 +22,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -213,10 +214,10 @@ impl Nursery {
             Some(space) => (into_init, space.flags),
             None => (into_program, 0),
         };
-        let gates = space.map(|_| Gates::new()).transpose().map_err(Stillborn::System)?;
+        let gate = space.map(|_| Gate::new()).transpose().map_err(Stillborn::System)?;
         let launch = Launch {
-            may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()),
-            gate: gates.as_ref().map_or(-1, |gates| gates.may_go.1.as_raw_fd()),
+            may_go: gate.as_ref().map_or(-1, |gate| gate.inner.as_raw_fd()),
+            gate: gate.as_ref().map_or(-1, |gate| gate.outer.as_raw_fd()),
             ..launch
         };
         let mut handle: c_int = -1;
@@ -245,8 +246,8 @@ impl Nursery {
         // SAFETY: clone succeeded with CLONE_PIDFD, so `handle` is a new descriptor that nobody else owns.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
-        if let Some(gates) = gates {
-            gates.pass();
+        if let Some(gate) = gate {
+            gate.pass();
         }
         let failed_in = launch.failed_in.load(Ordering::Acquire);
         if failed_in == NOWHERE {
@@ -271,27 +272,27 @@ impl Nursery {
 
 /// Holds the program back until the first process of its namespace is a program of its own: before that, that process
 /// shares our memory, and is in the command's reach.
-struct Gates {
-    may_go: (OwnedFd, OwnedFd),
-    /// Closed by exec and by exit: then nobody but us uses our memory.
-    is_gone: (OwnedFd, OwnedFd),
+struct Gate {
+    /// The program reads here. Closed by exec and by exit: then nobody but us uses our memory.
+    inner: OwnedFd,
+    /// The first process writes here.
+    outer: OwnedFd,
 }
 
-impl Gates {
+impl Gate {
     fn new() -> io::Result<Self> {
-        let pipe = || {
-            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            // out of the way of the three that get fixed numbers
-            io::Result::Ok((high(read)?, high(write)?))
-        };
-        Ok(Self { may_go: pipe()?, is_gone: pipe()? })
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // out of the way of the three that get fixed numbers
+        Ok(Self { inner: high(read)?, outer: high(write)? })
     }
 
-    /// To be called when the first process is a program, or has given up. Waits until the command is one or has.
+    /// To be called when the first process is a program, or has given up. Waits until the command is one or has: who could
+    /// write is told when nobody could read any more.
     fn pass(self) {
-        let Self { may_go: _ours, is_gone: (read, write) } = self;
-        drop(write);
-        while matches!(rustix::io::read(&read, &mut [0_u8; 1]), Ok(1..) | Err(rustix::io::Errno::INTR)) {}
+        let Self { inner, outer } = self;
+        drop(inner);
+        let mut outer = [PollFd::new(&outer, PollFlags::empty())];
+        while poll(&mut outer, None) == Err(rustix::io::Errno::INTR) {}
     }
 }
 

@@ -100,15 +100,15 @@ async fn dropped_commands_leave_nothing(work: &Path) {
     let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     assert!(all_gone().await);
     let before = files();
-    for round in 0..40 {
+    for round in 0..100 {
         let long = run(spec(work, "sleep 9999"));
-        assert!(tokio::time::timeout(Duration::from_millis(round), long).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_micros(300 * round), long).await.is_err());
     }
     assert!(all_gone().await);
     said(work, ":").await;
     assert!(all_gone().await);
-    // networks are kept: each is two descriptors, and there are never many
-    assert!(files() <= before + 16, "{before} -> {}", files());
+    // networks are kept, and what goes with them: each is seven descriptors, and there are never more than eight
+    assert!(files() <= before + 56, "{before} -> {}", files());
     // not even what is kept holds a folder fast
     std::fs::remove_dir_all(work).unwrap();
     assert!(!work.exists());
