@@ -59,7 +59,11 @@ enum State {
     Unused,
     /// Asked for once: a view that is never asked for again is not worth it. So often it was laid out `in_vain`, one after the
     /// other: not even two commands had it.
-    Wanted { in_vain: u32 },
+    Wanted {
+        in_vain: u32,
+        /// To take one down waits for all processors, as to lay one out does: both are done where nobody else waits.
+        old: Option<Arc<Laid>>,
+    },
     Laid {
         laid: Arc<Laid>,
         /// What it was taken from is what the plan was drawn from.
@@ -75,8 +79,8 @@ enum State {
 const IN_VAIN_MAX: u32 = 8;
 
 impl State {
-    fn wanted(in_vain: u32) -> Self {
-        if in_vain < IN_VAIN_MAX { Self::Wanted { in_vain } } else { Self::Refused }
+    fn wanted(in_vain: u32, old: Option<Arc<Laid>>) -> Self {
+        if in_vain < IN_VAIN_MAX { Self::Wanted { in_vain, old } } else { Self::Refused }
     }
 }
 
@@ -84,17 +88,18 @@ impl Slot {
     /// For one command, from the thread that starts all of them. None: its view is to be laid out for it alone.
     pub(crate) fn get(&self, space: &Space) -> Option<Arc<Laid>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*state {
+        match &mut *state {
             State::Unused => {
-                *state = State::wanted(0);
+                *state = State::wanted(0, None);
                 None
             }
-            State::Wanted { in_vain } => {
+            State::Wanted { in_vain, old } => {
                 let in_vain = *in_vain;
+                drop(old.take());
                 let laid = Laid::out(space).ok().map(Arc::new);
                 *state = match laid.clone() {
                     Some(laid) => State::Laid { laid, is_confirmed: false, in_vain },
-                    None => State::wanted(in_vain + 1),
+                    None => State::wanted(in_vain + 1, None),
                 };
                 laid
             }
@@ -108,7 +113,7 @@ impl Slot {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Laid { laid, in_vain, .. } = &*state {
             let was_worth_it = laid.had.load(Ordering::Relaxed) > 1;
-            *state = State::wanted(if was_worth_it { 0 } else { in_vain + 1 });
+            *state = State::wanted(if was_worth_it { 0 } else { in_vain + 1 }, Some(Arc::clone(laid)));
         }
     }
 
