@@ -39,17 +39,17 @@ impl Place {
         // not below /tmp, which commands have their own of
         let folder = tempfile::Builder::new().prefix("longrein-views").tempdir_in("/var/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for path in ["home/.cargo/bin", "home/work/.git/hooks", "home/work/sub", "outside", "elsewhere", "scratch"] {
+        for path in ["home/.cargo/bin", "home/proj/.git/hooks", "home/proj/sub", "outside", "elsewhere", "scratch"] {
             std::fs::create_dir_all(root.join(path)).unwrap();
         }
-        for path in ["home/rules", "home/work/.git/config", "home/work/.env", "outside/secret"] {
+        for path in ["home/rules", "home/proj/.git/config", "home/proj/.env", "outside/secret"] {
             std::fs::write(root.join(path), "first").unwrap();
         }
         let mut confined = Confined::new(way);
-        confined.writes = vec![root.join("home/work")];
+        confined.writes = vec![root.join("home/proj")];
         confined.reads = vec![root.join("home/rules")];
-        confined.read_only = vec![root.join("home/work/.git/hooks"), root.join("home/work/.git/config")];
-        confined.hidden = vec![root.join("home/work/.env"), root.join("home/work/sub/.env")];
+        confined.read_only = vec![root.join("home/proj/.git/hooks"), root.join("home/proj/.git/config")];
+        confined.hidden = vec![root.join("home/proj/.env"), root.join("home/proj/sub/.env")];
         // else all of /var/tmp lies in memory, too
         confined.scratch = (home == Home::Elsewhere).then(|| root.join("scratch"));
         let place = Self { folder, confined, home };
@@ -71,7 +71,7 @@ impl Place {
         };
         Spec {
             argv: ["sh", "-c", script].map(str::to_owned).into(),
-            cwd: self.at("home/work"),
+            cwd: self.at("home/proj"),
             env: vec![
                 ("PATH".to_owned(), format!("{}:/usr/local/bin:/usr/bin:/bin", root.join("home/.cargo/bin").display())),
                 ("HOME".to_owned(), root.join(home).display().to_string()),
@@ -138,7 +138,7 @@ async fn a_file_that_was_replaced_is_seen_by_the_next_command() {
     for way in ways().await {
         for place in Place::all(way).await {
             for round in 0..4 {
-                for (path, shown) in [("home/rules", "$W/home/rules"), ("home/work/.git/config", ".git/config")] {
+                for (path, shown) in [("home/rules", "$W/home/rules"), ("home/proj/.git/config", ".git/config")] {
                     let content = format!("{path} {round}");
                     place.replace(path, &content);
                     for _ in 0..USED {
@@ -155,9 +155,9 @@ async fn a_file_that_was_replaced_is_seen_by_the_next_command() {
             }
             place.replace("home/rules", "late");
             assert_eq!(place.said("cat $W/home/rules").await, "late", "{way:?}");
-            std::fs::rename(place.at("home/work/sub"), place.at("outside/sub")).unwrap();
-            std::fs::create_dir(place.at("home/work/sub")).unwrap();
-            std::fs::write(place.at("home/work/sub/new"), "new").unwrap();
+            std::fs::rename(place.at("home/proj/sub"), place.at("outside/sub")).unwrap();
+            std::fs::create_dir(place.at("home/proj/sub")).unwrap();
+            std::fs::write(place.at("home/proj/sub/new"), "new").unwrap();
             assert_eq!(place.said("cat sub/new").await, "new", "{way:?}");
         }
     }
@@ -169,10 +169,10 @@ async fn a_folder_that_was_replaced_is_seen_by_the_next_command() {
     for way in ways().await {
         for place in Place::all(way).await {
             for round in 0..4 {
-                std::fs::remove_dir_all(place.at("home/work")).unwrap();
-                std::fs::create_dir_all(place.at("home/work/.git/hooks")).unwrap();
-                std::fs::create_dir_all(place.at("home/work/sub")).unwrap();
-                for path in ["home/work/.git/config", "home/work/.env", "home/work/sub/.env"] {
+                std::fs::remove_dir_all(place.at("home/proj")).unwrap();
+                std::fs::create_dir_all(place.at("home/proj/.git/hooks")).unwrap();
+                std::fs::create_dir_all(place.at("home/proj/sub")).unwrap();
+                for path in ["home/proj/.git/config", "home/proj/.env", "home/proj/sub/.env"] {
                     std::fs::write(place.at(path), format!("round {round}")).unwrap();
                 }
                 for _ in 0..USED {
@@ -180,7 +180,7 @@ async fn a_folder_that_was_replaced_is_seen_by_the_next_command() {
                     let tries =
                         "! cat .env && ! cat sub/.env && ! touch .git/hooks/new && echo fast > made && cat made";
                     assert!(place.said(tries).await.ends_with("fast"), "{way:?}");
-                    assert!(place.at("home/work/made").exists(), "{way:?}: it is the folder that is there");
+                    assert!(place.at("home/proj/made").exists(), "{way:?}: it is the folder that is there");
                 }
             }
         }
@@ -194,9 +194,9 @@ async fn a_secret_is_hidden_however_it_came() {
         for place in Place::all(way).await {
             let tries = "! cat .env 2> /dev/null && ! cat sub/.env 2> /dev/null && echo hidden";
             for _ in 0..3 {
-                place.replace("home/work/.env", "second");
+                place.replace("home/proj/.env", "second");
                 assert_eq!(place.said(tries).await, "hidden", "{way:?}: replaced");
-                for path in ["home/work/.env", "home/work/sub/.env"] {
+                for path in ["home/proj/.env", "home/proj/sub/.env"] {
                     let _ = std::fs::remove_file(place.at(path));
                     std::fs::write(place.at(path), "third").unwrap();
                 }
@@ -204,17 +204,17 @@ async fn a_secret_is_hidden_however_it_came() {
                     assert_eq!(place.said(tries).await, "hidden", "{way:?}: removed and made again");
                 }
                 // the very same file, which was gone in between
-                std::fs::hard_link(place.at("home/work/.env"), place.at("outside/same")).unwrap();
-                std::fs::remove_file(place.at("home/work/.env")).unwrap();
-                std::fs::rename(place.at("outside/same"), place.at("home/work/.env")).unwrap();
+                std::fs::hard_link(place.at("home/proj/.env"), place.at("outside/same")).unwrap();
+                std::fs::remove_file(place.at("home/proj/.env")).unwrap();
+                std::fs::rename(place.at("outside/same"), place.at("home/proj/.env")).unwrap();
                 for _ in 0..USED {
                     assert_eq!(place.said(tries).await, "hidden", "{way:?}: taken away and brought back");
                 }
-                std::fs::remove_file(place.at("home/work/sub/.env")).unwrap();
+                std::fs::remove_file(place.at("home/proj/sub/.env")).unwrap();
                 for _ in 0..USED {
                     assert_eq!(place.said("test ! -e sub/.env && echo gone").await, "gone", "{way:?}");
                 }
-                std::fs::write(place.at("home/work/sub/.env"), "fourth").unwrap();
+                std::fs::write(place.at("home/proj/sub/.env"), "fourth").unwrap();
                 assert_eq!(place.said(tries).await, "hidden", "{way:?}: it appeared");
             }
         }
@@ -232,7 +232,7 @@ async fn nothing_of_one_command_is_there_for_the_next() {
             place.said(fill).await;
             assert_eq!(place.said(list).await, before, "{way:?}");
         }
-        assert!(before.contains(".cargo") && before.contains("work") && before.contains("rules"), "{before}");
+        assert!(before.contains(".cargo") && before.contains("proj") && before.contains("rules"), "{before}");
         // while one that filled them is still running, and has a terminal of its own
         let open = "exec 9<> /dev/ptmx; ls -A /dev/pts; echo x > /dev/shm/left; sleep 1";
         let (one, other) = tokio::join!(place.said(open), async {
@@ -286,8 +286,8 @@ async fn a_secret_that_is_replaced_all_the_time_is_never_shown_to_a_command_that
     for way in ways().await {
         for place in Place::all(way).await {
             for round in 0..30 {
-                place.replace("home/work/.env", &format!("secret {round}"));
-                place.replace("home/work/.git/config", &format!("config {round}"));
+                place.replace("home/proj/.env", &format!("secret {round}"));
+                place.replace("home/proj/.git/config", &format!("config {round}"));
                 let text = place.said("cat .env 2> /dev/null; cat .git/config").await;
                 assert_eq!(text, format!("config {round}"), "{way:?}");
             }
@@ -324,7 +324,7 @@ async fn our_root_is_not_in_a_view_that_was_kept() {
             "cat /proc/mounts | grep -q outside",
             "umount /proc",
             "umount -l $HOME",
-            "umount $W/home/work/.env",
+            "umount $W/home/proj/.env",
             "nsenter -m -t 1 true",
             "test \"$(stat -c %d:%i /)\" = \"$OURS\"",
         ] {
