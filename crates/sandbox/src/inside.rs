@@ -213,6 +213,9 @@ pub(crate) unsafe fn lay_shared(space: &Space) -> Result<(), Step> {
                 set_attributes(libc::AT_FDCWD, at, 0, READ_ONLY).map_err(|()| Step::Place)?;
             }
         }
+        // not this mount alone, as for one command, but the folder wherever it is: it is the same one for all of them
+        let flags = libc::MS_REMOUNT | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
+        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), flags, ptr::null())).map_err(|()| Step::Root)?;
     }
     Ok(())
 }
