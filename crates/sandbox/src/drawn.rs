@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::confine::{Confined, Network};
+use crate::laid::{Identity, Slot};
 use crate::layout::Layout;
 use crate::plan::{Grab, Laying};
 use crate::toolchain;
@@ -31,9 +32,11 @@ pub(crate) struct Drawn {
     pub(crate) view: View,
     pub(crate) grabs: Vec<Grab>,
     pub(crate) steps: Vec<Laying>,
-    pub(crate) seals: Vec<CString>,
+    /// What of it is done for each command by itself, where the rest was done before, in `laid`.
+    pub(crate) own: Vec<Laying>,
     /// Paths of the view on which rules grant more than to read, and how they lie.
     pub(crate) rules: Vec<(CString, u64)>,
+    pub(crate) laid: Slot,
 }
 
 /// One for each kind of command that a run has, and a few runs.
@@ -56,12 +59,16 @@ pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Ar
         let env = env.iter().filter(|(name, _)| toolchain::names_folders(name));
         is_like(&kept.confined, confined) && kept.env.iter().eq(env)
     };
-    if let Some(mut known) = kept.iter().position(is_like).and_then(|at| kept.remove(at))
-        && known.names.iter_mut().all(Names::are_still_there)
-    {
-        let drawn = Arc::clone(&known.drawn);
-        kept.push_back(known);
-        return Ok(drawn);
+    if let Some(mut known) = kept.iter().position(is_like).and_then(|at| kept.remove(at)) {
+        let found = known.names.iter_mut().map(Names::look_again).max();
+        if found != Some(Found::Other) {
+            if found == Some(Found::Replaced) || !known.is_what_was_laid() {
+                known.drawn.laid.forget();
+            }
+            let drawn = Arc::clone(&known.drawn);
+            kept.push_back(known);
+            return Ok(drawn);
+        }
     }
     drop(kept);
     let before = Stamps::of(confined, env);
@@ -81,6 +88,17 @@ pub(crate) fn of(confined: &Confined, env: &[(String, String)]) -> io::Result<Ar
         kept.push_back(Kept { confined, env, names, drawn: Arc::clone(&drawn) });
     }
     Ok(drawn)
+}
+
+impl Kept {
+    /// Whether all that was laid out lies where it was taken from.
+    fn is_what_was_laid(&self) -> bool {
+        self.drawn.laid.is_of(|source| {
+            let names = self.names.iter().find(|names| source.parent() == Some(&names.folder))?;
+            let (_, sight) = names.sights.iter().find(|(path, _)| path == source)?;
+            sight.identity()
+        })
+    }
 }
 
 /// To be called where walls could not be put up: what was kept may be the reason.
@@ -110,14 +128,29 @@ struct Names {
 }
 
 impl Names {
-    fn are_still_there(&mut self) -> bool {
+    fn look_again(&mut self) -> Found {
         let now = FolderStamp::of(&self.folder);
         if now.is_some() && now == self.unchanged {
-            return true;
+            return Found::Same;
         }
         self.unchanged = now.filter(|now| now.is_telling(&self.folder));
-        self.sights.iter().all(|(path, sight)| sight.is_still_at(path))
+        let mut found = Found::Same;
+        for (path, sight) in &mut self.sights {
+            let Some((now, _)) = Sight::at(path) else { return Found::Other };
+            found = found.max(sight.compared(now));
+            *sight = now;
+        }
+        found
     }
+}
+
+/// What lies at names that were looked at before, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    Same,
+    /// Another file or folder in one's place: it looks the same.
+    Replaced,
+    Other,
 }
 
 /// A folder with the times of its last change: whoever makes, removes or replaces a name in it sets them, and cannot set
@@ -166,19 +199,29 @@ impl FolderStamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
     Nothing,
-    Folder,
-    File,
+    Folder(Identity),
+    File(Identity),
     /// Links are never changed, but replaced.
     Link {
-        device: u64,
-        inode: u64,
+        identity: Identity,
         changed: (i64, i64),
     },
 }
 
 impl Sight {
-    fn is_still_at(self, path: &Path) -> bool {
-        Self::at(path).is_some_and(|(now, _)| now == self)
+    fn compared(self, now: Self) -> Found {
+        match (self, now) {
+            _ if self == now => Found::Same,
+            (Self::Folder(_), Self::Folder(_)) | (Self::File(_), Self::File(_)) => Found::Replaced,
+            (Self::Nothing | Self::Folder(_) | Self::File(_) | Self::Link { .. }, _) => Found::Other,
+        }
+    }
+
+    fn identity(self) -> Option<Identity> {
+        match self {
+            Self::Folder(identity) | Self::File(identity) => Some(identity),
+            Self::Nothing | Self::Link { .. } => None,
+        }
     }
 
     /// With its last change. None: it cannot be told.
@@ -187,11 +230,11 @@ impl Sight {
             Ok(found) => {
                 let stamp = Stamp::of(&found);
                 let sight = if found.is_dir() {
-                    Self::Folder
+                    Self::Folder(stamp.identity)
                 } else if found.is_symlink() {
-                    Self::Link { device: stamp.device, inode: stamp.inode, changed: stamp.changed }
+                    Self::Link { identity: stamp.identity, changed: stamp.changed }
                 } else {
-                    Self::File
+                    Self::File(stamp.identity)
                 };
                 Some((sight, Some(stamp)))
             }
@@ -206,8 +249,7 @@ impl Sight {
 /// Tells two things apart that lay at one name one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
-    device: u64,
-    inode: u64,
+    identity: Identity,
     changed: (i64, i64),
 }
 
@@ -215,7 +257,7 @@ impl Stamp {
     fn of(found: &Metadata) -> Self {
         // what is in a folder changes all the time, and is looked at by itself
         let changed = if found.is_dir() { (0, 0) } else { (found.ctime(), found.ctime_nsec()) };
-        Self { device: found.dev(), inode: found.ino(), changed }
+        Self { identity: Identity { device: found.dev(), inode: found.ino() }, changed }
     }
 }
 
@@ -223,7 +265,7 @@ impl Stamp {
 struct Stamps(BTreeMap<PathBuf, (Sight, Option<Stamp>)>);
 
 /// As many links as the kernel follows.
-const LINKS_MAX: usize = 40;
+pub(crate) const LINKS_MAX: usize = 40;
 
 impl Stamps {
     /// None: something on the way cannot be looked at.
@@ -267,8 +309,8 @@ impl Stamps {
                 }
             };
             match sight {
-                Sight::Folder => at = next,
-                Sight::Nothing | Sight::File => return Some(()),
+                Sight::Folder(_) => at = next,
+                Sight::Nothing | Sight::File(_) => return Some(()),
                 Sight::Link { .. } => {
                     links += 1;
                     if links > LINKS_MAX {

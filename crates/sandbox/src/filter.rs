@@ -4,6 +4,7 @@
 //! and not with a crate because the answers differ: what libraries have a fallback for must look as if the kernel were
 //! old (`ENOSYS`), the rest as forbidden (`EPERM`).
 
+use std::collections::BTreeMap;
 use std::ffi::c_long;
 use std::sync::OnceLock;
 
@@ -35,7 +36,6 @@ pub(crate) enum Sockets {
 const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 const JUMP_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
-#[cfg(target_arch = "x86_64")]
 const JUMP_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const JUMP_ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
@@ -169,6 +169,8 @@ pub(crate) fn for_sockets(sockets: Sockets) -> &'static [Instruction] {
     MADE[sockets as usize].get_or_init(|| program(sockets))
 }
 
+/// The kernel compiles it for every command, and asks it once for each system call there is, to remember those that are always
+/// allowed. So it is short, and the number is looked for by halves.
 fn program(sockets: Sockets) -> Vec<Instruction> {
     let mut made = Vec::with_capacity(256);
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -181,18 +183,18 @@ fn program(sockets: Sockets) -> Vec<Instruction> {
     made.push(step(LOAD, NUMBER));
     #[cfg(target_arch = "x86_64")]
     made.extend([jump(JUMP_AT_LEAST, X32, 0, 1), step(RETURN, REFUSE | libc::ENOSYS as u32)]);
+    let mut answers = Answers::new();
     for number in FORBIDDEN {
-        refuse(&mut made, *number, libc::EPERM);
+        answers.give(*number, &[step(RETURN, REFUSE | libc::EPERM as u32)]);
     }
     for number in UNKNOWN {
-        refuse(&mut made, *number, libc::ENOSYS);
+        answers.give(*number, &[step(RETURN, REFUSE | libc::ENOSYS as u32)]);
     }
-    refuse_if_any_bit(&mut made, libc::SYS_clone, 0, NEW_NAMESPACES);
+    answers.give(libc::SYS_clone, &refused_if_any_bit(0, NEW_NAMESPACES));
     for (number, index) in MODES.iter().chain(OPENS) {
-        refuse_if_any_bit(&mut made, *number, *index, SET_ID_BITS);
+        answers.give(*number, &refused_if_any_bit(*index, SET_ID_BITS));
     }
-    when(
-        &mut made,
+    answers.give(
         libc::SYS_ioctl,
         &[
             step(LOAD, argument(1)),
@@ -202,8 +204,8 @@ fn program(sockets: Sockets) -> Vec<Instruction> {
             step(RETURN, ALLOW),
         ],
     );
-    sockets_allowed(&mut made, sockets);
-    made.push(step(RETURN, ALLOW));
+    sockets_allowed(&mut answers, sockets);
+    made.extend(answers.assembled());
     made
 }
 
@@ -211,7 +213,7 @@ fn program(sockets: Sockets) -> Vec<Instruction> {
 /// Numbers from here on are of the x32 ABI, which would be a way around the list.
 const X32: u32 = 0x4000_0000;
 
-fn sockets_allowed(made: &mut Vec<Instruction>, sockets: Sockets) {
+fn sockets_allowed(answers: &mut Answers, sockets: Sockets) {
     let unknown_family = step(RETURN, REFUSE | libc::EAFNOSUPPORT as u32);
     let forbidden = step(RETURN, REFUSE | libc::EACCES as u32);
     let allowed = step(RETURN, ALLOW);
@@ -243,16 +245,15 @@ fn sockets_allowed(made: &mut Vec<Instruction>, sockets: Sockets) {
         ]),
         Sockets::OwnNetwork | Sockets::None | Sockets::Internet | Sockets::InternetAndUnix => body.push(internet),
     }
-    when(made, libc::SYS_socket, &body);
-    when(
-        made,
+    answers.give(libc::SYS_socket, &body);
+    answers.give(
         libc::SYS_socketpair,
         &[step(LOAD, argument(0)), jump(JUMP_EQUAL, libc::AF_UNIX as u32, 0, 1), allowed, unknown_family],
     );
     if sockets == Sockets::TcpOnly {
         // sends and connects at once, and not all kernels let Landlock see that
         for (number, index) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-            refuse_if_any_bit(made, number, index, MSG_FASTOPEN);
+            answers.give(number, &refused_if_any_bit(index, MSG_FASTOPEN));
         }
     }
 }
@@ -265,28 +266,96 @@ fn jump(code: u16, value: u32, if_true: u8, if_false: u8) -> Instruction {
     Instruction { code, if_true, if_false, value }
 }
 
-/// `body` for one system call; it must return on every way through.
-fn when(made: &mut Vec<Instruction>, number: c_long, body: &[Instruction]) {
-    let past = u8::try_from(body.len()).expect("a body is short");
-    made.push(jump(JUMP_EQUAL, number as u32, 0, past));
-    made.extend_from_slice(body);
+fn refused_if_any_bit(index: u32, bits: u32) -> [Instruction; 4] {
+    [
+        step(LOAD, argument(index)),
+        jump(JUMP_ANY_BIT, bits, 0, 1),
+        step(RETURN, REFUSE | libc::EPERM as u32),
+        step(RETURN, ALLOW),
+    ]
 }
 
-fn refuse(made: &mut Vec<Instruction>, number: c_long, error: i32) {
-    when(made, number, &[step(RETURN, REFUSE | error as u32)]);
+/// What is answered to which system call: ends of a program, each of which returns on every way through.
+struct Answers {
+    ends: Vec<Vec<Instruction>>,
+    of: BTreeMap<u32, usize>,
 }
 
-fn refuse_if_any_bit(made: &mut Vec<Instruction>, number: c_long, index: u32, bits: u32) {
-    when(
-        made,
-        number,
-        &[
-            step(LOAD, argument(index)),
-            jump(JUMP_ANY_BIT, bits, 0, 1),
-            step(RETURN, REFUSE | libc::EPERM as u32),
-            step(RETURN, ALLOW),
-        ],
-    );
+/// To all calls that are not named.
+const ALLOWED: usize = 0;
+
+impl Answers {
+    fn new() -> Self {
+        Self { ends: vec![vec![step(RETURN, ALLOW)]], of: BTreeMap::new() }
+    }
+
+    /// The first answer to a call is the one that counts.
+    fn give(&mut self, number: c_long, end: &[Instruction]) {
+        let at = self.ends.iter().position(|known| known == end).unwrap_or_else(|| {
+            self.ends.push(end.to_vec());
+            self.ends.len() - 1
+        });
+        self.of.entry(number as u32).or_insert(at);
+    }
+
+    /// Where the answer changes: the first number of each stretch, and its answer.
+    fn stretches(&self) -> Vec<(u32, usize)> {
+        let mut stretches = vec![(0, ALLOWED)];
+        for (number, end) in &self.of {
+            for (from, end) in [(*number, *end), (number + 1, ALLOWED)] {
+                stretches.retain(|(known, _)| *known != from);
+                if stretches.last().is_none_or(|(_, last)| *last != end) {
+                    stretches.push((from, end));
+                }
+            }
+        }
+        stretches
+    }
+
+    /// Looks for the stretch that the loaded number is in, then does what is said there.
+    fn assembled(&self) -> Vec<Instruction> {
+        let mut halvings = Vec::new();
+        halve(&self.stretches(), &mut halvings);
+        let mut starts = vec![halvings.len()];
+        starts.extend(self.ends.iter().scan(halvings.len(), |at, end| {
+            *at += end.len();
+            Some(*at)
+        }));
+        let halvings = halvings.iter().enumerate().map(|(at, Halving { from, above, below })| {
+            let to = |way: &Way| match way {
+                Way::Halving(index) => *index,
+                Way::End(index) => starts[*index],
+            };
+            let past = |way| u8::try_from(to(way) - at - 1).expect("a filter has fewer than 256 instructions");
+            jump(JUMP_AT_LEAST, *from, past(above), past(below))
+        });
+        halvings.chain(self.ends.iter().flatten().copied()).collect()
+    }
+}
+
+/// Whether a number is at least `from`, and where that leads.
+struct Halving {
+    from: u32,
+    above: Way,
+    below: Way,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Halving(usize),
+    End(usize),
+}
+
+fn halve(stretches: &[(u32, usize)], made: &mut Vec<Halving>) -> Way {
+    let [(_, end)] = stretches else {
+        let (below, above) = stretches.split_at(stretches.len() / 2);
+        let at = made.len();
+        made.push(Halving { from: above[0].0, above: Way::End(ALLOWED), below: Way::End(ALLOWED) });
+        made[at].below = halve(below, made);
+        made[at].above = halve(above, made);
+        return Way::Halving(at);
+    };
+    Way::End(*end)
 }
 
 #[cfg(test)]
@@ -311,7 +380,6 @@ mod tests {
                 }
                 AND => register &= value,
                 JUMP_EQUAL => at += go(register == value),
-                #[cfg(target_arch = "x86_64")]
                 JUMP_AT_LEAST => at += go(register >= value),
                 JUMP_ANY_BIT => at += go(register & value != 0),
                 RETURN => return value,
@@ -336,7 +404,14 @@ mod tests {
                 six[..args.len()].copy_from_slice(args);
                 answer(&program, number, six)
             };
-            assert_eq!(ask(libc::SYS_read, &[]), ALLOW);
+            let is_named = |number: c_long| {
+                let named = FORBIDDEN.iter().chain(UNKNOWN);
+                named.chain(MODES.iter().chain(OPENS).map(|(number, _)| number)).any(|named| *named == number)
+                    || [libc::SYS_socket, libc::SYS_socketpair].contains(&number)
+            };
+            for number in (0..1024).filter(|number| !is_named(*number)) {
+                assert_eq!(ask(number, &[]), ALLOW, "{number}");
+            }
             for number in FORBIDDEN {
                 assert_eq!(ask(*number, &[]), eperm, "{number}");
             }

@@ -4,10 +4,10 @@
 
 use std::ffi::{CStr, c_int, c_ulong};
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use crate::confine::Step;
 use crate::init;
+use crate::laid::Laid;
 use crate::landlock;
 use crate::plan::{Grab, Its, Laying, Need, PROXY_PORT, Plan, READ_ONLY, Rules, Space};
 
@@ -39,8 +39,9 @@ fn went(result: impl Into<i64>) -> Result<(), ()> {
 /// In new namespaces: makes them what the plan says. An error leaves its number in errno.
 ///
 /// # Safety
-/// Async-signal-safe. To be called once, in a child that was cloned with the plan's flags and may lose its view of files.
-pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
+/// Async-signal-safe. To be called once, in a child that was cloned with the plan's flags, but for that of mounts where
+/// something is `laid`, and that may lose its view of files.
+pub(crate) unsafe fn settle(space: &Space, laid: Option<&Laid>) -> Result<(), Step> {
     // SAFETY: all pointers are to zero-terminated strings of the plan, which outlives the child's use of it; everything
     // that is changed belongs to the namespaces of the child.
     unsafe {
@@ -54,21 +55,18 @@ pub(crate) unsafe fn settle(space: &Space) -> Result<(), Step> {
         if let Some(most) = &space.processes {
             let _ = write_to(c"/proc/sys/kernel/pid_max", most);
         }
-        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()))
-            .map_err(|()| Step::Namespaces)?;
-        for grab in &space.drawn.grabs {
-            // the number that it had in the last child
-            grab.fd.store(-1, Ordering::Relaxed);
-            if take(grab).is_err() && grab.need == Need::Must {
-                return Err(Step::Grab);
+        match laid {
+            Some(laid) => enter(laid, space).inspect_err(|_| laid.say_unfit())?,
+            None => {
+                take_all(space)?;
+                root(space)?;
+                for step in &space.drawn.steps {
+                    lay(step, &space.drawn.grabs)?;
+                }
             }
         }
-        root(space)?;
-        for step in &space.drawn.steps {
-            lay(step, &space.drawn.grabs)?;
-        }
-        for sealed in &space.drawn.seals {
-            set_attributes(libc::AT_FDCWD, sealed, 0, READ_ONLY).map_err(|()| Step::Place)?;
+        if let Some(namespace) = space.ipc {
+            went(libc::setns(namespace, libc::CLONE_NEWIPC)).map_err(|()| Step::Namespaces)?;
         }
         match space.network {
             Its::Ours => {}
@@ -119,8 +117,13 @@ unsafe fn take(grab: &Grab) -> Result<(), ()> {
         let copy = libc::syscall(libc::SYS_open_tree, found, c"".as_ptr(), flags);
         went(copy)?;
         libc::close(found as c_int);
-        set_attributes(copy as c_int, c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, grab.attributes)?;
-        grab.fd.store(copy as i32, Ordering::Relaxed);
+        if let Err(()) = set_attributes(copy as c_int, c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, grab.attributes) {
+            let error = *libc::__errno_location();
+            libc::close(copy as c_int);
+            *libc::__errno_location() = error;
+            return Err(());
+        }
+        grab.hold(copy as c_int);
         Ok(())
     }
 }
@@ -140,17 +143,107 @@ unsafe fn set_attributes(fd: c_int, path: &CStr, flags: c_int, set: u64) -> Resu
     }
 }
 
-/// An empty root folder in memory, and nothing of the old one.
-unsafe fn root(space: &Space) -> Result<(), Step> {
+/// A copy of all that was laid out before, and in it what is this command's alone. It may be that something has changed in
+/// there since, until it was copied; afterwards it is as in any view that a command has.
+unsafe fn enter(laid: &Laid, space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`; the array is as long as is said.
+    unsafe {
+        went(libc::setns(laid.raw(), libc::CLONE_NEWNS)).map_err(|()| Step::Namespaces)?;
+        went(libc::unshare(libc::CLONE_NEWNS)).map_err(|()| Step::Namespaces)?;
+        let mut mounts = laid.raw_mounts().map(|fd| libc::pollfd { fd, events: libc::POLLPRI, revents: 0 });
+        if libc::poll(mounts.as_mut_ptr(), mounts.len() as libc::nfds_t, 0) != 0 {
+            return Err(Step::Grab);
+        }
+        processes()?;
+        for step in &space.drawn.own {
+            lay(step, &space.drawn.grabs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes copies of all that the view shows, while it can be seen.
+///
+/// # Safety
+/// In a mount namespace of the caller's own, whose working folder is nobody else's. No other thread may be about to take the
+/// same.
+pub(crate) unsafe fn take_all(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null()))
+            .map_err(|()| Step::Namespaces)?;
+        for grab in &space.drawn.grabs {
+            grab.reset();
+            if take(grab).is_err() && grab.need == Need::Must {
+                return Err(Step::Grab);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lays out what commands may share, and takes the old root away for good.
+///
+/// # Safety
+/// As for [`take_all`], which came before.
+pub(crate) unsafe fn lay_shared(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        empty_root(space)?;
+        // of two roots at one place the old one is the upper one
+        went(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr())).map_err(|()| Step::Root)?;
+        went(libc::umount2(c".".as_ptr(), libc::MNT_DETACH)).map_err(|()| Step::Root)?;
+        went(libc::chdir(c"/".as_ptr())).map_err(|()| Step::Root)?;
+        for step in &space.drawn.steps {
+            match step {
+                Laying::Terminals { .. } => {}
+                Laying::Folder(_)
+                | Laying::File(_)
+                | Laying::Link { .. }
+                | Laying::Memory { .. }
+                | Laying::Nothing { .. }
+                | Laying::Place { .. }
+                | Laying::Lift { .. }
+                | Laying::ReadOnly { .. } => lay(step, &space.drawn.grabs)?,
+            }
+        }
+        // every command covers it with its own
+        for step in &space.drawn.steps {
+            if let Laying::Memory { at, .. } = step {
+                set_attributes(libc::AT_FDCWD, at, 0, READ_ONLY).map_err(|()| Step::Place)?;
+            }
+        }
+        // not this mount alone, as for one command, but the folder wherever it is: it is the same one for all of them
+        let flags = libc::MS_REMOUNT | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
+        went(libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), flags, ptr::null())).map_err(|()| Step::Root)?;
+    }
+    Ok(())
+}
+
+/// In memory, with a place for what shows processes; the caller works in it.
+unsafe fn empty_root(space: &Space) -> Result<(), Step> {
     // SAFETY: as for `settle`.
     unsafe {
         memory(&space.base, &space.root_options).map_err(|()| Step::Root)?;
         went(libc::chdir(space.base.as_ptr())).map_err(|()| Step::Root)?;
+        went(libc::mkdir(c"proc".as_ptr(), 0o755)).map_err(|()| Step::Proc)
+    }
+}
+
+unsafe fn processes() -> Result<(), Step> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
+    let kind = c"proc".as_ptr();
+    // SAFETY: as for `settle`.
+    unsafe { went(libc::mount(kind, kind, kind, flags, ptr::null())).map_err(|()| Step::Proc) }
+}
+
+/// An empty root folder in memory, and nothing of the old one.
+unsafe fn root(space: &Space) -> Result<(), Step> {
+    // SAFETY: as for `settle`.
+    unsafe {
+        empty_root(space)?;
         // while the old one can still be seen: the kernel gives nobody a view of processes that hides less than his
-        went(libc::mkdir(c"proc".as_ptr(), 0o755)).map_err(|()| Step::Proc)?;
-        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
-        went(libc::mount(c"proc".as_ptr(), c"proc".as_ptr(), c"proc".as_ptr(), flags, ptr::null()))
-            .map_err(|()| Step::Proc)?;
+        processes()?;
         // Not pivot_root: taking the old root away waits for all processors, 2.6 ms of every command. Who stands in here
         // has no descriptor of a folder outside, and can get no capability; chroot and mount are refused besides.
         went(libc::chroot(c".".as_ptr())).map_err(|()| Step::Root)?;
@@ -159,9 +252,14 @@ unsafe fn root(space: &Space) -> Result<(), Step> {
 }
 
 unsafe fn memory(at: &CStr, options: &CStr) -> Result<(), ()> {
-    let kind = c"tmpfs".as_ptr();
     // SAFETY: as for `settle`.
-    unsafe { went(libc::mount(kind, at.as_ptr(), kind, libc::MS_NOSUID | libc::MS_NODEV, options.as_ptr().cast())) }
+    unsafe { mount_memory(at, options, 0) }
+}
+
+unsafe fn mount_memory(at: &CStr, options: &CStr, more: c_ulong) -> Result<(), ()> {
+    let (kind, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV | more);
+    // SAFETY: as for `settle`.
+    unsafe { went(libc::mount(kind, at.as_ptr(), kind, flags, options.as_ptr().cast())) }
 }
 
 unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
@@ -175,6 +273,15 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
             }
             Laying::Link { at, to } => unless_there(libc::symlink(to.as_ptr(), at.as_ptr())).map_err(|()| Step::Place),
             Laying::Memory { at, options } => memory(at, options).map_err(|()| Step::Place),
+            Laying::Nothing { at } => mount_memory(at, c"mode=711,size=64k", libc::MS_RDONLY).map_err(|()| Step::Place),
+            Laying::ReadOnly { at } => set_attributes(libc::AT_FDCWD, at, 0, READ_ONLY).map_err(|()| Step::Place),
+            Laying::Lift { grab, at } => {
+                grabs[*grab].reset();
+                let there = libc::open(at.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+                went(there).map_err(|()| Step::Place)?;
+                grabs[*grab].hold(there);
+                Ok(())
+            }
             Laying::Terminals { at } => {
                 let kind = c"devpts".as_ptr();
                 let options = c"newinstance,ptmxmode=0666,mode=620".as_ptr();
@@ -183,7 +290,7 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
                 Ok(())
             }
             Laying::Place { grab, at } => {
-                let copy = grabs[*grab].fd.load(Ordering::Relaxed);
+                let copy = grabs[*grab].raw();
                 if copy < 0 {
                     return Ok(());
                 }
@@ -196,7 +303,7 @@ unsafe fn lay(step: &Laying, grabs: &[Grab]) -> Result<(), Step> {
                     MOVE_FROM_EMPTY_PATH,
                 ))
                 .map_err(|()| Step::Place)?;
-                libc::close(copy);
+                libc::close(grabs[*grab].let_go());
                 Ok(())
             }
         }
@@ -298,16 +405,18 @@ const PR_CAP_AMBIENT_CLEAR_ALL: c_ulong = 4;
 ///
 /// # Safety
 /// Async-signal-safe. Binds the calling thread, which must be a child that is about to be a program.
-pub(crate) unsafe fn restrict(plan: &Plan) -> Result<(), Step> {
+pub(crate) unsafe fn restrict(plan: &Plan, bound: Bound) -> Result<(), Step> {
     // SAFETY: pointers are to the plan's memory and to locals, with sizes as the kernel has them.
     unsafe {
         for (kind, limit) in &plan.limits {
             went(libc::setrlimit(*kind as _, &raw const *limit)).map_err(|()| Step::Limits)?;
         }
-        spare_us();
+        if plan.space.is_none() {
+            spare_us();
+        }
         went(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong))
             .map_err(|()| Step::Capabilities)?;
-        capabilities(plan.capabilities).map_err(|()| Step::Capabilities)?;
+        capabilities(plan.capabilities, bound).map_err(|()| Step::Capabilities)?;
         let ruleset = match &plan.rules {
             None => None,
             Some(Rules::Made(ruleset)) => Some(ruleset.raw()),
@@ -346,18 +455,43 @@ unsafe fn rules(plan: &Plan, version: u32) -> Result<c_int, Step> {
     }
 }
 
-unsafe fn capabilities(kept: u64) -> Result<(), ()> {
+/// Whether whoever bore a child had given up, for itself and its children, ever to gain a capability that a plan does not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Already,
+    NotYet,
+}
+
+/// Gives up for good ever to gain other capabilities; those that are held stay until they are dropped.
+///
+/// # Safety
+/// Async-signal-safe. Binds the calling thread and all it starts.
+pub(crate) unsafe fn bound(kept: u64) -> Bound {
+    let mut bound = Bound::Already;
+    for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
+        // SAFETY: the kernel takes numbers only; errno is this thread's own.
+        let error = unsafe {
+            let nothing = 0 as c_ulong;
+            let dropped = libc::prctl(libc::PR_CAPBSET_DROP, c_ulong::from(number), nothing, nothing, nothing);
+            if dropped < 0 { *libc::__errno_location() } else { 0 }
+        };
+        match error {
+            0 => {}
+            // this kernel knows no more of them
+            libc::EINVAL => break,
+            _ => bound = Bound::NotYet,
+        }
+    }
+    bound
+}
+
+unsafe fn capabilities(kept: u64, bound_before: Bound) -> Result<(), ()> {
     // SAFETY: as for `restrict`.
     unsafe {
         libc::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
-        // what cannot be dropped here is never gained either: there are no new privileges
-        for number in (0..u64::BITS).filter(|number| kept & (1 << number) == 0) {
-            let dropped =
-                libc::prctl(libc::PR_CAPBSET_DROP, c_ulong::from(number), 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
-            // this kernel knows no more of them
-            if dropped < 0 && *libc::__errno_location() == libc::EINVAL {
-                break;
-            }
+        if bound_before == Bound::NotYet {
+            // what cannot be dropped here is never gained either: there are no new privileges
+            bound(kept);
         }
         let header = CapabilityHeader { version: CAPABILITIES_3, pid: 0 };
         let mut sets: CapabilitySets = [[0; 3]; 2];

@@ -1,14 +1,14 @@
 //! From a view to the steps that lay it out.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicI32;
 
 use crate::confine::Confined;
-use crate::drawn::Drawn;
+use crate::drawn::{Drawn, LINKS_MAX};
+use crate::laid::Slot;
 use crate::landlock::{self, Grant};
 use crate::plan::{Grab, Laying, NO_DEVICES, NO_SET_ID, Need, READ_ONLY, c};
 use crate::view::{DEVICES, Kind, Shape, View, real};
@@ -18,7 +18,6 @@ use crate::view::{DEVICES, Kind, Shape, View, real};
 pub(crate) struct Layout {
     grabs: Vec<Grab>,
     steps: Vec<Laying>,
-    seals: Vec<CString>,
     made: BTreeSet<PathBuf>,
     private_bytes: u64,
 }
@@ -28,9 +27,10 @@ impl Layout {
         let mut layout = Self { private_bytes: confined.limits.private_bytes, ..Self::default() };
         layout.lay(&view)?;
         layout.system()?;
-        let Self { grabs, steps, seals, made: _, private_bytes: _ } = layout;
+        let Self { grabs, steps, made: _, private_bytes: _ } = layout;
+        let own = own(&view, &steps);
         let rules = rules(confined, &view)?;
-        Ok(Drawn { view, grabs, steps, seals, rules })
+        Ok(Drawn { view, grabs, steps, own, rules, laid: Slot::default() })
     }
 
     fn lay(&mut self, view: &View) -> io::Result<()> {
@@ -56,8 +56,7 @@ impl Layout {
                 Kind::Pin { source } => self.place(place, source, Shape::Folder, NO_DEVICES | NO_SET_ID, is_new)?,
                 Kind::Hide { shape: Shape::Folder } => {
                     self.folder(place, is_new)?;
-                    self.steps.push(Laying::Memory { at: relative(place)?, options: c("mode=711,size=64k")? });
-                    self.seals.push(relative(place)?);
+                    self.steps.push(Laying::Nothing { at: relative(place)? });
                 }
                 // a device on which no devices are allowed: it cannot be opened
                 Kind::Hide { shape: Shape::File } => {
@@ -107,7 +106,7 @@ impl Layout {
         }
         let source = c(source.as_os_str().as_bytes())?;
         self.steps.push(Laying::Place { grab: self.grabs.len(), at: relative(place)? });
-        self.grabs.push(Grab { source, attributes, fd: AtomicI32::new(-1), need: Need::Must });
+        self.grabs.push(Grab::new(source, attributes, Need::Must));
         Ok(())
     }
 
@@ -120,7 +119,7 @@ impl Layout {
             self.steps.push(Laying::File(at.clone()));
             self.steps.push(Laying::Place { grab: self.grabs.len(), at });
             let source = c(format!("/dev/{device}"))?;
-            self.grabs.push(Grab { source, attributes: NO_SET_ID, fd: AtomicI32::new(-1), need: Need::May });
+            self.grabs.push(Grab::new(source, NO_SET_ID, Need::May));
         }
         for (at, to) in [
             ("dev/fd", "/proc/self/fd"),
@@ -135,9 +134,58 @@ impl Layout {
         self.steps.push(Laying::Terminals { at: c("dev/pts")? });
         self.steps.push(Laying::Folder(c("dev/shm")?));
         self.steps.push(Laying::Memory { at: c("dev/shm")?, options: c("mode=1777,size=256m")? });
-        self.seals.push(c(".")?);
+        self.steps.push(Laying::ReadOnly { at: c(".")? });
         Ok(())
     }
+}
+
+/// Of the steps those that are done for every command, where the rest was done once for all of them: memory, and what lies
+/// in it.
+fn own(view: &View, steps: &[Laying]) -> Vec<Laying> {
+    let is_own = |step: &&Laying| match step {
+        Laying::Memory { .. } | Laying::Terminals { .. } => true,
+        Laying::Folder(at)
+        | Laying::File(at)
+        | Laying::Link { at, .. }
+        | Laying::Nothing { at }
+        | Laying::Place { at, .. }
+        | Laying::Lift { at, .. }
+        | Laying::ReadOnly { at } => is_in_memory(view, at),
+    };
+    let own: Vec<&Laying> = steps.iter().filter(is_own).collect();
+    let lifts = own.iter().filter_map(|step| match step {
+        Laying::Place { grab, at } => Some(Laying::Lift { grab: *grab, at: at.clone() }),
+        Laying::Folder(_)
+        | Laying::File(_)
+        | Laying::Link { .. }
+        | Laying::Memory { .. }
+        | Laying::Nothing { .. }
+        | Laying::Terminals { .. }
+        | Laying::Lift { .. }
+        | Laying::ReadOnly { .. } => None,
+    });
+    lifts.chain(own.iter().map(|step| (*step).clone())).collect()
+}
+
+/// Whether nothing but memory is around it. What lies in a folder that lies in memory comes along with that folder.
+fn is_in_memory(view: &View, at: &CStr) -> bool {
+    let mut place = Path::new("/").join(OsStr::from_bytes(at.to_bytes()));
+    for _ in 0..LINKS_MAX {
+        match view.around(&place) {
+            Some((_, Kind::Memory)) => return true,
+            Some((link, Kind::Link { to })) => {
+                let leads = link.parent().unwrap_or(Path::new("/")).join(to);
+                let rest = place.strip_prefix(link).unwrap_or(Path::new(""));
+                place = leads.join(rest);
+            }
+            Some((
+                _,
+                Kind::Read { .. } | Kind::Pin { .. } | Kind::Write { .. } | Kind::Protect { .. } | Kind::Hide { .. },
+            ))
+            | None => return false,
+        }
+    }
+    false
 }
 
 /// Rules for a view of its own: it shows only what may be read, so that reading needs one rule.

@@ -6,7 +6,7 @@
 //!
 //! How that is brought about:
 //!
-//! - All children are spawned by one thread that lives as long as the process: a parent-death signal fires when the
+//! - All children are spawned by two threads that live as long as the process: a parent-death signal fires when the
 //!   spawning *thread* ends. If we are killed, the kernel kills the direct child of every command.
 //! - The process is a *child subreaper*: what daemonises becomes our own child, so that the survivors of a command are
 //!   found in one short kernel list instead of by searching all processes.
@@ -15,13 +15,14 @@
 //!
 //! What a command may reach is its [`Confinement`]: namespaces, Landlock, seccomp and limits, as far as [`probe`] saw them
 //! hold on this machine. `view`, `layout` and `plan` work out what is to be done, without doing it; `inside` does it, in the child.
-//! A command whose walls cannot be put up does not run.
+//! What commands may share of it is done once and kept: `drawn`, `laid`, `network`. A command whose walls cannot be put up does
+//! not run.
 //!
 //! Without namespaces a process that leaves its session *and* wipes its environment *and* outlives its parents is found only
 //! when no other command runs, and not at all after a crash, or where this process itself may not dump core. Linux only
 //! (5.9 or newer).
 //!
-//! The only crate with `unsafe`: in `nursery`, `inside`, `landlock`, `network`, `init`, `attack` and `exit`.
+//! The only crate with `unsafe`: in `nursery`, `inside`, `laid`, `landlock`, `network`, `init`, `attack` and `exit`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("longrein-sandbox needs Linux: pidfd, child subreapers and /proc");
@@ -36,6 +37,8 @@ mod exit;
 mod filter;
 mod init;
 mod inside;
+mod ipc;
+mod laid;
 mod landlock;
 mod layout;
 mod network;

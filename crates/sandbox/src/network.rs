@@ -3,7 +3,8 @@
 //! To make a network namespace costs more than everything else that a confined command needs together (0.3 ms, and the
 //! kernel works on when it is taken down). A command has one to itself; when all its processes are gone and nothing of it is
 //! left there, no socket and no connection that has yet to fade, the next one gets it. Nobody inside may change its
-//! addresses, routes or settings, so that but for the counters of its loopback it is as new.
+//! addresses, routes or settings, so that but for the counters of its loopback it is as new. What else processes talk through
+//! goes with it (`ipc`).
 //!
 //! Refuses to hand on what it cannot see to be empty: that network goes down with its last process.
 #![expect(unsafe_code, reason = "a thread of its own leaves our network, and touches no memory by it")]
@@ -17,7 +18,7 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use crate::{init, inside};
+use crate::{init, inside, ipc};
 
 /// A network for one command at a time. Dropped, it is gone with the last process in it.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Own {
     namespace: OwnedFd,
     /// What the kernel counts in it, wherever it is read.
     counts: File,
+    /// None: this machine lets us keep none, and the command is born into one that is made for it.
+    ipc: Option<ipc::Own>,
 }
 
 /// Those that no command is in.
@@ -53,6 +56,11 @@ impl Own {
         self.namespace.as_raw_fd()
     }
 
+    /// What goes with it.
+    pub(crate) fn ipc(&self) -> Option<i32> {
+        self.ipc.as_ref().map(ipc::Own::raw)
+    }
+
     /// To be called when no process is in it any more.
     pub(crate) fn give_back(self) {
         if self.is_empty() {
@@ -67,7 +75,9 @@ impl Own {
         let mut text = [0; 1024];
         match rustix::io::pread(&self.counts, &mut text, 0) {
             // a text that fills it may go on
-            Ok(read) if read < text.len() => str::from_utf8(&text[..read]).is_ok_and(says_empty),
+            Ok(read) if read < text.len() => {
+                str::from_utf8(&text[..read]).is_ok_and(says_empty) && self.ipc.as_ref().is_none_or(ipc::Own::is_empty)
+            }
             Ok(_) | Err(_) => false,
         }
     }
@@ -96,7 +106,9 @@ fn make() -> Option<Own> {
         let counts = File::open("/proc/thread-self/net/sockstat")?;
         // some surroundings let nobody enter what they let everybody make
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-        Ok(Own { namespace, counts })
+        // SAFETY: as above: nothing that threads share by it is in use here.
+        let ipc = unsafe { unshare_unsafe(UnshareFlags::NEWIPC) };
+        Ok(Own { namespace, counts, ipc: ipc.ok().and_then(|()| ipc::Own::of_this_thread().ok()) })
     });
     made.ok()?.join().ok()?.ok().filter(Own::is_empty)
 }

@@ -1,4 +1,5 @@
-//! The one thread that starts all children.
+//! The threads that start all children: one for those that keep our capabilities, and one for those in namespaces that keep
+//! only some, for which it has given up the others' return before: thirty system calls less for each child.
 //!
 //! A child is made by `clone(CLONE_VM | CLONE_VFORK)`, as `posix_spawn` does it: nothing of our memory is copied, whatever
 //! our size, and this thread sleeps until the child has become the program or given up. `posix_spawn` itself cannot ask
@@ -21,6 +22,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -28,8 +30,9 @@ use tokio::sync::oneshot;
 
 use crate::attack::Attacks;
 use crate::confine::Step;
-use crate::inside;
-use crate::plan::{Plan, high};
+use crate::inside::{self, Bound};
+use crate::laid::Laid;
+use crate::plan::{KEPT_IN_NAMESPACES, Plan, high};
 
 /// Everything the child needs, made ready before it exists: it must not allocate.
 pub(crate) struct Order {
@@ -68,6 +71,8 @@ pub(crate) async fn start<T: Send + 'static>(
     order: Order,
     wrap: impl FnOnce(Born) -> T + Send + 'static,
 ) -> Result<T, Stillborn> {
+    let kind = if order.plan.as_ref().is_some_and(Plan::keeps_some_of_ours) { Kind::Bound } else { Kind::Free };
+    let thread = thread(kind).map_err(Stillborn::System)?;
     let (reply, answer) = oneshot::channel();
     let job: Job = Box::new(move |nursery| {
         let born = nursery.bear(&order).map(wrap);
@@ -75,7 +80,6 @@ pub(crate) async fn start<T: Send + 'static>(
         drop(order);
         let _ = reply.send(born);
     });
-    let thread = thread().map_err(Stillborn::System)?;
     thread.jobs.send(job).map_err(|_| Stillborn::System(gone()))?;
     answer.await.map_err(|_| Stillborn::System(gone()))?
 }
@@ -91,9 +95,11 @@ pub(crate) fn watch(handle: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }.map_err(io::Error::from)
 }
 
-/// The number of the spawning thread: direct children hang on it, adopted ones on another. None: it never ran.
-pub(crate) fn thread_id() -> Option<Pid> {
-    THREAD.get()?.as_ref().ok()?.id
+/// Whether this is a spawning thread: direct children hang on those, adopted ones on another.
+pub(crate) fn is_spawner(thread: Pid) -> bool {
+    THREADS
+        .iter()
+        .any(|spawner| spawner.get().is_some_and(|made| made.as_ref().is_ok_and(|made| made.id == Some(thread))))
 }
 
 type Job = Box<dyn FnOnce(&mut Nursery) + Send>;
@@ -103,11 +109,18 @@ struct Thread {
     id: Option<Pid>,
 }
 
-static THREAD: OnceLock<Result<Thread, io::ErrorKind>> = OnceLock::new();
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Free,
+    /// Neither it nor its children gain a capability that a plan in namespaces does not keep.
+    Bound,
+}
 
-/// Starts the thread at the first child; it ends with the process, because `THREAD` keeps its sender.
-fn thread() -> io::Result<&'static Thread> {
-    THREAD
+static THREADS: [OnceLock<Result<Thread, io::ErrorKind>>; 2] = [const { OnceLock::new() }; 2];
+
+/// Starts the thread at the first child; it ends with the process, because `THREADS` keeps its sender.
+fn thread(kind: Kind) -> io::Result<&'static Thread> {
+    THREADS[kind as usize]
         .get_or_init(|| {
             // without it, survivors go to init and are found by their mark only
             let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -117,7 +130,7 @@ fn thread() -> io::Result<&'static Thread> {
                 .name("longrein-spawn".to_owned())
                 .spawn(move || {
                     let _ = tell.send(rustix::thread::gettid());
-                    let mut nursery = Nursery::new();
+                    let mut nursery = Nursery::new(kind);
                     for job in orders {
                         job(&mut nursery);
                     }
@@ -133,13 +146,14 @@ fn thread() -> io::Result<&'static Thread> {
 struct Nursery {
     stack: Vec<u128>,
     inner_stack: Vec<u128>,
+    bound: Bound,
 }
 
 /// The child calls a dozen small functions; glibc takes 32 KiB for the same.
 const STACK_BYTES: usize = 64 * 1024;
 
 impl Nursery {
-    fn new() -> Self {
+    fn new(kind: Kind) -> Self {
         // SAFETY: an all-zero sigset_t is a valid value, sigfillset makes it a full one, and pthread_sigmask only reads it.
         unsafe {
             let mut every: libc::sigset_t = std::mem::zeroed();
@@ -147,11 +161,31 @@ impl Nursery {
             // the child shares our memory until exec: no handler of ours may run in it
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every, ptr::null_mut());
         }
+        let bound = match kind {
+            Kind::Free => Bound::NotYet,
+            // SAFETY: this thread becomes no program, and its children keep no more than that.
+            Kind::Bound => unsafe { inside::bound(KEPT_IN_NAMESPACES) },
+        };
         let stack = || vec![0; STACK_BYTES / size_of::<u128>()];
-        Self { stack: stack(), inner_stack: stack() }
+        Self { stack: stack(), inner_stack: stack(), bound }
     }
 
     fn bear(&mut self, order: &Order) -> Result<Born, Stillborn> {
+        let space = order.plan.as_ref().and_then(|plan| plan.space.as_ref());
+        let laid =
+            space.filter(|space| space.may_be_laid()).and_then(|space| Some((space, space.drawn.laid.get(space)?)));
+        let Some((space, laid)) = laid else { return self.bear_in(order, None) };
+        let born = self.bear_in(order, Some(&laid));
+        if laid.is_unfit() {
+            space.drawn.laid.forget();
+            return self.bear_in(order, None);
+        }
+        laid.say_had();
+        born
+    }
+
+    /// `laid`: where its view lies already, but for what is its own.
+    fn bear_in(&mut self, order: &Order, laid: Option<&Laid>) -> Result<Born, Stillborn> {
         let programs = pointers(&order.programs);
         let argv = pointers(&order.argv);
         let env = pointers(&order.env);
@@ -164,6 +198,8 @@ impl Nursery {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             processes: process_limit(),
             plan: order.plan.as_ref(),
+            laid,
+            bound: self.bound,
             attacks: order.attacks.as_deref(),
             may_go: -1,
             gate: -1,
@@ -173,13 +209,15 @@ impl Nursery {
         };
         let space = order.plan.as_ref().and_then(|plan| plan.space.as_ref());
         let (first, flags): (extern "C" fn(*mut c_void) -> c_int, c_int) = match space {
+            // it goes where something is laid, and need not be born into a copy of all that we see
+            Some(space) if laid.is_some() => (into_init, space.flags & !libc::CLONE_NEWNS),
             Some(space) => (into_init, space.flags),
             None => (into_program, 0),
         };
-        let gates = space.map(|_| Gates::new()).transpose().map_err(Stillborn::System)?;
+        let gate = space.map(|_| Gate::new()).transpose().map_err(Stillborn::System)?;
         let launch = Launch {
-            may_go: gates.as_ref().map_or(-1, |gates| gates.may_go.0.as_raw_fd()),
-            gate: gates.as_ref().map_or(-1, |gates| gates.may_go.1.as_raw_fd()),
+            may_go: gate.as_ref().map_or(-1, |gate| gate.inner.as_raw_fd()),
+            gate: gate.as_ref().map_or(-1, |gate| gate.outer.as_raw_fd()),
             ..launch
         };
         let mut handle: c_int = -1;
@@ -208,8 +246,8 @@ impl Nursery {
         // SAFETY: clone succeeded with CLONE_PIDFD, so `handle` is a new descriptor that nobody else owns.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let pid = Pid::from_raw(pid).expect("clone gives a positive number in the parent");
-        if let Some(gates) = gates {
-            gates.pass();
+        if let Some(gate) = gate {
+            gate.pass();
         }
         let failed_in = launch.failed_in.load(Ordering::Acquire);
         if failed_in == NOWHERE {
@@ -234,27 +272,27 @@ impl Nursery {
 
 /// Holds the program back until the first process of its namespace is a program of its own: before that, that process
 /// shares our memory, and is in the command's reach.
-struct Gates {
-    may_go: (OwnedFd, OwnedFd),
-    /// Closed by exec and by exit: then nobody but us uses our memory.
-    is_gone: (OwnedFd, OwnedFd),
+struct Gate {
+    /// The program reads here. Closed by exec and by exit: then nobody but us uses our memory.
+    inner: OwnedFd,
+    /// The first process writes here.
+    outer: OwnedFd,
 }
 
-impl Gates {
+impl Gate {
     fn new() -> io::Result<Self> {
-        let pipe = || {
-            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            // out of the way of the three that get fixed numbers
-            io::Result::Ok((high(read)?, high(write)?))
-        };
-        Ok(Self { may_go: pipe()?, is_gone: pipe()? })
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // out of the way of the three that get fixed numbers
+        Ok(Self { inner: high(read)?, outer: high(write)? })
     }
 
-    /// To be called when the first process is a program, or has given up. Waits until the command is one or has.
+    /// To be called when the first process is a program, or has given up. Waits until the command is one or has: who could
+    /// write is told when nobody could read any more.
     fn pass(self) {
-        let Self { may_go: _ours, is_gone: (read, write) } = self;
-        drop(write);
-        while matches!(rustix::io::read(&read, &mut [0_u8; 1]), Ok(1..) | Err(rustix::io::Errno::INTR)) {}
+        let Self { inner, outer } = self;
+        drop(inner);
+        let mut outer = [PollFd::new(&outer, PollFlags::empty())];
+        while poll(&mut outer, None) == Err(rustix::io::Errno::INTR) {}
     }
 }
 
@@ -287,6 +325,8 @@ struct Launch<'a> {
     parent: libc::pid_t,
     processes: libc::rlimit,
     plan: Option<&'a Plan>,
+    laid: Option<&'a Laid>,
+    bound: Bound,
     attacks: Option<&'a Attacks>,
     /// The program waits here,
     may_go: c_int,
@@ -334,7 +374,7 @@ extern "C" fn into_program(launch: *mut c_void) -> c_int {
             if libc::chdir(launch.cwd) < 0 {
                 give_up(launch, IN_FOLDER);
             }
-            if let Err(step) = inside::restrict(plan) {
+            if let Err(step) = inside::restrict(plan, launch.bound) {
                 give_up(launch, IN_SANDBOX + step as i32);
             }
         }
@@ -385,10 +425,10 @@ extern "C" fn into_init(launch: *mut c_void) -> c_int {
         };
         own_house(launch);
         tie_to_parent(launch);
-        if let Err(step) = inside::settle(space) {
+        if let Err(step) = inside::settle(space, launch.laid) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
-        if let Err(step) = inside::restrict(plan) {
+        if let Err(step) = inside::restrict(plan, launch.bound) {
             give_up(launch, IN_SANDBOX + step as i32);
         }
         // it goes on beside us, and waits at the gate

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -47,6 +47,8 @@ pub(crate) struct Space {
     pub(crate) root_options: CString,
     pub(crate) drawn: Arc<Drawn>,
     pub(crate) network: Its,
+    /// A namespace that was made before, for what processes talk through beside the network. None: it is born into one.
+    pub(crate) ipc: Option<i32>,
     /// A listening socket of the command's network goes out here.
     pub(crate) bridge: Option<OwnedFd>,
     /// Written to `pid_max` of its process namespace.
@@ -72,8 +74,34 @@ pub(crate) struct Grab {
     pub(crate) source: CString,
     /// Set on it and all mounts in it.
     pub(crate) attributes: u64,
-    pub(crate) fd: AtomicI32,
+    /// Of the process or thread that took it last.
+    fd: AtomicI32,
     pub(crate) need: Need,
+}
+
+impl Grab {
+    pub(crate) fn new(source: CString, attributes: u64, need: Need) -> Self {
+        Self { source, attributes, fd: AtomicI32::new(-1), need }
+    }
+
+    /// Nothing was taken yet: the number is one of another child.
+    pub(crate) fn reset(&self) {
+        self.fd.store(-1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold(&self, fd: i32) {
+        self.fd.store(fd, Ordering::Relaxed);
+    }
+
+    /// Negative: it is not held.
+    pub(crate) fn raw(&self) -> i32 {
+        self.fd.load(Ordering::Relaxed)
+    }
+
+    /// It is placed, or closed: its number is another's now. Negative: it was not held.
+    pub(crate) fn let_go(&self) -> i32 {
+        self.fd.swap(-1, Ordering::Relaxed)
+    }
 }
 
 /// Whether the command can do without it.
@@ -84,14 +112,38 @@ pub(crate) enum Need {
 }
 
 /// One step of laying out the view; paths count from its root.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Laying {
     Folder(CString),
     File(CString),
-    Link { at: CString, to: CString },
-    Memory { at: CString, options: CString },
-    Terminals { at: CString },
-    Place { grab: usize, at: CString },
+    Link {
+        at: CString,
+        to: CString,
+    },
+    /// A folder whose files are the command's own, and gone with it.
+    Memory {
+        at: CString,
+        options: CString,
+    },
+    /// A folder in which nothing is and nothing can be made.
+    Nothing {
+        at: CString,
+    },
+    Terminals {
+        at: CString,
+    },
+    Place {
+        grab: usize,
+        at: CString,
+    },
+    /// Takes what was placed before its place is covered.
+    Lift {
+        grab: usize,
+        at: CString,
+    },
+    ReadOnly {
+        at: CString,
+    },
 }
 
 /// The kernel's rules on files.
@@ -121,7 +173,7 @@ pub(crate) const NO_SET_ID: u64 = 2;
 pub(crate) const NO_DEVICES: u64 = 4;
 
 /// Rights over files and users that root keeps in a container, of those in capabilities(7).
-const KEPT_IN_NAMESPACES: u64 = bits(&[CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID]);
+pub(crate) const KEPT_IN_NAMESPACES: u64 = bits(&[CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID]);
 /// Without a view of its own only what makes foreign files of the workspace readable and writable: rules on files do not
 /// bind owners and modes.
 const KEPT_WITHOUT: u64 = bits(&[DAC_OVERRIDE]);
@@ -144,6 +196,12 @@ const fn bits(numbers: &[u32]) -> u64 {
 }
 
 impl Plan {
+    /// Whether it keeps the capabilities of [`KEPT_IN_NAMESPACES`], in our users: in users of its own a child is born with all
+    /// of theirs.
+    pub(crate) fn keeps_some_of_ours(&self) -> bool {
+        self.capabilities == KEPT_IN_NAMESPACES && self.space.as_ref().is_some_and(|space| space.users.is_none())
+    }
+
     /// `proxy_port`: where we listen for a command in our own network.
     pub(crate) fn of(confined: &Confined, env: &[(String, String)], proxy_port: u16) -> io::Result<(Self, Ours)> {
         if !filter::IS_KNOWN_HERE {
@@ -192,6 +250,11 @@ impl Plan {
 }
 
 impl Space {
+    /// Whether a view that was laid out before may be entered: in users of its own a child has no rights over what is ours.
+    pub(crate) fn may_be_laid(&self) -> bool {
+        self.users.is_none()
+    }
+
     fn of(confined: &Confined, drawn: Arc<Drawn>, ours: &mut Ours) -> io::Result<Self> {
         let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         let users = match confined.way {
@@ -214,6 +277,10 @@ impl Space {
         if network == Its::New {
             flags |= libc::CLONE_NEWNET;
         }
+        let ipc = ours.network.as_ref().and_then(network::Own::ipc);
+        if ipc.is_some() {
+            flags &= !libc::CLONE_NEWIPC;
+        }
         let bridge = match confined.network {
             Network::Proxy { .. } => {
                 let (mine, theirs) = std::os::unix::net::UnixDatagram::pair()?;
@@ -234,6 +301,7 @@ impl Space {
             root_options: c("mode=755,size=4m")?,
             drawn,
             network,
+            ipc,
             bridge,
             processes: counts_processes_alone()
                 .then(|| c(confined.limits.processes.max(301).to_string()))

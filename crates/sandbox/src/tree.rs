@@ -288,13 +288,12 @@ fn undertaker(work: impl FnOnce() + Send + 'static) {
 /// kernel hands orphans to the first living thread, never to the one that spawns while another lives.
 fn adopted() -> Vec<Seen> {
     let me = getpid();
-    let spawner = nursery::thread_id();
     // the first thread is the usual and only place: one small file
     let pids = match process::children_of(me, me) {
         Some(of_first) if process::look(me).is_some_and(|seen| seen.state == State::Alive) => of_first,
         Some(_) => process::threads_of(me)
             .into_iter()
-            .filter(|thread| Some(*thread) != spawner)
+            .filter(|thread| !nursery::is_spawner(*thread))
             .filter_map(|thread| process::children_of(me, thread))
             .flatten()
             .collect(),

@@ -275,7 +275,9 @@ pub(crate) fn looked_at(confined: &Confined, env: &[(String, String)]) -> Vec<Pa
     let named = [&confined.reads, &confined.writes, &confined.read_only].into_iter().flatten().cloned();
     let sealed = confined.sealed.iter().flat_map(|sealed| std::iter::once(&sealed.folder).chain(&sealed.open)).cloned();
     let scratch = confined.scratch.iter().cloned();
-    let rest = system.chain(home).chain(toolchain::needed(env)).chain(named).chain(sealed).chain(scratch);
+    let devices = DEVICES.into_iter().map(|device| Path::new("/dev").join(device));
+    let rest =
+        system.chain(devices).chain(home).chain(toolchain::needed(env)).chain(named).chain(sealed).chain(scratch);
     rest.chain(hidden(confined, env)).filter(|path| path.is_absolute()).collect()
 }
 

@@ -68,8 +68,8 @@ async fn confined_ones_cost_little_more() {
     println!("confined by {way:?}: {each:?}; pages {pages} -> {pages_after}; descriptors {fds} -> {fds_after}");
     assert!(each < Duration::from_millis(3), "{each:?}");
     assert!(pages_after < pages + 256, "{pages} -> {pages_after}");
-    // networks are kept: each is two descriptors, and there are never many
-    assert!(fds_after <= fds + 16, "{fds} -> {fds_after}");
+    // networks are kept, and what goes with them: each is seven descriptors, and there are never more than eight
+    assert!(fds_after <= fds + 56, "{fds} -> {fds_after}");
 }
 
 /// Children of ours, zombies too.

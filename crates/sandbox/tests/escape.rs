@@ -101,6 +101,13 @@ impl World {
     async fn shell(&self, confined: Confined, script: &str) -> Ended {
         run(self.spec(confined, &["sh", "-c", script])).await.unwrap()
     }
+
+    /// Until its view is kept: it is another one for the first command than for all others.
+    async fn used(&self, confined: &Confined, times: usize) {
+        for _ in 0..times {
+            assert_eq!(self.shell(confined.clone(), ":").await.how, How::Exited(0));
+        }
+    }
 }
 
 impl Drop for World {
@@ -120,6 +127,12 @@ async fn ways() -> Vec<Way> {
         }
     }
     ways
+}
+
+/// Each way as it is for a first command; and, where views are kept, for one that comes later.
+async fn used_ways() -> Vec<(Way, usize)> {
+    let ways = ways().await.into_iter();
+    ways.flat_map(|way| if way == Way::Namespaces { vec![(way, 0), (way, 2)] } else { vec![(way, 0)] }).collect()
 }
 
 fn said(ended: &Ended) -> String {
@@ -208,12 +221,13 @@ const OUT: &[(&[Way], &str)] = &[
 
 #[tokio::test]
 async fn no_script_gets_out() {
-    for way in ways().await {
+    for (way, times) in used_ways().await {
         for (promised, script) in OUT {
             if !promised.contains(&way) {
                 continue;
             }
             let world = World::new();
+            world.used(&world.confined(way), times).await;
             let ended = world.shell(world.confined(way), script).await;
             assert!(matches!(ended.how, How::Exited(1..)), "{way:?}: {script}: came through: {}", said(&ended));
             for (path, content) in [("outside/secret", "content of a file"), ("given/read", "content of a file")] {
@@ -254,10 +268,11 @@ const IN: &[(&[Way], &str)] = &[
 
 #[tokio::test]
 async fn work_goes_on_inside() {
-    for way in ways().await {
+    for (way, times) in used_ways().await {
         for (promised, script) in IN {
             if promised.contains(&way) {
                 let world = World::new();
+                world.used(&world.confined(way), times).await;
                 let ended = world.shell(world.confined(way), script).await;
                 assert_eq!(ended.how, How::Exited(0), "{way:?}: {script}: {}", said(&ended));
                 assert!(!world.at("home/file").exists(), "the home folder inside is none of ours");
@@ -306,7 +321,7 @@ const CALLS: &[(&[Way], &str)] = &[
 
 #[tokio::test]
 async fn no_system_call_gets_out() {
-    for way in ways().await {
+    for (way, times) in used_ways().await {
         for (promised, call) in CALLS {
             let is_older = matches!(probe_way(way).await, Became::Held { open, .. } if open.contains(&Attack::Signal));
             if !promised.contains(&way) || (is_older && (call.starts_with("signal") || *call == "pidfd")) {
@@ -319,6 +334,7 @@ async fn no_system_call_gets_out() {
                 println!("skipped: {way:?}: {call}: process {aimed_at} is there inside as well");
                 continue;
             }
+            world.used(&world.confined(way), times).await;
             let program = std::env::current_exe().unwrap();
             let argv = [program.to_str().unwrap(), "--exact", "helper_inside", "--nocapture"];
             let mut spec = world.spec(world.confined(way), &argv);

@@ -1,5 +1,6 @@
-//! Networks of commands' own: nobody shares one, and who gets one that was used before finds it as new.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+//! Networks of commands' own, and what else processes talk through: nobody shares one, and who gets one that was used before
+//! finds it as new.
+#![expect(clippy::unwrap_used, clippy::print_stdout, unsafe_code, reason = "a test may")]
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -35,7 +36,6 @@ async fn said(way: Way, script: &str) -> String {
 /// Which network a command is in.
 const NAME: &str = "readlink /proc/self/ns/net";
 
-#[tokio::test]
 async fn a_network_is_handed_on_as_good_as_new() {
     let ours = std::fs::read_link("/proc/self/ns/net").unwrap().display().to_string();
     for way in [Way::Namespaces, Way::UserNamespace] {
@@ -71,6 +71,40 @@ async fn a_network_is_handed_on_as_good_as_new() {
     }
 }
 
+/// One after the other: which of the kept namespaces a command gets depends on what ran before.
+#[tokio::test]
+async fn what_is_kept_is_handed_on_as_good_as_new() {
+    a_network_is_handed_on_as_good_as_new().await;
+    what_processes_talk_through_is_not_handed_on_with_anything_in_it().await;
+}
+
+/// In kept namespaces something is left by one command; the next ones get others.
+async fn what_processes_talk_through_is_not_handed_on_with_anything_in_it() {
+    let ours = std::fs::read_link("/proc/self/ns/ipc").unwrap().display().to_string();
+    for way in [Way::Namespaces, Way::UserNamespace] {
+        if !matches!(probe_way(way).await, Became::Held { .. }) {
+            println!("skipped: {way:?}");
+            continue;
+        }
+        const NAME: &str = "readlink /proc/self/ns/ipc";
+        assert_ne!(said(way, NAME).await, ours, "{way:?}");
+        let beside = format!("sleep 0.3; {NAME}");
+        let (one, other) = tokio::join!(said(way, &beside), said(way, &beside));
+        assert_ne!(one, other, "{way:?}: side by side nobody shares one");
+        for left in ["memory", "semaphore", "messages", "queue"] {
+            assert!(all_gone().await);
+            helper(way, left).await;
+            assert!(all_gone().await);
+            for _ in 0..3 {
+                let lists = said(way, "cat /proc/sysvipc/msg /proc/sysvipc/sem /proc/sysvipc/shm").await;
+                assert_eq!(lists.lines().count(), 3, "{way:?}: {left}: nothing but headings: {lists}");
+                helper(way, "no queue").await;
+                assert!(all_gone().await);
+            }
+        }
+    }
+}
+
 /// Has this program do something inside.
 async fn helper(way: Way, does: &str) {
     let program = std::env::current_exe().unwrap();
@@ -85,7 +119,23 @@ async fn helper(way: Way, does: &str) {
 #[test]
 fn helper_inside() {
     let Ok(does) = std::env::var("DOES") else { return };
-    if does == "datagram" {
+    let name = c"/longrein-left".as_ptr();
+    // SAFETY: numbers, and a name that ends with a zero.
+    let made = unsafe {
+        match does.as_str() {
+            "memory" => Some(libc::shmget(7, 4096, libc::IPC_CREAT | 0o600)),
+            "semaphore" => Some(libc::semget(7, 1, libc::IPC_CREAT | 0o600)),
+            "messages" => Some(libc::msgget(7, libc::IPC_CREAT | 0o600)),
+            "queue" => Some(libc::mq_open(name, libc::O_CREAT | libc::O_RDWR, 0o600, 0_usize)),
+            "no queue" => Some(if libc::mq_open(name, libc::O_RDWR) < 0 { 0 } else { -1 }),
+            _ => None,
+        }
+    };
+    if let Some(made) = made {
+        // where the kernel has rules on files, a queue is a file that may not be made
+        let is_refused = does == "queue" && std::io::Error::last_os_error().raw_os_error() == Some(libc::EACCES);
+        assert!(made >= 0 || is_refused, "{does}: {}", std::io::Error::last_os_error());
+    } else if does == "datagram" {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         socket.recv(&mut [0; 8]).unwrap();
