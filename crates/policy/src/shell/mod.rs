@@ -50,7 +50,7 @@ pub use self::executed::{RunAs, RunBy};
 use self::harm::flow::Part;
 use self::paths::is_recursive;
 use self::rules::texts;
-use self::scope::Scope;
+use self::scope::{Defined, Scope};
 use self::scripts::Scripts;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
@@ -173,6 +173,7 @@ impl Policy {
         };
         if !scan::scan(&text).iter().any(takes_in) {
             analysis.text = text.clone().into_owned();
+            analysis.numbers = settings::numbers(&text);
         }
         analysis.script(&text, &Here::at(folder), 0);
         *effects = analysis.effects;
@@ -373,6 +374,11 @@ impl<'a> Analysis<'a> {
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
+        // a wrapper would run a program of that name
+        let function = self.scope.function(name).filter(|function| function.defined == Defined::Plainly);
+        if nesting.wrappers == 0 && first.kind == Kind::Literal && function.is_some() {
+            return self.plainly_called(words, name, here, nesting);
+        }
         self.executes(words, name, base, here, nesting);
         let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
@@ -567,10 +573,25 @@ impl<'a> Analysis<'a> {
             }
             let outer = self.scope.clone();
             self.scope = outer.inside(&function, Some(words.get(1..).unwrap_or_default()));
+            let bound = self.bindings.clone();
+            self.bindings.retain(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit()));
+            self.bindings.extend(parameters(&function.body.to_string(), words));
             verdict = verdict.and(self.called(&function, here, nesting.scripts + 1));
+            self.bindings = bound;
             self.scope = std::mem::take(&mut self.scope).back_in(&outer);
         }
         verdict
+    }
+
+    /// A call of a function that the name is sure to stand for. As a program of that name, only what is denied counts.
+    fn plainly_called(&mut self, words: &[Word], name: &str, here: &Here, nesting: Nesting) -> Verdict {
+        let outer = self.scope.clone();
+        self.scope = outer.without_function(name);
+        let untold = self.untold.clone();
+        let program = self.simple(words, here, Nesting { wrappers: nesting.wrappers + 1, ..nesting });
+        (self.scope, self.untold) = (outer, untold);
+        let called = self.stands_for(words, name, here, nesting);
+        if program.strictness > Strictness::Ask { called.and(program) } else { called }
     }
 
     /// What is denied in text that may be run later: the value of a variable, of an alias.
@@ -936,6 +957,25 @@ fn is_activation(file: &Word) -> bool {
         && !file.text.split('/').any(|part| part == "..")
 }
 
+/// What `$1` and so on stand for in a function that is called with these words, as far as they are told and nothing in it
+/// changes that. For the rest what the text before says is a guess.
+fn parameters(body: &str, words: &[Word]) -> Vec<(String, Word)> {
+    const CHANGES: [&str; 6] = ["shift", "set", "getopts", "eval", "source", "function"];
+    let takes_in = |seen: &scan::Seen| seen.words.first().is_some_and(|first| first == ".");
+    if CHANGES.iter().any(|name| settings::names(body, name))
+        || body.contains("()")
+        || scan::scan(body).iter().any(takes_in)
+    {
+        return Vec::new();
+    }
+    // behind a word that may be several, or none, each may be any
+    let told = words.iter().skip(1).take(PARAMETERS_MAX).take_while(|word| match word.kind {
+        Kind::Literal | Kind::Open => true,
+        Kind::Likely | Kind::Guess | Kind::Glob | Kind::Loose | Kind::Unknown => false,
+    });
+    told.enumerate().map(|(at, word)| ((at + 1).to_string(), word.clone())).collect()
+}
+
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {
     let mut words = words.to_vec();
     if let Some(first) = words.first_mut() {
@@ -972,6 +1012,8 @@ fn command_shown(words: &[Word]) -> String {
 }
 
 const SHELL: &str = "shell";
+/// Words of a function that are followed one by one.
+const PARAMETERS_MAX: usize = 9;
 /// A `cd` that may fail doubles the folders; more than this are not told apart.
 const FOLDERS_MAX: usize = 8;
 /// Scripts inside scripts.

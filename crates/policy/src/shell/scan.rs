@@ -148,6 +148,11 @@ impl Scanner<'_> {
         let Some(word) = self.word.take() else { return };
         match self.target.take() {
             Some(direction) => self.command.redirects.push((direction, word)),
+            // behind it stands a pattern
+            None if word == "in" && matches!(self.command.words.as_slice(), [case, _] if case == "case") => {
+                self.command.words.push(word);
+                self.end_command();
+            }
             None if self.command.words.is_empty() && RESERVED.contains(&word.as_str()) => {}
             None => self.command.words.push(word),
         }
@@ -202,8 +207,8 @@ fn closing_ansi_c(text: &str) -> Option<usize> {
 }
 
 /// Words that begin or end a compound command and are no command themselves.
-const RESERVED: [&str; 14] =
-    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "time", "coproc"];
+const RESERVED: [&str; 15] =
+    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "time", "coproc"];
 
 /// After so many, text is taken to close nothing.
 const MISSES_MAX: usize = 64;
@@ -236,6 +241,7 @@ mod tests {
             ("a # b; c\nd#e", "a / d#e"),
             ("a > b 2>c <d &>e >&f >|g", "a >b >c <d >e >f >g"),
             ("a\\\nb", "ab"),
+            ("case $x in a|b) c;; (d) e ;; esac | f", "case $x in / a / b / c / d / e / f"),
             ("a 'b; rm", "a b / rm"),
             ("a $(rm -rf", "a / rm -rf"),
             ("a `rm", "a / rm"),

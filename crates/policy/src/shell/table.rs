@@ -5,6 +5,7 @@
 
 use super::commands::{COMMANDS, FIND_TABLE, GIT, Role, VERSIONS};
 use super::program;
+use super::unwrap::{self, Inner};
 use super::word::{Kind, Word, is_own};
 use crate::path::{SECRET_EXAMPLES, glob_matches, may_be_secret};
 
@@ -221,6 +222,21 @@ pub(crate) fn reads_plainly(rest: &[Word]) -> bool {
     rest.iter().all(|word| word.kind == Kind::Literal)
         && names.clone().next().is_some()
         && names.clone().all(|name| is_own(&name.text))
+}
+
+/// Whether nothing is known of a command that is called so, and no shell has one: the name may be that of a function.
+pub(crate) fn is_no_command(name: &str) -> bool {
+    let words = [Word { text: name.to_owned(), kind: Kind::Literal }];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(plain)
+        && !name.starts_with("command_not_found")
+        && !OF_SHELLS.contains(&name)
+        && !matches!(name, "git" | "sed" | "ps" | "printenv")
+        && COMMANDS.iter().all(|(known, _, _)| *known != name)
+        && VERSIONS.iter().all(|(known, _)| *known != name)
+        && matches!(unwrap::unwrap(&words), Inner::None)
+        && !unwrap::is_wrapper(name)
 }
 
 /// Whether it says which version it is, or how it is called, and does nothing else.
@@ -804,6 +820,12 @@ const SHOWN_MAX: usize = 60;
 const VERSION_WORDS_MAX: usize = 3;
 /// A cluster of letters that is longer is the value of one.
 const HIDDEN_LETTERS_MAX: usize = 4;
+/// Commands that are of the shell, beside those that stand elsewhere.
+const OF_SHELLS: [&str; 26] = [
+    "cd", "exit", "return", "break", "continue", "shift", "eval", "exec", "trap", "wait", "jobs", "fg", "bg", "kill",
+    "times", "let", "getopts", "builtin", "caller", "compgen", "complete", "dirs", "disown", "history", "logout",
+    "suspend",
+];
 /// Commands of which no option does more than list, whatever file is called like one.
 pub(super) const LISTERS: [&str; 7] = ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname"];
 /// What `test` compares two texts or two numbers by, and computes neither.

@@ -112,6 +112,16 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
     }
 }
 
+/// What `xargs`, given these words of its own, puts each line in place of.
+pub(crate) fn mark_of_xargs(own: &[Word]) -> Option<String> {
+    let named = own.iter().enumerate().find_map(|(at, word)| match word.text.strip_prefix("-I")? {
+        "" => own.get(at + 1).map(|mark| mark.text.clone()),
+        glued => Some(glued.to_owned()),
+    });
+    let replaces = || own.iter().any(|word| ["-i", "--r"].iter().any(|option| word.text.starts_with(option)));
+    named.or_else(|| replaces().then(|| "{}".to_owned())).filter(|mark| !mark.is_empty())
+}
+
 /// Whether a name is that of a shell.
 pub(crate) fn is_shell(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "mksh" | "rbash" | "fish")

@@ -11,8 +11,8 @@ use super::document::Without;
 use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
-use super::scope::Function;
-use super::settings::{counts, said, sets};
+use super::scope::{Defined, Function};
+use super::settings::{self, counts, said, sets};
 use super::table::{self, Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Unset, Variables, Word};
@@ -214,7 +214,18 @@ impl Analysis<'_> {
                 After { success: after.clone(), any: after }
             }
             Command::Function(function) => {
-                self.ask("it defines a function, which may stand for any command");
+                let name = &function.fname.value;
+                walk.seen.push(Seen { words: vec![name.clone()], redirects: Vec::new() });
+                let is_straight = self.aside == 0 && walk.depth == 0 && self.callers == 0;
+                let is_new = self.scope.function(name).is_none() && self.scope.alias(name).is_none();
+                let is_own = table::is_no_command(name) && !super::CHANGES_THE_SHELL.contains(&name.as_str());
+                let defined = if is_straight && is_new && is_own { Defined::Plainly } else { Defined::Perhaps };
+                if defined == Defined::Perhaps {
+                    self.ask("it defines a function, which may stand for any command");
+                }
+                // what it does is judged where it is called, with what it is given
+                let outer_verdict = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+                let untold = self.untold.clone();
                 let body = function.body.0.to_string();
                 let calls_itself =
                     scan::scan(&body).iter().any(|seen| seen.words.first() == Some(&function.fname.value));
@@ -232,7 +243,12 @@ impl Analysis<'_> {
                 }
                 self.scope = outer;
                 self.executed.judging = judging;
-                self.scope.define(&function.fname.value, &function.body);
+                let found = std::mem::replace(&mut self.verdict, outer_verdict);
+                match defined {
+                    Defined::Plainly if found.strictness <= Strictness::Ask => self.untold = untold,
+                    Defined::Plainly | Defined::Perhaps => self.note(found),
+                }
+                self.scope.define(name, &function.body, defined);
                 same()
             }
             Command::ExtendedTest(test, redirects) => {
@@ -241,10 +257,12 @@ impl Analysis<'_> {
                     self.ask("it tests with [[ ]], which not every shell reads so");
                 }
                 let from = walk.seen.len();
-                let mut raw = vec!["[[".to_owned()];
+                let mut raw = vec![vec!["[[".to_owned()]];
                 self.extended_test(&test.expr, here, walk, &mut raw);
-                raw.push("]]".to_owned());
-                walk.seen.insert(from, Seen { words: raw, redirects: Vec::new() });
+                raw.last_mut().expect("it begins with one").push("]]".to_owned());
+                let seen = raw.into_iter().filter(|words| !words.is_empty());
+                let seen = seen.map(|words| Seen { words, redirects: Vec::new() });
+                walk.seen.splice(from..from, seen);
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, here, walk, &mut Seen::default());
                 }
@@ -282,7 +300,7 @@ impl Analysis<'_> {
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
                 let of_lines = matches!(compound, CompoundCommand::WhileClause(_)) && reads_a_line(&clause.0);
-                if !of_lines {
+                if !of_lines && !self.counts(&clause.0, &clause.1.list) {
                     self.ask_unless_bare("it repeats commands until something changes");
                 }
                 self.never_waits(&clause.1.list);
@@ -295,25 +313,36 @@ impl Analysis<'_> {
             }
             CompoundCommand::ForClause(clause) => self.for_each(clause, here, walk),
             CompoundCommand::ArithmeticForClause(clause) => {
-                self.ask("it repeats commands");
                 self.never_waits(&clause.body.list);
-                for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
-                    self.inner_scripts(&expression.value, here, walk);
+                let parts = [&clause.initializer, &clause.condition, &clause.updater];
+                let told: Vec<&str> = parts.into_iter().flatten().map(|part| part.value.as_str()).collect();
+                // a loop without a condition has no end
+                let has_end = clause.condition.as_ref().is_some_and(|part| !part.value.trim().is_empty());
+                let plain = told.iter().all(|part| settings::computes_plainly(part, &self.numbers));
+                if !plain || !has_end {
+                    self.ask("it repeats commands");
                 }
+                walk.seen.extend(scan::scan(&format!("for (({}))", told.join(";"))));
+                told.iter().for_each(|part| self.inner_scripts(part, here, walk));
                 let scope = self.scope.clone();
                 let once = self.list(&clause.body.list, here, walk);
                 self.scope = scope.or(&self.scope);
-                self.scope.forget();
+                if !plain {
+                    self.scope.forget();
+                }
                 if once == *here { once } else { Here::unknown() }
             }
             CompoundCommand::CaseClause(clause) => {
-                self.ask("it chooses between commands");
                 self.executed.judging.is_judged |= !judging::is_given(&clause.value.value);
-                self.words_of(&clause.value.value, here, walk);
+                let words = ["case", clause.value.value.as_str(), "in"].map(str::to_owned).to_vec();
+                walk.seen.push(Seen { words, redirects: Vec::new() });
+                self.held_against(&clause.value.value, here, walk);
                 let mut after = here.clone();
                 for case in &clause.cases {
                     for pattern in &case.patterns {
-                        self.words_of(&pattern.value, here, walk);
+                        let words = vec![pattern.value.clone()];
+                        walk.seen.push(Seen { words, redirects: Vec::new() });
+                        self.held_against(&pattern.value, here, walk);
                     }
                     if let Some(list) = &case.cmd {
                         let scope = self.scope.clone();
@@ -331,13 +360,45 @@ impl Analysis<'_> {
                 here.clone()
             }
             CompoundCommand::Arithmetic(arithmetic) => {
-                // `( (rm x) )` is taken for arithmetic by the parser, and by no shell
-                self.ask("it computes with (( )), or groups commands twice");
+                // `( (rm x) )` is taken for arithmetic by the parser, and by no shell; and by some shells no arithmetic is
+                let seen = scan::scan(&format!("(({}))", arithmetic.expr.value));
+                let is_no_command =
+                    |name: &String| name.len() == 1 || !name.bytes().all(|byte| byte.is_ascii_alphabetic());
+                let plain = settings::computes_plainly(&arithmetic.expr.value, &self.numbers)
+                    && seen
+                        .iter()
+                        .all(|seen| seen.redirects.is_empty() && seen.words.first().is_some_and(is_no_command));
+                if !plain {
+                    self.ask("it computes with (( )), or groups commands twice");
+                }
+                walk.seen.extend(seen);
                 self.executed.judging.is_judged = true;
-                self.inner_scripts(&arithmetic.expr.value, here, walk);
-                self.search(&arithmetic.expr.value, here, walk.depth);
-                self.scope.forget();
+                if !plain {
+                    self.inner_scripts(&arithmetic.expr.value, here, walk);
+                    self.search(&arithmetic.expr.value, here, walk.depth);
+                    self.scope.forget();
+                }
                 here.clone()
+            }
+        }
+    }
+
+    /// Whether a loop ends when a number that it counts has come far enough: `while [ "$i" -lt 3 ]; do …; i=$((i+1)); done`.
+    fn counts(&self, condition: &CompoundList, body: &CompoundList) -> bool {
+        let [item] = condition.0.as_slice() else { return false };
+        let [tested] = item.0.first.seq.as_slice() else { return false };
+        let (tested, body) = (tested.to_string(), body.to_string());
+        let is_test = ["[ ", "[[ ", "test ", "(("].iter().any(|begin| tested.starts_with(begin));
+        let is_counted = |name: &String| settings::names(&tested, name) && settings::counts_on(&body, name);
+        is_test && item.0.additional.is_empty() && self.numbers.iter().any(is_counted)
+    }
+
+    /// A word of `case`, which is compared whatever it says.
+    fn held_against(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+        for word in self.words_of(raw, here, walk) {
+            match word.kind {
+                Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose => {}
+                Kind::Unknown => self.ask("a word of case is only known once it runs"),
             }
         }
     }
@@ -407,31 +468,55 @@ impl Analysis<'_> {
         after
     }
 
-    /// Judges the words of a test, and tells how it is written.
-    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk, raw: &mut Vec<String>) {
+    /// Judges the words of a test, and tells how it is written, as the rougher reading reads it: what joins two tests joins two
+    /// commands there.
+    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk, raw: &mut Vec<Vec<String>>) {
         match test {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
                 self.extended_test(one, here, walk, raw);
+                raw.push(Vec::new());
                 self.extended_test(other, here, walk, raw);
             }
-            ExtendedTestExpr::Parenthesized(inner) => self.extended_test(inner, here, walk, raw),
+            ExtendedTestExpr::Parenthesized(inner) => {
+                raw.push(Vec::new());
+                self.extended_test(inner, here, walk, raw);
+                raw.push(Vec::new());
+            }
             ExtendedTestExpr::Not(inner) => {
-                raw.push("!".to_owned());
+                // a reserved word where a command begins
+                if let Some(words) = raw.last_mut().filter(|words| !words.is_empty()) {
+                    words.push("!".to_owned());
+                }
                 self.extended_test(inner, here, walk, raw);
             }
             ExtendedTestExpr::UnaryTest(predicate, word) => {
-                raw.extend([predicate.to_string(), word.value.clone()]);
-                self.tested(&word.value, here, walk);
+                let written = [predicate.to_string(), word.value.clone()];
+                raw.last_mut().expect("it begins with one").extend(written);
+                let of_texts =
+                    matches!(predicate, UnaryPredicate::StringHasNonZeroLength | UnaryPredicate::StringHasZeroLength);
+                let compares = if of_texts { Compares::Texts } else { Compares::Nothing };
+                self.tested(&word.value, compares, here, walk);
             }
             ExtendedTestExpr::BinaryTest(predicate, one, other) => {
-                raw.extend([one.value.clone(), predicate.to_string(), other.value.clone()]);
-                self.tested(&one.value, here, walk);
-                self.tested(&other.value, here, walk);
+                let written = [one.value.clone(), predicate.to_string(), other.value.clone()];
+                raw.last_mut().expect("it begins with one").extend(written);
+                let of_texts = matches!(
+                    predicate,
+                    BinaryPredicate::StringExactlyMatchesPattern
+                        | BinaryPredicate::StringDoesNotExactlyMatchPattern
+                        | BinaryPredicate::StringMatchesRegex
+                        | BinaryPredicate::StringExactlyMatchesString
+                        | BinaryPredicate::StringDoesNotExactlyMatchString
+                        | BinaryPredicate::StringContainsSubstring
+                );
+                let compares = if of_texts { Compares::Texts } else { Compares::Nothing };
+                self.tested(&one.value, compares, here, walk);
+                self.tested(&other.value, compares, here, walk);
             }
         }
     }
 
-    fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+    fn tested(&mut self, raw: &str, compares: Compares, here: &Here, walk: &mut Walk) {
         if raw.strip_prefix(['\'', '"']).is_some_and(super::carried::has_index) {
             // an index is computed, quotes or not
             self.inner_scripts(raw, here, walk);
@@ -445,6 +530,8 @@ impl Analysis<'_> {
                         self.note(verdict);
                     }
                 }
+                // whatever it says is compared, or is a pattern that texts are held against
+                Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose if compares == Compares::Texts => {}
                 Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
                     self.ask("a word of [[ ]] is only known once it runs")
                 }
@@ -1000,6 +1087,14 @@ impl Analysis<'_> {
     }
 }
 
+/// What a test does with its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compares {
+    Texts,
+    /// It looks for a file, or computes.
+    Nothing,
+}
+
 /// What variables are set for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetsFor {
@@ -1088,9 +1183,12 @@ fn joined(words: &[Word]) -> Word {
 /// Whether every shell would do no more than test files and compare texts.
 fn is_plain_test(test: &ExtendedTestExpr) -> bool {
     match test {
-        // a shell without `[[` would run what stands behind `&&`
-        ExtendedTestExpr::And(..) | ExtendedTestExpr::Or(..) | ExtendedTestExpr::Parenthesized(_) => false,
-        ExtendedTestExpr::Not(inner) => is_plain_test(inner),
+        // a shell without `[[` finds no such command, and runs what stands behind `||`: that must be no command either
+        ExtendedTestExpr::Or(one, other) => {
+            is_plain_test(one) && is_plain_test(other) && matches!(first_of(other), ExtendedTestExpr::UnaryTest(..))
+        }
+        ExtendedTestExpr::And(one, other) => is_plain_test(one) && is_plain_test(other),
+        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => is_plain_test(inner),
         ExtendedTestExpr::UnaryTest(predicate, _) => !matches!(
             predicate,
             UnaryPredicate::ShellVariableIsSetAndAssigned
@@ -1119,6 +1217,15 @@ fn is_plain_test(test: &ExtendedTestExpr) -> bool {
                 | BinaryPredicate::StringContainsSubstring => true,
             }
         }
+    }
+}
+
+/// The test that stands first in another.
+fn first_of(test: &ExtendedTestExpr) -> &ExtendedTestExpr {
+    match test {
+        ExtendedTestExpr::And(one, _) | ExtendedTestExpr::Or(one, _) => first_of(one),
+        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => first_of(inner),
+        ExtendedTestExpr::UnaryTest(..) | ExtendedTestExpr::BinaryTest(..) => test,
     }
 }
 

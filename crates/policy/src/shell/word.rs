@@ -431,7 +431,7 @@ impl<'a> Reader<'a> {
         match word.kind {
             // a shell would split it
             Kind::Literal if quoting == Quoting::Bare && !word.text.chars().all(is_plain) => {
-                self.pieces.push(Piece::Opaque)
+                self.guess(std::slice::from_ref(word), quoting, Joins::Apart);
             }
             Kind::Literal => self.quoted(&word.text.clone()),
             // some name of that shape
@@ -557,7 +557,11 @@ impl<'a> Reader<'a> {
             }
             Some(sign @ ('0'..='9' | '@' | '*')) => {
                 self.at += 1;
-                self.guessed_value(sign.encode_utf8(&mut [0; 4]), quoting);
+                let name = sign.to_string();
+                match self.variables.bound(&name).cloned() {
+                    Some(word) => self.bound_value(&word, quoting),
+                    None => self.guessed_value(&name, quoting),
+                }
             }
             Some('-') => {
                 self.at += 1;
@@ -573,6 +577,12 @@ impl<'a> Reader<'a> {
     }
 
     fn guessed_value(&mut self, name: &str, quoting: Quoting) {
+        if self.variables.numbers.iter().any(|number| number == name) {
+            let value = self.variables.guess(name);
+            let digits = value.as_deref().and_then(|value| value.first()?.known().map(str::to_owned));
+            let digits = digits.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+            return self.known_value(digits.as_deref().unwrap_or(NUMBER));
+        }
         match self.variables.guess(name) {
             Some(value) => self.guess(&value, quoting, if name == "*" { Joins::Together } else { Joins::Apart }),
             None if is_own(name) => self.open(quoting),
