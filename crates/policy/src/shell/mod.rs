@@ -128,6 +128,10 @@ pub(crate) struct Analysis<'a> {
     numbers: Vec<String>,
     /// How deep in what may not be run, or is of a shell of its own.
     aside: usize,
+    /// How deep in pipelines: what a command prints there others are given.
+    piped: usize,
+    /// The command at work hands on what it is given, to a person or into a file.
+    copies: bool,
     /// Texts that stand line by line below the command that is given them, each with a word in its place.
     documents: Vec<String>,
     /// Words that were held against the file system.
@@ -217,6 +221,8 @@ impl<'a> Analysis<'a> {
             text: String::new(),
             numbers: Vec::new(),
             aside: 0,
+            piped: 0,
+            copies: false,
             documents: Vec::new(),
             looked: 0,
             scope: Scope::default(),
@@ -670,8 +676,14 @@ impl<'a> Analysis<'a> {
         if sets || CHANGES_THE_SHELL.contains(&base) && !is_only_strict(base, words) {
             let reason = format!("{base} changes how later commands are read");
             self.untold.get_or_insert_with(|| reason.clone());
-            let strictness = if sets_up { Strictness::UnlessSpelt } else { Strictness::Ask };
-            verdict = verdict.and(Verdict::new(strictness, own::UNREADABLE, reason));
+            verdict = verdict.and(match (sets_up, base == "export" && walk::exports_for_programs(words)) {
+                (true, _) => Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason),
+                // a program it is for is held by what holds the program
+                (false, true) => {
+                    Verdict { strictness: Strictness::UnlessSpelt, ..Verdict::unless(Doubt::Unproven, reason) }
+                }
+                (false, false) => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
+            });
         }
         if !self.trusts(name) {
             let reason = format!("it runs the program {}", shown(name));
@@ -685,6 +697,11 @@ impl<'a> Analysis<'a> {
             Ok(operands) => {
                 for operand in &operands {
                     verdict = verdict.and(self.operand(operand, here));
+                }
+                if table::follows_links_below(&readable) && !self.has_no_links(&operands, here) {
+                    let reason =
+                        format!("{base} follows links below the folders it compares; give it --no-dereference");
+                    verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 }
                 if let Some(reason) = self.trap(base, words, here) {
                     verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
@@ -839,15 +856,20 @@ impl<'a> Analysis<'a> {
     /// What `xargs` runs: the words it is given, if they are known.
     fn with_more(&mut self, xargs: &[Word], inner: &[Word], here: &Here) -> Vec<Word> {
         let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
-        let replaces = own.iter().any(|word| ["-I", "-i", "--r"].iter().any(|option| word.text.starts_with(option)));
         let null = own.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
-        let mark = own.iter().enumerate().find_map(|(at, word)| match word.text.strip_prefix("-I")? {
-            "" => own.get(at + 1).map(|mark| mark.text.as_str()),
-            glued => Some(glued),
-        });
-        if let Some(mark) = mark
+        // at what else it may split names, and where it may stop, is not followed
+        let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
+        let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
+        if let Some(file) = unwrap::file_of_xargs(own) {
+            // nothing else is read; what the text has written there may be enough to deny it
+            let is_it = |written: &str| here.folders.iter().any(|folder| path::absolute(folder, &file.text) == written);
+            self.stdin = self.written.iter().find(|(written, _)| is_it(written)).map(|(_, text)| text.clone());
+            self.fed = None;
+        }
+        let mark = unwrap::mark_of_xargs(own);
+        let replaces = mark.is_some();
+        if let Some(mark) = &mark
             && let Some(line) = self.stdin.as_deref().map(str::trim).filter(|text| !text.contains('\n'))
-            && !mark.is_empty()
         {
             let named = |word: &Word| match word.text.contains(mark) {
                 true => Word { text: word.text.replace(mark, line), kind: Kind::Guess },
@@ -857,13 +879,26 @@ impl<'a> Analysis<'a> {
             self.stdin = None;
             return words;
         }
-        if let Some(mark) = mark.or(replaces.then_some("{}")).filter(|mark| !mark.is_empty()) {
+        if let Some(mark) = &mark {
             // each line is put where the mark stands
-            let named = |word: &Word| if word.text.contains(mark) { Word::open() } else { word.clone() };
+            let before = inner.iter().position(|word| word.text.contains(mark)).unwrap_or(inner.len());
+            let takes_files = found::takes_files(inner.get(..before).unwrap_or_default());
+            let example = match self.fed.take() {
+                Some(found) => {
+                    let verdict = self.emptied_by(inner, &found, here);
+                    self.note(verdict);
+                    let plain = takes_files && plain && !null && !found.ends_names && !found::writes(inner);
+                    self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain)
+                }
+                None => None,
+            };
+            let named = |word: &Word| match (word.text.contains(mark), &example) {
+                (true, Some(example)) if word.text == *mark => example.clone(),
+                (true, _) => Word::open(),
+                (false, _) => word.clone(),
+            };
             self.stdin = None;
-            if self.fed.is_none() {
-                return inner.iter().map(named).collect();
-            }
+            return inner.iter().map(named).collect();
         }
         if let Some(text) = self.stdin.take().filter(|_| !replaces) {
             let mut words = unwrap::with_more(inner);
@@ -873,9 +908,6 @@ impl<'a> Analysis<'a> {
         if let Some(found) = self.fed.take() {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
-            // at what else it may split names, and where it may stop, is not followed
-            let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
-            let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
             let by_look = || self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain);
             let files = match null && found.ends_names {
                 true => found.example.clone().or_else(by_look),
@@ -883,6 +915,11 @@ impl<'a> Analysis<'a> {
                 false => by_look(),
             };
             let files = files.filter(|_| !replaces && found::takes_files(inner));
+            if files.is_some() && found::writes(inner) {
+                // what is written is judged name by name: others may obey one of them
+                let written = by_look().and(self.all_found(&found, here));
+                return written.map_or_else(|| unwrap::with_more(inner), |written| [inner.to_vec(), written].concat());
+            }
             if let Some(name) = files {
                 // several are given at once
                 let mut words = inner.to_vec();
@@ -891,6 +928,24 @@ impl<'a> Analysis<'a> {
             }
         }
         unwrap::with_more(inner)
+    }
+
+    /// Whether nothing below these folders is a link or a file that usually holds secrets.
+    fn has_no_links(&self, operands: &[Operand], here: &Here) -> bool {
+        let all: Vec<&Word> = operands.iter().map(|operand| &operand.word).collect();
+        let world = self.policy.surroundings.world.as_ref();
+        let listed =
+            |word: &&Word| here.folders.iter().all(|folder| world.names(&path::absolute(folder, &word.text)).is_some());
+        let found = found::Found::below(&all, "*").filter(|_| all.iter().all(listed));
+        found.is_some_and(|found| self.looked_at(&found, here, found::Splits::Never).is_some())
+    }
+
+    /// Every file that is found now. None: there is none, or there are many.
+    fn all_found(&self, found: &found::Found, here: &Here) -> Option<Vec<Word>> {
+        let [folder] = here.folders.as_slice() else { return None };
+        let files = found.files(self.policy.surroundings.world.as_ref(), folder);
+        let told = !files.is_empty() && files.len() < found::FILES_MAX;
+        told.then(|| files.into_iter().map(|text| Word { text, kind: Kind::Literal }).collect())
     }
 
     /// A file like all that a `find` finds, from looking at what lies there.
@@ -945,6 +1000,7 @@ fn is_only_strict(base: &str, words: &[Word]) -> bool {
             "umask" | "alias" => args.is_empty(),
             "ulimit" => args == ["-a"],
             "read" => table::reads_plainly(words.get(1..).unwrap_or_default()),
+            "export" => table::exports_plainly(words.get(1..).unwrap_or_default()),
             _ => false,
         }
 }

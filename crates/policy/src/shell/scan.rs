@@ -122,8 +122,23 @@ impl Scanner<'_> {
                     }
                 }
             }
-            '#' if self.word.is_none() => {
+            // behind `<(a)` it is a letter of a word
+            '#' if self.word.is_none() && !self.text.get(..self.at - 1).is_some_and(|before| before.ends_with(')')) => {
                 self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+            }
+            // `x=(a b)`, which is no command in any shell
+            '(' if self.command.words.is_empty() && self.word.as_ref().is_some_and(|word| word.ends_with('=')) => {
+                let from = self.text.get(self.at - 1..).filter(|_| self.misses < MISSES_MAX).unwrap_or_default();
+                match enclosed(from, '(', ')').map(str::len) {
+                    Some(inside) => {
+                        self.push("(");
+                        self.push_next(inside + 1);
+                    }
+                    None => {
+                        self.misses += 1;
+                        self.end_command();
+                    }
+                }
             }
             ' ' | '\t' => self.end_word(),
             '\n' | ';' | '|' | '(' | ')' => self.end_command(),
@@ -239,6 +254,7 @@ mod tests {
             ("a $(b; c) `d; e` ${f;g}", "a $(b; c) `d; e` ${f;g}"),
             ("a \"$(b \")\")\"; c", "a \"$(b \")\")\" / c"),
             ("a # b; c\nd#e", "a / d#e"),
+            ("a <(b)#c & d", "a / b / #c / d"),
             ("a > b 2>c <d &>e >&f >|g", "a >b >c <d >e >f >g"),
             ("a\\\nb", "ab"),
             ("case $x in a|b) c;; (d) e ;; esac | f", "case $x in / a / b / c / d / e / f"),

@@ -14,7 +14,9 @@ pub(super) fn said(words: &[Word], text: &str) -> Option<Vec<Word>> {
     let names = |word: &Word| word.kind == Kind::Guess && word.text.contains(['*', '?', '[']);
     let plain = !words.iter().any(names)
         && expansions.all(|rest| {
-            let name = tokens(rest.trim_start_matches('{')).next().filter(|(before, ..)| before.is_none());
+            let name = tokens(rest.trim_start_matches('{').trim_start_matches('#'))
+                .next()
+                .filter(|(before, ..)| before.is_none());
             let of_a_function =
                 rest.trim_start_matches('{').starts_with(|sign: char| sign.is_ascii_digit() || "@*".contains(sign));
             rest.starts_with('(') || of_a_function || name.is_some_and(|(_, name, _)| is_said(name))

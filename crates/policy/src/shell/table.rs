@@ -86,9 +86,6 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::Read => paths.extend(operands.into_iter().map(purpose(Purpose::Read))),
         Role::Compare => {
             let below = options.contains("r") || options.contains("recursive");
-            if below && !options.contains("no-dereference") {
-                return Err(format!("{name} follows links below the folders it compares; give it --no-dereference"));
-            }
             let how = if below { Purpose::ReadBelow } else { Purpose::Read };
             paths.extend(operands.into_iter().map(purpose(how)));
         }
@@ -224,6 +221,27 @@ pub(crate) fn reads_plainly(rest: &[Word]) -> bool {
         && names.clone().all(|name| is_own(&name.text))
 }
 
+/// Whether `export`, given these words, sets no more than variables that change nothing but how texts look.
+pub(crate) fn exports_plainly(rest: &[Word]) -> bool {
+    let plain = |word: &Word| {
+        let set = word.text.split_once('=').filter(|_| word.kind == Kind::Literal);
+        set.is_some_and(|(name, value)| unwrap::is_harmless(name, value))
+    };
+    !rest.is_empty() && rest.iter().all(plain)
+}
+
+/// Whether it compares whole folders, through links too.
+pub(crate) fn follows_links_below(words: &[Word]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let compares = COMMANDS
+        .iter()
+        .find(|(known, _, role)| matches!(role, Role::Compare) && name.known().is_some_and(|name| name == *known));
+    let parsed = compares.and_then(|(_, options, _)| parse("diff", options, rest).ok());
+    parsed.is_some_and(|Parsed { options, .. }| {
+        (options.contains("r") || options.contains("recursive")) && !options.contains("no-dereference")
+    })
+}
+
 /// Whether nothing is known of a command that is called so, and no shell has one: the name may be that of a function.
 pub(crate) fn is_no_command(name: &str) -> bool {
     let words = [Word { text: name.to_owned(), kind: Kind::Literal }];
@@ -262,6 +280,7 @@ fn tells_of_the_shell(name: &str, rest: &[Word]) -> bool {
     literal
         && match (name, args.as_slice()) {
             ("read", _) => reads_plainly(rest),
+            ("export", _) => exports_plainly(rest),
             ("umask" | "alias" | "jobs", []) | ("ulimit", ["-a"]) | ("stty", ["size"]) => true,
             ("set", args) => !args.is_empty(),
             ("tput", ["cols" | "lines" | "colors"]) => true,

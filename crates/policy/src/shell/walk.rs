@@ -109,6 +109,7 @@ impl Analysis<'_> {
         if pipeline.seq.is_empty() {
             self.ask("there is no command in it");
         }
+        self.piped += 1;
         let mut given = None;
         let mut fed = None;
         let mut source = self.around.clone();
@@ -117,13 +118,15 @@ impl Analysis<'_> {
             (self.stdin, self.fed, self.source) = (given.take(), fed.take(), source);
             let around = std::mem::replace(&mut self.around, self.source.clone());
             let scope = self.scope.clone();
+            let fed_on = self.fed.clone();
             self.aside(|analysis| analysis.one(command, here, walk));
             (self.around, self.scope) = (around, scope);
             given = self.printed(command, here);
-            fed = self.feeds(command, here);
+            fed = self.feeds(command, fed_on, here);
             source = self.poured(command, here);
         }
         (self.stdin, self.fed, self.source) = (None, None, Source::Told);
+        self.piped -= 1;
         self.together(pipeline, here);
         same()
     }
@@ -168,13 +171,17 @@ impl Analysis<'_> {
         }
     }
 
-    /// What `find` hands on.
-    fn feeds(&self, command: &Command, here: &Here) -> Option<found::Found> {
+    /// The names of files that a command hands on, its own or those it is given.
+    fn feeds(&self, command: &Command, given: Option<found::Found>, here: &Here) -> Option<found::Found> {
         let Command::Simple(simple) = command else { return None };
         let seen = scan::scan(&simple.to_string());
         let [seen] = seen.as_slice() else { return None };
         let words = self.words(seen.words.iter().map(String::as_str), here, &mut |_| {});
-        (words.first().and_then(Word::known) == Some("find")).then(|| found::Found::of(&words))
+        if seen.redirects.iter().any(|(direction, _)| *direction == Direction::In) {
+            return None;
+        }
+        let given = given.filter(|given| !given.ends_names && found::keeps_lines(&words));
+        found::Found::handed_on(&words).or(given)
     }
 
     /// What may not be run, or is of a shell of its own.
@@ -628,7 +635,10 @@ impl Analysis<'_> {
                     words.extend(self.words_of(&raw.value, here, walk));
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    let copies = words.first().and_then(Word::known).is_some_and(|name| matches!(name, "cat" | "tee"));
+                    self.copies = copies && self.piped == 0;
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                    self.copies = false;
                     source = self.redirected.take().unwrap_or(source);
                 }
                 CommandPrefixOrSuffixItem::ProcessSubstitution(kind, group) => {
@@ -878,7 +888,10 @@ impl Analysis<'_> {
             AssignmentValue::Scalar(value) => vec![value.value.as_str()],
             AssignmentValue::Array(values) => values.iter().map(|(_, value)| value.value.as_str()).collect(),
         };
-        let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
+        let is_list =
+            matches!(&assignment.value, AssignmentValue::Array(values) if values.iter().all(|(at, _)| at.is_none()));
+        let is_own_list = is_list && sets_for == SetsFor::Text && word::is_own(name);
+        let mut plain = (is_own_list || matches!(assignment.value, AssignmentValue::Scalar(_))) && !assignment.append;
         let mut set = Vec::new();
         for value in values {
             let words = self.words_of(value, here, walk);
@@ -970,11 +983,18 @@ impl Analysis<'_> {
             IoRedirect::HereString(_, raw) => {
                 seen.redirects.push((Direction::In, raw.value.clone()));
                 let words = self.words_of(&raw.value, here, walk);
-                if !words.iter().all(|word| word.kind == Kind::Literal) {
+                let copies = self.copies;
+                let is_told = |word: &Word| match word.kind {
+                    Kind::Literal => true,
+                    // it is copied, whatever it says
+                    Kind::Likely | Kind::Guess | Kind::Open | Kind::Loose => copies,
+                    Kind::Glob | Kind::Unknown => false,
+                };
+                if !words.iter().all(is_told) {
                     self.ask("the text it is given is only known once it runs");
                 }
-                let given = words.first().and_then(Word::known)?;
-                Some(Without::body(&self.documents, given).unwrap_or(given).to_owned())
+                let body = Without::body(&self.documents, &raw.value);
+                body.or_else(|| words.first().and_then(Word::known)).map(str::to_owned)
             }
             IoRedirect::HereDocument(_, document) => {
                 self.ask("it is given a text of several lines");
@@ -1120,6 +1140,18 @@ fn reads_a_line(condition: &CompoundList) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether `export` sets variables that only programs look at, each to a literal.
+pub(super) fn exports_for_programs(words: &[Word]) -> bool {
+    let plain = |word: &Word| {
+        word.kind == Kind::Literal
+            && word.text.split_once('=').is_some_and(|(name, _)| {
+                let of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                !name.is_empty() && name.bytes().all(of_name) && !executed::leads(name) && !steers(name)
+            })
+    };
+    words.len() > 1 && words.iter().skip(1).all(plain)
 }
 
 /// Whether a variable has programs of one language load what lies in the folders named, which are below the folder they are

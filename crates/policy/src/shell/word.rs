@@ -8,6 +8,7 @@
 
 use super::parameter;
 use super::scope::{Scope, Value};
+use super::table::PLAIN_VARIABLES;
 
 /// A word after quoting and expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,6 +273,13 @@ pub(super) fn is_own(name: &str) -> bool {
         && !OF_SHELLS.contains(&name)
 }
 
+/// Of `#x}` and `#x[@]}`, how long it is.
+fn length_of_value(inside: &str) -> Option<usize> {
+    let (name, _) = inside.strip_prefix('#')?.split_once('}')?;
+    let plain = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
+    is_own(plain).then_some(name.len() + "#}".len())
+}
+
 /// Whether a script that is put in stands where every shell would see it stand, and prints what others say: the commands in
 /// it are judged, and no text of its own can make a pattern.
 fn is_told(script: &str) -> bool {
@@ -511,6 +519,10 @@ impl<'a> Reader<'a> {
                     return self.guess(&value, quoting, joins);
                 }
                 let inside = rest.get(1..).unwrap_or_default();
+                if let Some(taken) = length_of_value(inside) {
+                    self.at += taken + 1;
+                    return self.known_value(NUMBER);
+                }
                 let length = inside.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
                 let (name, after) = inside.split_at(length);
                 let name = after.starts_with('}').then(|| name.to_owned());
@@ -524,7 +536,7 @@ impl<'a> Reader<'a> {
                         self.at += name.len() + 2;
                         self.known_value(&value);
                     }
-                    (Some(name), None) if is_own(&name) => {
+                    (Some(name), None) if is_own(&name) || PLAIN_VARIABLES.contains(&name.as_str()) => {
                         self.at += name.len() + 2;
                         self.guessed_value(&name, quoting);
                     }
@@ -585,7 +597,7 @@ impl<'a> Reader<'a> {
         }
         match self.variables.guess(name) {
             Some(value) => self.guess(&value, quoting, if name == "*" { Joins::Together } else { Joins::Apart }),
-            None if is_own(name) => self.open(quoting),
+            None if is_own(name) || PLAIN_VARIABLES.contains(&name) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }

@@ -165,3 +165,72 @@ fn a_function_is_judged_where_it_is_called() {
         ],
     );
 }
+
+#[test]
+fn files_whose_names_are_handed_on_are_read_where_every_name_is_told() {
+    check(
+        "",
+        "allow",
+        &[
+            "grep -rl x src | xargs grep -n y",
+            "grep -rl x src | sort -u | head -5 | xargs wc -l",
+            "grep -l x src/*.rs | xargs -n1 head -3",
+            "ls src/*.rs | xargs wc -l",
+            "rg -l x src | xargs -I{} head -2 {}",
+            "find src -name '*.rs' | grep -v test | xargs sed -n 1p",
+            "git ls-files src | xargs wc -l",
+            "diff -r src src",
+        ],
+    );
+    check(
+        "",
+        "ask",
+        &[
+            // one of them holds a secret, or is a link
+            "grep -rl x . | xargs cat",
+            "git ls-files | xargs cat",
+            "grep -rl x mixed | xargs cat",
+            "diff -r src mixed",
+            "ls mixed/*.rs | xargs cat",
+            // not the names as they are
+            "grep -rn x src | xargs cat",
+            "grep -rlZ x src | xargs cat",
+            "ls src | xargs cat",
+            "grep -rl x src | sed s/a/b/ | xargs cat",
+            "grep -rl x src | head -c 5 | xargs cat",
+            "grep -rl x src | grep -o a | xargs cat",
+            "grep -rl x src | uniq -c | xargs cat",
+            "grep -rl x src | sort list | xargs cat",
+            "grep -rl x src | head < list | xargs cat",
+            "cat list | xargs cat",
+            // not as files that are read
+            "grep -rl x src | xargs",
+            "grep -rl x src | xargs sed",
+            "grep -rl x src | xargs -I{} sed {} a",
+            "grep -rl x src | xargs -I{} sh -c 'cat {}'",
+            "grep -rl x src | xargs -d. cat",
+            "grep -rl x src | xargs -a list cat",
+            "grep -rl x src | xargs sed -i s/a/b/",
+            "grep -rl x src | xargs rm",
+            "xargs -a list cat",
+        ],
+    );
+    check("", "deny", &["grep -rl x src | xargs -I{} rm -rf / {}", "find . -name .env | sort | xargs cat"]);
+}
+
+#[test]
+fn what_export_sets_for_looks_alone_is_allowed() {
+    check("", "allow", &["export LC_ALL=C; sort README.md", "export LANG=C TZ=UTC && ls"]);
+    check("", "ask", &["export PATH=src; ls", "export A=b; ls", "export LC_ALL=$X; ls", "export LC_ALL", "export -p"]);
+    check(
+        "",
+        "allow",
+        &["x=(a b c); echo \"${x[1]} ${#x[@]}\"", "echo \"$USER $HOME\"", "x=(src README.md)\necho \"${x[@]}\""],
+    );
+    check(
+        "",
+        "ask",
+        &["x=(a $X); echo \"${x[0]}\"", "x=(a); rm \"${x[0]}\"", "PATH=(a); ls", "x=([0]=a); ls", "x+=(a); ls"],
+    );
+    check("", "deny", &["x=(rm -rf /); \"${x[@]}\"", "x=($(rm -rf /))", "echo \"$USER $API_TOKEN\""]);
+}
