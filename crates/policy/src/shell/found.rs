@@ -307,7 +307,7 @@ impl Found {
         for start in &self.starts {
             let start = path::absolute(folder, &start.text);
             path::within(workspace, &start)?;
-            if splits == Splits::AtSpace && !start.chars().all(is_of_one_word) {
+            if !splits.leaves(&start) {
                 return None;
             }
             // where nothing can be listed its name alone tells; a folder is read with all in it by `grep -r` too
@@ -327,7 +327,7 @@ impl Found {
             for name in names {
                 left = usize::checked_sub(left, 1)?;
                 let file = format!("{at}/{name}");
-                if splits == Splits::AtSpace && !name.chars().all(is_of_one_word) {
+                if !splits.leaves(&name) {
                     return None;
                 }
                 // as find compares, a star stands for a dot too
@@ -360,6 +360,21 @@ fn is_of_one_word(letter: char) -> bool {
 pub(super) enum Splits {
     Never,
     AtSpace,
+    /// The same, and the words are taken for patterns of names.
+    ForPatterns,
+}
+
+impl Splits {
+    /// Whether a name stays one word, and itself.
+    fn leaves(self, name: &str) -> bool {
+        match self {
+            Splits::Never => true,
+            Splits::AtSpace => name.chars().all(is_of_one_word),
+            Splits::ForPatterns => {
+                name.chars().all(|letter| is_of_one_word(letter) && !matches!(letter, '*' | '?' | '['))
+            }
+        }
+    }
 }
 
 fn is_exec_of_fd(text: &str) -> bool {

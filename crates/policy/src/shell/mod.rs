@@ -706,7 +706,11 @@ impl<'a> Analysis<'a> {
                 if let Some(reason) = self.trap(base, words, here) {
                     verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 }
-                let leaves_out = matches!(base, "rg" | "ag") && !table::reads_hidden(&readable);
+                // names of the kinds that are looked for hold no secrets, else it is no reader
+                let mut included = words.iter().filter_map(|word| word.text.strip_prefix("--include=")).peekable();
+                let by_name = included.peek().is_some()
+                    && included.all(|name| !path::may_be_secret(name) && !name.contains(['{', '[', '\\']));
+                let leaves_out = matches!(base, "rg" | "ag") && !table::reads_hidden(&readable) || by_name;
                 if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !leaves_out {
                     verdict = verdict.and(self.reads_hidden(&operands, here));
                 }
@@ -861,6 +865,7 @@ impl<'a> Analysis<'a> {
         let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
         let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
         if let Some(file) = unwrap::file_of_xargs(own) {
+            self.executed.cannot_tell(|| format!("{} tells what further words it is given", shown(&file.text)));
             // nothing else is read; what the text has written there may be enough to deny it
             let is_it = |written: &str| here.folders.iter().any(|folder| path::absolute(folder, &file.text) == written);
             self.stdin = self.written.iter().find(|(written, _)| is_it(written)).map(|(_, text)| text.clone());

@@ -35,7 +35,12 @@ pub(super) fn counts(assignment: &str, name: &str) -> bool {
         .and_then(|rest| rest.strip_prefix("=$("))
         .and_then(|rest| rest.strip_suffix(')'))
         .unwrap_or_default();
-    matches!(script, "date +%s" | "date +%s%N" | "nproc" | "id -u") || script.ends_with("| wc -l")
+    let last = script.rsplit('|').next().unwrap_or_default().trim();
+    let of_input = last.strip_prefix("wc -l").is_some_and(|rest| {
+        let file = rest.trim_start().strip_prefix('<').unwrap_or_default().trim();
+        rest.is_empty() && last.len() < script.len() || file.bytes().all(is_of_path) && !file.is_empty()
+    });
+    matches!(script, "date +%s" | "date +%s%N" | "nproc" | "id -u") || of_input
 }
 
 /// The variables of a text that hold a number whenever they hold anything: each time one is set, it is to digits, to what is
@@ -122,6 +127,16 @@ pub(super) fn computes_plainly(text: &str, numbers: &[String]) -> bool {
         })
 }
 
+/// Whether a word of a test is digits, a variable that holds a number, or what a command counts.
+pub(super) fn is_number(raw: &str, numbers: &[String]) -> bool {
+    let raw = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
+    let name = raw.strip_prefix('$').unwrap_or_default();
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    raw.bytes().all(|byte| byte.is_ascii_digit())
+        || numbers.iter().any(|number| number == name)
+        || counts(&format!("n={raw}"), "n")
+}
+
 /// Whether a text has this name in it.
 pub(super) fn names(text: &str, name: &str) -> bool {
     tokens(text).any(|(_, token, _)| token == name)
@@ -139,6 +154,10 @@ pub(super) fn counts_on(text: &str, name: &str) -> bool {
 
 /// Names of one text that are looked at.
 const NAMES_MAX: usize = 32;
+
+fn is_of_path(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._/-".contains(&byte)
+}
 
 /// How often a text may set this variable.
 pub(super) fn sets(text: &str, name: &str) -> usize {

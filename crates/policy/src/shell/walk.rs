@@ -16,7 +16,7 @@ use super::settings::{self, counts, said, sets};
 use super::table::{self, Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Unset, Variables, Word};
-use super::{Analysis, Here, Nesting, found, judging, scan};
+use super::{Analysis, Here, Nesting, found, judging, parse, scan};
 use crate::path;
 use crate::verdict::{Doubt, Strictness, Verdict, own};
 
@@ -184,6 +184,25 @@ impl Analysis<'_> {
         found::Found::handed_on(&words).or(given)
     }
 
+    /// A file like all those whose names `$(find src -name '*.rs')` puts in.
+    fn put_in_names(&self, raw: &str, here: &Here) -> Option<Word> {
+        let script = raw.strip_prefix("$(")?.strip_suffix(')')?;
+        let is_all = word::enclosed(raw.get(1..)?, '(', ')') == Some(script);
+        // each look goes over the whole text
+        if !is_all || self.fuel == 0 || self.text.is_empty() || sets(&self.text, "IFS") > 0 {
+            return None;
+        }
+        let program = parse::parse(script).ok()?;
+        let [list] = program.complete_commands.as_slice() else { return None };
+        let [item] = list.0.as_slice() else { return None };
+        if !item.0.additional.is_empty() || !matches!(item.1, SeparatorOperator::Sequence) {
+            return None;
+        }
+        let pipeline = &item.0.first;
+        let found = pipeline.seq.iter().fold(None, |found, command| self.feeds(command, found, here))?;
+        self.looked_at(&found, here, found::Splits::ForPatterns).filter(|_| !found.ends_names)
+    }
+
     /// What may not be run, or is of a shell of its own.
     fn aside<T>(&mut self, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.aside += 1;
@@ -260,7 +279,7 @@ impl Analysis<'_> {
             }
             Command::ExtendedTest(test, redirects) => {
                 self.executed.judging.is_judged = true;
-                if !is_plain_test(&test.expr) {
+                if !is_plain_test(&test.expr, &self.numbers) {
                     self.ask("it tests with [[ ]], which not every shell reads so");
                 }
                 let from = walk.seen.len();
@@ -516,7 +535,8 @@ impl Analysis<'_> {
                         | BinaryPredicate::StringDoesNotExactlyMatchString
                         | BinaryPredicate::StringContainsSubstring
                 );
-                let compares = if of_texts { Compares::Texts } else { Compares::Nothing };
+                let of_numbers = [one, other].iter().all(|word| settings::is_number(&word.value, &self.numbers));
+                let compares = if of_texts || of_numbers { Compares::Texts } else { Compares::Nothing };
                 self.tested(&one.value, compares, here, walk);
                 self.tested(&other.value, compares, here, walk);
             }
@@ -591,6 +611,7 @@ impl Analysis<'_> {
         }
         let mut seen = Seen::default();
         let mut words = Vec::new();
+        let mut named = Vec::new();
         let mut given = None;
         let piped = std::mem::take(&mut self.source);
         let mut source = if piped == Source::Told { self.around.clone() } else { piped };
@@ -632,7 +653,11 @@ impl Analysis<'_> {
                 // after the command's name an assignment is a word like any other
                 CommandPrefixOrSuffixItem::Word(raw) | CommandPrefixOrSuffixItem::AssignmentWord(_, raw) => {
                     seen.words.push(raw.value.clone());
-                    words.extend(self.words_of(&raw.value, here, walk));
+                    let found = self.words_of(&raw.value, here, walk);
+                    if found.iter().any(|word| word.kind == Kind::Loose) && found::takes_files(&words) {
+                        named.extend(self.put_in_names(&raw.value, here).map(|name| (words.len(), name)));
+                    }
+                    words.extend(found);
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
                     let copies = words.first().and_then(Word::known).is_some_and(|name| matches!(name, "cat" | "tee"));
@@ -661,6 +686,12 @@ impl Analysis<'_> {
                     (self.stdin, self.fed) = (stdin, fed);
                     walk.inside.push(group.list.to_string());
                 }
+            }
+        }
+        // several are given at once
+        if !found::writes(&words) {
+            for (at, name) in named.into_iter().rev() {
+                words.splice(at..=at, [name.clone(), name]);
             }
         }
         // what the text itself sets, or anybody may know, is said whatever it is
@@ -897,7 +928,7 @@ impl Analysis<'_> {
             let words = self.words_of(value, here, walk);
             let harmless = |word: &Word| match sets_for {
                 SetsFor::Text if word::is_own(name) => {
-                    matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Open | Kind::Loose)
+                    matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Guess | Kind::Open | Kind::Loose)
                 }
                 SetsFor::Read if name == "IFS" => word.kind == Kind::Literal,
                 SetsFor::Text | SetsFor::Read | SetsFor::Command => {
@@ -1213,14 +1244,16 @@ fn joined(words: &[Word]) -> Word {
 }
 
 /// Whether every shell would do no more than test files and compare texts.
-fn is_plain_test(test: &ExtendedTestExpr) -> bool {
+fn is_plain_test(test: &ExtendedTestExpr, numbers: &[String]) -> bool {
     match test {
         // a shell without `[[` finds no such command, and runs what stands behind `||`: that must be no command either
         ExtendedTestExpr::Or(one, other) => {
-            is_plain_test(one) && is_plain_test(other) && matches!(first_of(other), ExtendedTestExpr::UnaryTest(..))
+            is_plain_test(one, numbers)
+                && is_plain_test(other, numbers)
+                && matches!(first_of(other), ExtendedTestExpr::UnaryTest(..))
         }
-        ExtendedTestExpr::And(one, other) => is_plain_test(one) && is_plain_test(other),
-        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => is_plain_test(inner),
+        ExtendedTestExpr::And(one, other) => is_plain_test(one, numbers) && is_plain_test(other, numbers),
+        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => is_plain_test(inner, numbers),
         ExtendedTestExpr::UnaryTest(predicate, _) => !matches!(
             predicate,
             UnaryPredicate::ShellVariableIsSetAndAssigned
@@ -1228,7 +1261,7 @@ fn is_plain_test(test: &ExtendedTestExpr) -> bool {
                 | UnaryPredicate::ShellOptionEnabled
         ),
         ExtendedTestExpr::BinaryTest(predicate, one, other) => {
-            let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = |text: &str| settings::is_number(text, numbers);
             match predicate {
                 BinaryPredicate::LeftSortsBeforeRight | BinaryPredicate::LeftSortsAfterRight => false,
                 // words are computed, substitutions in them too

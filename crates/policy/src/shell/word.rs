@@ -282,18 +282,23 @@ fn length_of_value(inside: &str) -> Option<usize> {
 
 /// Whether a script that is put in stands where every shell would see it stand, and prints what others say: the commands in
 /// it are judged, and no text of its own can make a pattern.
-fn is_told(script: &str) -> bool {
+fn is_told(script: &str, quoting: Quoting) -> bool {
     let says = ["echo", "printf"].iter().any(|name| script.trim_start().starts_with(name));
     let hidden = script.contains('#') || script.contains("<<") || script.contains("case ") || script.starts_with('(');
-    !(hidden || says && script.contains(['*', '?', '[', '\\']))
+    !(hidden || says && quoting == Quoting::Bare && script.contains(['*', '?', '[', '\\']))
 }
 
 /// Whether it is what stands in `$((end - start))`, where all names are of numbers: another value is computed in turn.
-fn is_of_numbers(inside: &str, numbers: &[String]) -> bool {
+fn is_of_numbers(inside: &str, variables: &Variables<'_>) -> bool {
     let Some(text) = inside.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) else { return false };
     let plain = text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_ +-*/%()".contains(letter));
-    let known =
-        |name: &str| name.bytes().all(|byte| byte.is_ascii_digit()) || numbers.iter().any(|number| number == name);
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let in_turn = |name: &str| {
+        variables
+            .bound(name)
+            .is_some_and(|word| word.kind == Kind::Literal && !word.text.is_empty() && digits(&word.text))
+    };
+    let known = |name: &str| digits(name) || variables.numbers.iter().any(|number| number == name) || in_turn(name);
     // `++` sets what stands beside it
     let sets = ["++", "--"].iter().any(|sign| text.contains(sign));
     plain && !sets && text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').all(known)
@@ -495,7 +500,7 @@ impl<'a> Reader<'a> {
         match rest.chars().next() {
             Some('(') => {
                 let inside = enclosed(rest, '(', ')');
-                if let Some(inside) = inside.filter(|inside| is_of_numbers(inside, self.variables.numbers)) {
+                if let Some(inside) = inside.filter(|inside| is_of_numbers(inside, self.variables)) {
                     self.at += inside.len() + 2;
                     return self.known_value(NUMBER);
                 }
@@ -612,7 +617,7 @@ impl<'a> Reader<'a> {
         }
         match parameter::printed(script, self.variables) {
             Some(text) => self.guess(&[Word { text, kind: Kind::Guess }], quoting, Joins::Apart),
-            None if is_told(script) => self.open(quoting),
+            None if is_told(script, quoting) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }
