@@ -41,6 +41,10 @@ fn what_is_run_is_told_however_it_is_reached() {
         ("python3 - < y", "y"),
         ("source y", "y"),
         (". x/y", "x/y"),
+        ("[ -f y ] && . ./y", "y"),
+        ("if test -r x/y; then source x/y; fi", "x/y"),
+        ("case a in a) ./y;; *) sh x/y;; esac", "x/y y"),
+        ("for ((i=0; i<2; i++)); do ./y; done", "y"),
         ("python3 -u y data.json", "data.json y"),
         ("python3 y data.json", "y"),
         ("python3 -W ignore mod.py", "mod.py"),
@@ -101,6 +105,8 @@ fn where_it_cannot_be_told_a_yes_counts_once_and_says_so() {
         "{ sh; } < y",
         "while read f; do sh \"$f\"; done",
         "popd; sh y",
+        "xargs -a y sh",
+        "xargs -a data.json -I{} sh -c '{}'",
     ] {
         let ruled = judge(&policy, command, &workspace);
         assert!(!is_allowed(&ruled), "{command}: {ruled:?}");

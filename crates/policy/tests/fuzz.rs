@@ -75,7 +75,23 @@ fn word(dice: &mut Dice, depth: usize) -> String {
             .to_owned(),
         11 => dice.pick(&["{a,b}.txt", "src/{b,c}.txt", "{1..3}", "{a}", "a{", "}"]).to_owned(),
         12 => dice
-            .pick(&["$x", "${x}", "\"$x\"", "$HOME", "\"${y:-a.txt}\"", "$1", "$?", "$((1+1))", "$f", "\"$f\"", "${f}"])
+            .pick(&[
+                "$x",
+                "${x}",
+                "\"$x\"",
+                "$HOME",
+                "\"${y:-a.txt}\"",
+                "$1",
+                "$?",
+                "$((1+1))",
+                "$f",
+                "\"$f\"",
+                "${f}",
+                "$n",
+                "\"$1\"",
+                "\"$2\"",
+                "$((n+1))",
+            ])
             .to_owned(),
         13 => dice.pick(&["~", "~/x", "~root", "a~"]).to_owned(),
         14 => dice.pick(&["$'a.txt'", "$'\\x61.txt'", "$\"a.txt\"", "$'a\\'b'"]).to_owned(),
@@ -151,7 +167,7 @@ fn command(dice: &mut Dice, depth: usize) -> String {
         return simple(dice, 0);
     }
     let inner = depth - 1;
-    match dice.roll(24) {
+    match dice.roll(32) {
         0..=7 => simple(dice, depth),
         8 => format!("{} | {}", command(dice, inner), simple(dice, inner)),
         9 => format!("{} && {}", command(dice, inner), command(dice, inner)),
@@ -171,9 +187,44 @@ fn command(dice: &mut Dice, depth: usize) -> String {
         20 => format!("bash -c '{}'", command(dice, inner).replace('\'', "'\\''")),
         21 => format!("cd src && {}", command(dice, inner)),
         22 => format!("{} & {}", simple(dice, inner), simple(dice, inner)),
+        23 | 24 => {
+            let (joint, name) = (dice.pick(&["&&", "||"]), dice.pick(&["-f", "-n", "! -e", "( -z"]));
+            let end = if name.starts_with('(') { " )" } else { "" };
+            let (one, other) = (word(dice, inner), word(dice, 0));
+            let sign = dice.pick(&["==", "!=", "=~", "-eq", "<"]);
+            format!("[[ {one} {sign} {other} {joint} {name} {}{end} ]] && {}", word(dice, 0), command(dice, inner))
+        }
+        25 | 26 => {
+            let (value, pattern) = (word(dice, inner), word(dice, 0));
+            let (open, end) = (dice.pick(&["", "("]), dice.pick(&[";;", ";&"]));
+            let (one, other) = (command(dice, inner), command(dice, inner));
+            format!("case {value} in {open}{pattern}|b) {one} {end}\n*) {other};; esac")
+        }
+        27 => {
+            let (end, on) = (dice.pick(&["n<2", "n < 2", "n<x", ""]), dice.pick(&["n++", "n+=1", "n=n+1", "n=x"]));
+            format!("for ((n=0; {end}; {on})); do {}; done", command(dice, inner))
+        }
+        28 => {
+            let (test, on) = (
+                dice.pick(&["[ $n -lt 2 ]", "[ \"$n\" -lt 2 ]", "((n + 0 - 2))", "[[ $n -lt 2 ]]", "((n < 2))"]),
+                dice.pick(&["n=$((n+1))", "((n++))", "((n+=1))", "n=$(ls | wc -l)", "n=x"]),
+            );
+            format!("n=0; while {test}; do {}; {on}; done", command(dice, inner))
+        }
+        29 | 30 => {
+            let (name, body) = (dice.pick(&["g", "show", "ls", "g-h", "cd"]), command(dice, inner));
+            let (one, other) = (word(dice, inner), word(dice, 0));
+            let before = dice.pick(&["", "true && ", "if ls; then ls; fi; ", "x=1; "]);
+            format!("{before}{name}() {{ {body}; }}; {name} {one} {other}")
+        }
         _ => dice
             .pick(&[
                 "f() { ls; }; f",
+                "n=1; cat <<E\na $n ${n}\nE",
+                "n=$(ls); cat <<E > out\n$n\nE",
+                "if ls; then g() { rm a; }; else g() { ls; }; fi; g",
+                "g() { cat \"$1\"; }; g a.txt; g .env",
+                "g() { $1 $2; }; g rm a.txt",
                 "case a in a) ls;; esac",
                 "while false; do ls; done",
                 "eval ls",

@@ -99,7 +99,13 @@ fn carried(base: &str, words: &[Word], stdin: Option<&str>) -> Carried {
             texts.iter().filter(|text| has_index(text)).for_each(|text| carried.computed(text));
         }
         "make" | "gmake" => {
-            carried.scripts.extend(texts.iter().filter_map(|text| text.strip_prefix("--eval=")).map(str::to_owned))
+            carried.scripts.extend(texts.iter().filter_map(|text| text.strip_prefix("--eval=")).map(str::to_owned));
+            let from_input = texts.iter().any(|text| matches!(*text, "-f-" | "--file=-" | "--makefile=-"))
+                || texts.windows(2).any(|pair| matches!(pair, ["-f" | "--file" | "--makefile", "-" | "/dev/stdin"]));
+            let lines = stdin.into_iter().filter(|_| from_input).flat_map(str::lines);
+            let recipes =
+                lines.filter_map(|line| line.strip_prefix('\t').or_else(|| line.split_once(';').map(|(_, it)| it)));
+            carried.scripts.extend(recipes.map(|line| line.trim_start_matches(['@', '-', '+']).to_owned()));
         }
         _ => {}
     }

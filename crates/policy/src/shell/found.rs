@@ -21,9 +21,132 @@ pub(super) struct Found {
     pub(super) names: Vec<String>,
     /// The one pattern of names that all it finds is like, where it looks in folders that are told and follows no links.
     looks_for: Option<String>,
+    /// What it finds may be named by a way that the file system no longer has, or by the names in a folder.
+    by_other_ways: bool,
+}
+
+/// Commands that print the names of files and nothing else, each on a line: `grep -rl`, `git ls-files`, `ls *.rs`.
+fn prints_names(words: &[Word]) -> Option<Found> {
+    let literal = |word: &Word| matches!(word.kind, Kind::Literal | Kind::Glob);
+    let (first, rest) = words.split_first().filter(|_| words.iter().all(literal))?;
+    let (options, operands): (Vec<&Word>, Vec<&Word>) = rest.iter().partition(|word| word.text.starts_with('-'));
+    let has = |names: &[&str]| options.iter().any(|word| names.contains(&word.text.as_str()));
+    let letters = |letters: &str| {
+        let short = options.iter().filter(|word| !word.text.starts_with("--"));
+        short.flat_map(|word| word.text.chars().skip(1)).any(|letter| letters.contains(letter))
+    };
+    let long = |plain: &[&str]| {
+        options.iter().all(|word| !word.text.starts_with("--") || plain.iter().any(|name| word.text.starts_with(name)))
+    };
+    let included = |name: &str| options.iter().find_map(|word| word.text.strip_prefix(name).map(str::to_owned));
+    let is_quiet = |only: &str| {
+        let short = options.iter().filter(|word| !word.text.starts_with("--"));
+        short.flat_map(|word| word.text.chars().skip(1)).all(|letter| only.contains(letter))
+    };
+    match first.known()? {
+        "grep" | "egrep" | "fgrep"
+            if letters("lL")
+                && is_quiet("lLrinwxEFIsv")
+                && long(&["--include=", "--exclude=", "--exclude-dir=", "--ignore-case"]) =>
+        {
+            let (_, files) = operands.split_first()?;
+            if !letters("r") {
+                return Found::of_operands(files);
+            }
+            let several = options.iter().filter(|word| word.text.starts_with("--include=")).count() > 1;
+            let name = included("--include=").filter(|_| !several).unwrap_or_else(|| "*".to_owned());
+            Found::below(files, &name)
+        }
+        "rg" if letters("l") && is_quiet("linwxFSs") && long(&["--ignore-case", "--fixed-strings"]) => {
+            Found::below(operands.split_first()?.1, "*")
+        }
+        "ls" if is_quiet("1tr") && long(&[]) && !operands.is_empty() => {
+            Found::of_operands(&operands).filter(|_| operands.iter().all(|word| word.kind == Kind::Glob))
+        }
+        "git" if operands.first().is_some_and(|verb| verb.text == "ls-files") && options.is_empty() => {
+            let found = match operands.get(1..)? {
+                [] => Found::below(&[], "*"),
+                // git's own pattern, of names in all folders
+                [name] if name.kind == Kind::Literal && name.text.starts_with("*.") && !name.text.contains('/') => {
+                    Found::below(&[], &name.text)
+                }
+                folders
+                    if folders
+                        .iter()
+                        .all(|word| word.kind == Kind::Literal && !word.text.contains(['*', '?', '['])) =>
+                {
+                    Found::below(folders, "*")
+                }
+                _ => None,
+            };
+            found.filter(|_| !has(&["-z"]))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a command hands on some of the lines it is given, each as it is.
+pub(super) fn keeps_lines(words: &[Word]) -> bool {
+    let Some((first, rest)) = words.split_first().filter(|_| words.iter().all(|word| word.kind == Kind::Literal))
+    else {
+        return false;
+    };
+    let only = |letters: &str| {
+        let options = rest.iter().filter(|word| word.text.starts_with('-'));
+        options
+            .flat_map(|word| word.text.chars().skip(1))
+            .all(|letter| letters.contains(letter) || letter.is_ascii_digit())
+    };
+    let operands = rest.iter().filter(|word| !word.text.starts_with('-'));
+    match first.known().unwrap_or_default() {
+        "head" | "tail" | "shuf" => {
+            only("n") && operands.clone().all(|word| word.text.bytes().all(|byte| byte.is_ascii_digit()))
+        }
+        "sort" | "uniq" => only("rnuVfd") && operands.count() == 0,
+        "grep" | "egrep" | "fgrep" => only("vEFiwxP") && operands.count() == 1,
+        _ => false,
+    }
 }
 
 impl Found {
+    /// What a command hands on, if those are names of files.
+    pub(super) fn handed_on(words: &[Word]) -> Option<Self> {
+        match words.first().and_then(Word::known)? {
+            "find" => Some(Self::of(words)),
+            _ => prints_names(words),
+        }
+    }
+
+    /// Names like this one in these folders and all below them.
+    pub(super) fn below(folders: &[&Word], name: &str) -> Option<Self> {
+        let here = Word { text: ".".to_owned(), kind: Kind::Literal };
+        let starts: Vec<Word> = match folders {
+            [] => vec![here],
+            folders => folders.iter().map(|folder| (*folder).clone()).collect(),
+        };
+        let told = starts.iter().all(|start| start.kind == Kind::Literal) && !name.contains(['[', '\\', '{', '/']);
+        told.then(|| Self {
+            starts,
+            is_narrow: true,
+            example: None,
+            named: None,
+            ends_names: false,
+            names: vec![name.to_owned()],
+            looks_for: Some(name.to_owned()),
+            by_other_ways: true,
+        })
+    }
+
+    /// The names that one pattern stands for.
+    fn of_operands(operands: &[&Word]) -> Option<Self> {
+        let [operand] = operands else { return None };
+        let (folder, name) = operand.text.rsplit_once('/').unwrap_or((".", &operand.text));
+        let folder = Word { text: folder.to_owned(), kind: Kind::Literal };
+        let plain =
+            operand.kind == Kind::Glob && !folder.text.contains(['*', '?', '[', '\\']) && !folder.text.is_empty();
+        Self::below(&[&folder], name).filter(|_| plain)
+    }
+
     pub(super) fn of(words: &[Word]) -> Self {
         let rest = words.get(1..).unwrap_or_default();
         let options = rest
@@ -103,7 +226,8 @@ impl Found {
         };
         let looks_for = looks_for.filter(|_| told);
         let ends_names = own.contains(&"-print0");
-        Self { starts, is_narrow: own.iter().any(narrows), example, named, ends_names, names, looks_for }
+        let is_narrow = own.iter().any(narrows);
+        Self { starts, is_narrow, example, named, ends_names, names, looks_for, by_other_ways: false }
     }
 
     /// What `fd` looks for and hands on: a pattern, then folders.
@@ -130,6 +254,7 @@ impl Found {
             ends_names: false,
             names,
             looks_for: None,
+            by_other_ways: false,
         }
     }
 
@@ -182,11 +307,12 @@ impl Found {
         for start in &self.starts {
             let start = path::absolute(folder, &start.text);
             path::within(workspace, &start)?;
-            if splits == Splits::AtSpace && !start.chars().all(is_of_one_word) {
+            if !splits.leaves(&start) {
                 return None;
             }
-            // where nothing can be listed its name alone tells
-            if world.names(&start).is_none() && (pattern == "*" || path::may_be_secret(pattern)) {
+            // where nothing can be listed its name alone tells; a folder is read with all in it by `grep -r` too
+            let tells_nothing = if pattern == "*" { start == workspace } else { path::may_be_secret(pattern) };
+            if world.names(&start).is_none() && tells_nothing {
                 return None;
             }
             todo.push(start);
@@ -201,13 +327,16 @@ impl Found {
             for name in names {
                 left = usize::checked_sub(left, 1)?;
                 let file = format!("{at}/{name}");
-                if splits == Splits::AtSpace && !name.chars().all(is_of_one_word) {
+                if !splits.leaves(&name) {
                     return None;
                 }
                 // as find compares, a star stands for a dot too
                 let is_found = path::glob_matches(&format!("x{pattern}"), &format!("x{name}"));
                 let is_link = world.link(&file).is_some();
                 if is_found && (is_link || path::is_secret(&file) || name.starts_with('-')) {
+                    return None;
+                }
+                if self.by_other_ways && (is_link || is_found && pattern != "*" && world.names(&file).is_some()) {
                     return None;
                 }
                 if !is_link {
@@ -231,6 +360,21 @@ fn is_of_one_word(letter: char) -> bool {
 pub(super) enum Splits {
     Never,
     AtSpace,
+    /// The same, and the words are taken for patterns of names.
+    ForPatterns,
+}
+
+impl Splits {
+    /// Whether a name stays one word, and itself.
+    fn leaves(self, name: &str) -> bool {
+        match self {
+            Splits::Never => true,
+            Splits::AtSpace => name.chars().all(is_of_one_word),
+            Splits::ForPatterns => {
+                name.chars().all(|letter| is_of_one_word(letter) && !matches!(letter, '*' | '?' | '['))
+            }
+        }
+    }
 }
 
 fn is_exec_of_fd(text: &str) -> bool {
@@ -292,7 +436,7 @@ pub(super) fn commands(words: &[Word], example: Option<&Word>, named: Option<&Wo
             let before = command.get(..before).unwrap_or_default();
             let lists = word.text == "-exec"
                 && before.first().and_then(Word::known).is_some_and(|base| LISTERS.contains(&base));
-            let example = example.or(named.filter(|_| lists)).filter(|_| takes_files(before));
+            let example = example.or(named.filter(|_| lists)).filter(|_| takes_files(before) && !writes(before));
             let named = |word: &Word| match (word.text.contains("{}"), example) {
                 (false, _) => vec![word.clone()],
                 // several may be given at once
@@ -333,8 +477,19 @@ pub(super) fn takes_files(command: &[Word]) -> bool {
     }
 }
 
+/// Whether a command that takes files changes them.
+pub(super) fn writes(command: &[Word]) -> bool {
+    let base = command.first().and_then(Word::known).unwrap_or_default();
+    let mut options = command.iter().skip(1).filter(|word| word.text.starts_with('-'));
+    match base {
+        "sed" | "awk" => options.any(|word| word.text.contains('i')),
+        "sort" => options.any(|word| word.text.contains('o')),
+        _ => false,
+    }
+}
+
 /// Files of one command that are looked into.
-const FILES_MAX: usize = 64;
+pub(super) const FILES_MAX: usize = 64;
 /// Files and folders that are looked at for one command.
 const LOOKS_MAX: usize = 1024;
 

@@ -50,7 +50,7 @@ pub use self::executed::{RunAs, RunBy};
 use self::harm::flow::Part;
 use self::paths::is_recursive;
 use self::rules::texts;
-use self::scope::Scope;
+use self::scope::{Defined, Scope};
 use self::scripts::Scripts;
 use self::table::{Operand, Purpose, shown};
 use self::unwrap::{Inner, Wrapper};
@@ -128,6 +128,10 @@ pub(crate) struct Analysis<'a> {
     numbers: Vec<String>,
     /// How deep in what may not be run, or is of a shell of its own.
     aside: usize,
+    /// How deep in pipelines: what a command prints there others are given.
+    piped: usize,
+    /// The command at work hands on what it is given, to a person or into a file.
+    copies: bool,
     /// Texts that stand line by line below the command that is given them, each with a word in its place.
     documents: Vec<String>,
     /// Words that were held against the file system.
@@ -173,6 +177,7 @@ impl Policy {
         };
         if !scan::scan(&text).iter().any(takes_in) {
             analysis.text = text.clone().into_owned();
+            analysis.numbers = settings::numbers(&text);
         }
         analysis.script(&text, &Here::at(folder), 0);
         *effects = analysis.effects;
@@ -216,6 +221,8 @@ impl<'a> Analysis<'a> {
             text: String::new(),
             numbers: Vec::new(),
             aside: 0,
+            piped: 0,
+            copies: false,
             documents: Vec::new(),
             looked: 0,
             scope: Scope::default(),
@@ -373,6 +380,11 @@ impl<'a> Analysis<'a> {
             return Verdict::new(Strictness::Ask, own::UNREADABLE, "which program it runs is only known once it runs");
         };
         let base = name.rsplit('/').next().unwrap_or_default();
+        // a wrapper would run a program of that name
+        let function = self.scope.function(name).filter(|function| function.defined == Defined::Plainly);
+        if nesting.wrappers == 0 && first.kind == Kind::Literal && function.is_some() {
+            return self.plainly_called(words, name, here, nesting);
+        }
         self.executes(words, name, base, here, nesting);
         let mut verdict = self.forbidden(words, name, base);
         if verdict.strictness == Strictness::Deny {
@@ -567,10 +579,25 @@ impl<'a> Analysis<'a> {
             }
             let outer = self.scope.clone();
             self.scope = outer.inside(&function, Some(words.get(1..).unwrap_or_default()));
+            let bound = self.bindings.clone();
+            self.bindings.retain(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit()));
+            self.bindings.extend(parameters(&function.body.to_string(), words));
             verdict = verdict.and(self.called(&function, here, nesting.scripts + 1));
+            self.bindings = bound;
             self.scope = std::mem::take(&mut self.scope).back_in(&outer);
         }
         verdict
+    }
+
+    /// A call of a function that the name is sure to stand for. As a program of that name, only what is denied counts.
+    fn plainly_called(&mut self, words: &[Word], name: &str, here: &Here, nesting: Nesting) -> Verdict {
+        let outer = self.scope.clone();
+        self.scope = outer.without_function(name);
+        let untold = self.untold.clone();
+        let program = self.simple(words, here, Nesting { wrappers: nesting.wrappers + 1, ..nesting });
+        (self.scope, self.untold) = (outer, untold);
+        let called = self.stands_for(words, name, here, nesting);
+        if program.strictness > Strictness::Ask { called.and(program) } else { called }
     }
 
     /// What is denied in text that may be run later: the value of a variable, of an alias.
@@ -649,8 +676,14 @@ impl<'a> Analysis<'a> {
         if sets || CHANGES_THE_SHELL.contains(&base) && !is_only_strict(base, words) {
             let reason = format!("{base} changes how later commands are read");
             self.untold.get_or_insert_with(|| reason.clone());
-            let strictness = if sets_up { Strictness::UnlessSpelt } else { Strictness::Ask };
-            verdict = verdict.and(Verdict::new(strictness, own::UNREADABLE, reason));
+            verdict = verdict.and(match (sets_up, base == "export" && walk::exports_for_programs(words)) {
+                (true, _) => Verdict::new(Strictness::UnlessSpelt, own::UNREADABLE, reason),
+                // a program it is for is held by what holds the program
+                (false, true) => {
+                    Verdict { strictness: Strictness::UnlessSpelt, ..Verdict::unless(Doubt::Unproven, reason) }
+                }
+                (false, false) => Verdict::new(Strictness::Ask, own::UNREADABLE, reason),
+            });
         }
         if !self.trusts(name) {
             let reason = format!("it runs the program {}", shown(name));
@@ -665,10 +698,19 @@ impl<'a> Analysis<'a> {
                 for operand in &operands {
                     verdict = verdict.and(self.operand(operand, here));
                 }
+                if table::follows_links_below(&readable) && !self.has_no_links(&operands, here) {
+                    let reason =
+                        format!("{base} follows links below the folders it compares; give it --no-dereference");
+                    verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
+                }
                 if let Some(reason) = self.trap(base, words, here) {
                     verdict = verdict.and(Verdict::new(Strictness::Unless, own::DEFAULT, reason));
                 }
-                let leaves_out = matches!(base, "rg" | "ag") && !table::reads_hidden(&readable);
+                // names of the kinds that are looked for hold no secrets, else it is no reader
+                let mut included = words.iter().filter_map(|word| word.text.strip_prefix("--include=")).peekable();
+                let by_name = included.peek().is_some()
+                    && included.all(|name| !path::may_be_secret(name) && !name.contains(['{', '[', '\\']));
+                let leaves_out = matches!(base, "rg" | "ag") && !table::reads_hidden(&readable) || by_name;
                 if operands.iter().any(|operand| operand.purpose == Purpose::ReadBelow) && !leaves_out {
                     verdict = verdict.and(self.reads_hidden(&operands, here));
                 }
@@ -818,15 +860,21 @@ impl<'a> Analysis<'a> {
     /// What `xargs` runs: the words it is given, if they are known.
     fn with_more(&mut self, xargs: &[Word], inner: &[Word], here: &Here) -> Vec<Word> {
         let own = xargs.get(..xargs.len().saturating_sub(inner.len())).unwrap_or_default();
-        let replaces = own.iter().any(|word| ["-I", "-i", "--r"].iter().any(|option| word.text.starts_with(option)));
         let null = own.iter().any(|word| matches!(word.text.as_str(), "-0" | "--null" | "-0r" | "-r0"));
-        let mark = own.iter().enumerate().find_map(|(at, word)| match word.text.strip_prefix("-I")? {
-            "" => own.get(at + 1).map(|mark| mark.text.as_str()),
-            glued => Some(glued),
-        });
-        if let Some(mark) = mark
+        // at what else it may split names, and where it may stop, is not followed
+        let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
+        let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
+        if let Some(file) = unwrap::file_of_xargs(own) {
+            self.executed.cannot_tell(|| format!("{} tells what further words it is given", shown(&file.text)));
+            // nothing else is read; what the text has written there may be enough to deny it
+            let is_it = |written: &str| here.folders.iter().any(|folder| path::absolute(folder, &file.text) == written);
+            self.stdin = self.written.iter().find(|(written, _)| is_it(written)).map(|(_, text)| text.clone());
+            self.fed = None;
+        }
+        let mark = unwrap::mark_of_xargs(own);
+        let replaces = mark.is_some();
+        if let Some(mark) = &mark
             && let Some(line) = self.stdin.as_deref().map(str::trim).filter(|text| !text.contains('\n'))
-            && !mark.is_empty()
         {
             let named = |word: &Word| match word.text.contains(mark) {
                 true => Word { text: word.text.replace(mark, line), kind: Kind::Guess },
@@ -836,13 +884,26 @@ impl<'a> Analysis<'a> {
             self.stdin = None;
             return words;
         }
-        if let Some(mark) = mark.or(replaces.then_some("{}")).filter(|mark| !mark.is_empty()) {
+        if let Some(mark) = &mark {
             // each line is put where the mark stands
-            let named = |word: &Word| if word.text.contains(mark) { Word::open() } else { word.clone() };
+            let before = inner.iter().position(|word| word.text.contains(mark)).unwrap_or(inner.len());
+            let takes_files = found::takes_files(inner.get(..before).unwrap_or_default());
+            let example = match self.fed.take() {
+                Some(found) => {
+                    let verdict = self.emptied_by(inner, &found, here);
+                    self.note(verdict);
+                    let plain = takes_files && plain && !null && !found.ends_names && !found::writes(inner);
+                    self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain)
+                }
+                None => None,
+            };
+            let named = |word: &Word| match (word.text.contains(mark), &example) {
+                (true, Some(example)) if word.text == *mark => example.clone(),
+                (true, _) => Word::open(),
+                (false, _) => word.clone(),
+            };
             self.stdin = None;
-            if self.fed.is_none() {
-                return inner.iter().map(named).collect();
-            }
+            return inner.iter().map(named).collect();
         }
         if let Some(text) = self.stdin.take().filter(|_| !replaces) {
             let mut words = unwrap::with_more(inner);
@@ -852,9 +913,6 @@ impl<'a> Analysis<'a> {
         if let Some(found) = self.fed.take() {
             let verdict = self.emptied_by(inner, &found, here);
             self.note(verdict);
-            // at what else it may split names, and where it may stop, is not followed
-            let other = ["-d", "-E", "-e", "-L", "-l", "--d", "--e", "--m"];
-            let plain = own.iter().all(|word| !other.iter().any(|option| word.text.starts_with(option)));
             let by_look = || self.looked_at(&found, here, found::Splits::AtSpace).filter(|_| plain);
             let files = match null && found.ends_names {
                 true => found.example.clone().or_else(by_look),
@@ -862,6 +920,11 @@ impl<'a> Analysis<'a> {
                 false => by_look(),
             };
             let files = files.filter(|_| !replaces && found::takes_files(inner));
+            if files.is_some() && found::writes(inner) {
+                // what is written is judged name by name: others may obey one of them
+                let written = by_look().and(self.all_found(&found, here));
+                return written.map_or_else(|| unwrap::with_more(inner), |written| [inner.to_vec(), written].concat());
+            }
             if let Some(name) = files {
                 // several are given at once
                 let mut words = inner.to_vec();
@@ -870,6 +933,24 @@ impl<'a> Analysis<'a> {
             }
         }
         unwrap::with_more(inner)
+    }
+
+    /// Whether nothing below these folders is a link or a file that usually holds secrets.
+    fn has_no_links(&self, operands: &[Operand], here: &Here) -> bool {
+        let all: Vec<&Word> = operands.iter().map(|operand| &operand.word).collect();
+        let world = self.policy.surroundings.world.as_ref();
+        let listed =
+            |word: &&Word| here.folders.iter().all(|folder| world.names(&path::absolute(folder, &word.text)).is_some());
+        let found = found::Found::below(&all, "*").filter(|_| all.iter().all(listed));
+        found.is_some_and(|found| self.looked_at(&found, here, found::Splits::Never).is_some())
+    }
+
+    /// Every file that is found now. None: there is none, or there are many.
+    fn all_found(&self, found: &found::Found, here: &Here) -> Option<Vec<Word>> {
+        let [folder] = here.folders.as_slice() else { return None };
+        let files = found.files(self.policy.surroundings.world.as_ref(), folder);
+        let told = !files.is_empty() && files.len() < found::FILES_MAX;
+        told.then(|| files.into_iter().map(|text| Word { text, kind: Kind::Literal }).collect())
     }
 
     /// A file like all that a `find` finds, from looking at what lies there.
@@ -924,6 +1005,7 @@ fn is_only_strict(base: &str, words: &[Word]) -> bool {
             "umask" | "alias" => args.is_empty(),
             "ulimit" => args == ["-a"],
             "read" => table::reads_plainly(words.get(1..).unwrap_or_default()),
+            "export" => table::exports_plainly(words.get(1..).unwrap_or_default()),
             _ => false,
         }
 }
@@ -934,6 +1016,25 @@ fn is_activation(file: &Word) -> bool {
         && file.text.ends_with("/bin/activate")
         && !file.text.starts_with(['/', '-'])
         && !file.text.split('/').any(|part| part == "..")
+}
+
+/// What `$1` and so on stand for in a function that is called with these words, as far as they are told and nothing in it
+/// changes that. For the rest what the text before says is a guess.
+fn parameters(body: &str, words: &[Word]) -> Vec<(String, Word)> {
+    const CHANGES: [&str; 6] = ["shift", "set", "getopts", "eval", "source", "function"];
+    let takes_in = |seen: &scan::Seen| seen.words.first().is_some_and(|first| first == ".");
+    if CHANGES.iter().any(|name| settings::names(body, name))
+        || body.contains("()")
+        || scan::scan(body).iter().any(takes_in)
+    {
+        return Vec::new();
+    }
+    // behind a word that may be several, or none, each may be any
+    let told = words.iter().skip(1).take(PARAMETERS_MAX).take_while(|word| match word.kind {
+        Kind::Literal | Kind::Open => true,
+        Kind::Likely | Kind::Guess | Kind::Glob | Kind::Loose | Kind::Unknown => false,
+    });
+    told.enumerate().map(|(at, word)| ((at + 1).to_string(), word.clone())).collect()
 }
 
 fn by_base(words: &[Word], base: &str) -> Vec<Word> {
@@ -972,6 +1073,8 @@ fn command_shown(words: &[Word]) -> String {
 }
 
 const SHELL: &str = "shell";
+/// Words of a function that are followed one by one.
+const PARAMETERS_MAX: usize = 9;
 /// A `cd` that may fail doubles the folders; more than this are not told apart.
 const FOLDERS_MAX: usize = 8;
 /// Scripts inside scripts.

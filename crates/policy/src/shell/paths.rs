@@ -407,7 +407,12 @@ impl Analysis<'_> {
 
 /// A pattern whose names usually hold secrets, whatever stands for its stars.
 fn stands_for_a_secret(word: &Word) -> Option<Verdict> {
-    let last = word.text.rsplit('/').next().unwrap_or_default();
+    // a class of one letter is that letter
+    let mut last = word.text.rsplit('/').next().unwrap_or_default().to_owned();
+    while let Some(at) = last.find('[').filter(|at| last.is_ascii() && last.as_bytes().get(at + 2) == Some(&b']')) {
+        last.remove(at + 2);
+        last.remove(at);
+    }
     let is_secret = word.kind == Kind::Glob && ["", "x"].iter().any(|rest| path::is_secret(&last.replace('*', rest)));
     let reason = || format!("{} usually holds secrets", shown(&word.text));
     is_secret.then(|| Verdict::new(Strictness::Deny, own::SECRET, reason()))

@@ -122,8 +122,23 @@ impl Scanner<'_> {
                     }
                 }
             }
-            '#' if self.word.is_none() => {
+            // behind `<(a)` it is a letter of a word
+            '#' if self.word.is_none() && !self.text.get(..self.at - 1).is_some_and(|before| before.ends_with(')')) => {
                 self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+            }
+            // `x=(a b)`, which is no command in any shell
+            '(' if self.command.words.is_empty() && self.word.as_ref().is_some_and(|word| word.ends_with('=')) => {
+                let from = self.text.get(self.at - 1..).filter(|_| self.misses < MISSES_MAX).unwrap_or_default();
+                match enclosed(from, '(', ')').map(str::len) {
+                    Some(inside) => {
+                        self.push("(");
+                        self.push_next(inside + 1);
+                    }
+                    None => {
+                        self.misses += 1;
+                        self.end_command();
+                    }
+                }
             }
             ' ' | '\t' => self.end_word(),
             '\n' | ';' | '|' | '(' | ')' => self.end_command(),
@@ -148,6 +163,11 @@ impl Scanner<'_> {
         let Some(word) = self.word.take() else { return };
         match self.target.take() {
             Some(direction) => self.command.redirects.push((direction, word)),
+            // behind it stands a pattern
+            None if word == "in" && matches!(self.command.words.as_slice(), [case, _] if case == "case") => {
+                self.command.words.push(word);
+                self.end_command();
+            }
             None if self.command.words.is_empty() && RESERVED.contains(&word.as_str()) => {}
             None => self.command.words.push(word),
         }
@@ -202,8 +222,8 @@ fn closing_ansi_c(text: &str) -> Option<usize> {
 }
 
 /// Words that begin or end a compound command and are no command themselves.
-const RESERVED: [&str; 14] =
-    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "time", "coproc"];
+const RESERVED: [&str; 15] =
+    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "time", "coproc"];
 
 /// After so many, text is taken to close nothing.
 const MISSES_MAX: usize = 64;
@@ -234,8 +254,10 @@ mod tests {
             ("a $(b; c) `d; e` ${f;g}", "a $(b; c) `d; e` ${f;g}"),
             ("a \"$(b \")\")\"; c", "a \"$(b \")\")\" / c"),
             ("a # b; c\nd#e", "a / d#e"),
+            ("a <(b)#c & d", "a / b / #c / d"),
             ("a > b 2>c <d &>e >&f >|g", "a >b >c <d >e >f >g"),
             ("a\\\nb", "ab"),
+            ("case $x in a|b) c;; (d) e ;; esac | f", "case $x in / a / b / c / d / e / f"),
             ("a 'b; rm", "a b / rm"),
             ("a $(rm -rf", "a / rm -rf"),
             ("a `rm", "a / rm"),

@@ -33,11 +33,22 @@ pub(crate) struct Scope {
     letters: Rc<Cell<usize>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Function {
     pub(super) body: FunctionBody,
+    /// Whether the name stands for this one wherever it is known.
+    pub(super) defined: Defined,
     /// The file it stands in.
     source: Option<String>,
+}
+
+/// How sure it is that a function is what its name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Defined {
+    /// Once, before, and under no condition.
+    Plainly,
+    /// Perhaps, or by several.
+    Perhaps,
 }
 
 impl Default for Scope {
@@ -121,13 +132,20 @@ impl Scope {
         self.given = self.given.as_ref().map(|given| Value::from(given.get(1..).unwrap_or_default()));
     }
 
-    pub(super) fn define(&mut self, name: &str, body: &FunctionBody) {
-        let function = Function { body: body.clone(), source: self.source.clone() };
+    pub(super) fn define(&mut self, name: &str, body: &FunctionBody, defined: Defined) {
+        let function = Function { body: body.clone(), defined, source: self.source.clone() };
         Rc::make_mut(&mut self.functions).insert(name.to_owned(), Rc::new(function));
     }
 
     pub(super) fn function(&self, name: &str) -> Option<Rc<Function>> {
         self.functions.get(name).cloned()
+    }
+
+    /// Where this name stands for a program.
+    pub(super) fn without_function(&self, name: &str) -> Self {
+        let mut without = self.clone();
+        Rc::make_mut(&mut without.functions).remove(name);
+        without
     }
 
     pub(super) fn name(&mut self, alias: &str, words: &str) {
@@ -178,6 +196,17 @@ impl Scope {
         }
         if self.given != other.given {
             both.given = None;
+        }
+        if !Rc::ptr_eq(&self.functions, &other.functions) {
+            let same = |name: &String, function: &Rc<Function>| {
+                [self, other].iter().all(|scope| scope.functions.get(name).is_some_and(|it| Rc::ptr_eq(it, function)))
+            };
+            let all = self.functions.iter().chain(other.functions.iter());
+            let all = all.map(|(name, function)| match same(name, function) {
+                true => (name.clone(), Rc::clone(function)),
+                false => (name.clone(), Rc::new(Function { defined: Defined::Perhaps, ..Function::clone(function) })),
+            });
+            both.functions = Rc::new(all.collect());
         }
         both
     }

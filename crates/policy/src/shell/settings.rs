@@ -14,8 +14,12 @@ pub(super) fn said(words: &[Word], text: &str) -> Option<Vec<Word>> {
     let names = |word: &Word| word.kind == Kind::Guess && word.text.contains(['*', '?', '[']);
     let plain = !words.iter().any(names)
         && expansions.all(|rest| {
-            let name = tokens(rest.trim_start_matches('{')).next().filter(|(before, ..)| before.is_none());
-            rest.starts_with('(') || name.is_some_and(|(_, name, _)| is_said(name))
+            let name = tokens(rest.trim_start_matches('{').trim_start_matches('#'))
+                .next()
+                .filter(|(before, ..)| before.is_none());
+            let of_a_function =
+                rest.trim_start_matches('{').starts_with(|sign: char| sign.is_ascii_digit() || "@*".contains(sign));
+            rest.starts_with('(') || of_a_function || name.is_some_and(|(_, name, _)| is_said(name))
         });
     let said = words
         .iter()
@@ -31,7 +35,128 @@ pub(super) fn counts(assignment: &str, name: &str) -> bool {
         .and_then(|rest| rest.strip_prefix("=$("))
         .and_then(|rest| rest.strip_suffix(')'))
         .unwrap_or_default();
-    matches!(script, "date +%s" | "date +%s%N" | "nproc" | "id -u") || script.ends_with("| wc -l")
+    let last = script.rsplit('|').next().unwrap_or_default().trim();
+    let of_input = last.strip_prefix("wc -l").is_some_and(|rest| {
+        let file = rest.trim_start().strip_prefix('<').unwrap_or_default().trim();
+        rest.is_empty() && last.len() < script.len() || file.bytes().all(is_of_path) && !file.is_empty()
+    });
+    matches!(script, "date +%s" | "date +%s%N" | "nproc" | "id -u") || of_input
+}
+
+/// The variables of a text that hold a number whenever they hold anything: each time one is set, it is to digits, to what is
+/// computed, or to what a command counts.
+pub(super) fn numbers(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let reduced = without_arithmetic(text, &mut names);
+    let set = tokens(&reduced).filter(|(_, _, after)| after.starts_with('=')).map(|(_, name, _)| name.to_owned());
+    names.extend(set);
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(NAMES_MAX);
+    names.retain(|name| {
+        word::is_own(name) && {
+            let rest = without_numbers(&reduced, name);
+            sets(&rest, name) == 0 && sets(&rest, "IFS") == 0
+        }
+    });
+    names
+}
+
+/// The text without what is computed plainly in it: `$((i + 1))` as `0`, `((i++))` as `:`. What is computed sets variables to
+/// numbers and to nothing else. `names`: those that are set in it.
+fn without_arithmetic(text: &str, names: &mut Vec<String>) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("((") {
+        let (before, inside) = rest.split_at(at);
+        let (inside, after) = inside.get(2..).and_then(|inside| inside.split_once("))")).unwrap_or_default();
+        if !inside.is_empty() && inside.split(';').all(is_plain_arithmetic) {
+            let sets = |after: &str| after.trim_start().strip_prefix('=').is_some_and(|rest| !rest.starts_with('='));
+            names.extend(tokens(inside).filter(|(.., after)| sets(after)).map(|(_, token, _)| token.to_owned()));
+            match before.strip_suffix('$') {
+                Some(before) => kept.extend([before, "0"]),
+                None => kept.extend([before, ":"]),
+            }
+            rest = after;
+        } else {
+            kept.extend([before, "(("]);
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// The text without `NAME=0`, and without `NAME=$(wc -l < x)`.
+fn without_numbers(text: &str, name: &str) -> String {
+    let assignment = format!("{name}=");
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(&assignment) {
+        let (before, found) = rest.split_at(at);
+        kept.push_str(before);
+        let value = found.get(assignment.len()..).unwrap_or_default();
+        let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+        let script = value.strip_prefix('$').and_then(|value| word::enclosed(value, '(', ')'));
+        let counted = script.filter(|script| counts(&format!("{name}=$({script})"), name));
+        let length = counted.map_or(digits, |script| script.len() + "$()".len());
+        let ends = value.get(length..).unwrap_or_default();
+        let is_whole = length > 0 && (ends.is_empty() || ends.starts_with([' ', '\t', '\n', ';', '&', '|', ')']));
+        let begins = kept.is_empty() || kept.ends_with([' ', '\t', '\n', ';', '&', '|', '(']);
+        if is_whole && begins {
+            rest = ends;
+        } else {
+            kept.push_str(&assignment);
+            rest = value;
+        }
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Whether it is arithmetic of names and numbers: nothing is put in, and no array has an index.
+fn is_plain_arithmetic(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_ +-*/%<>=!&|?:,".contains(letter))
+}
+
+/// The same, where all names hold numbers: another value would be computed in turn.
+pub(super) fn computes_plainly(text: &str, numbers: &[String]) -> bool {
+    is_plain_arithmetic(text)
+        && tokens(text).all(|(_, token, _)| {
+            token.bytes().all(|byte| byte.is_ascii_digit()) || numbers.iter().any(|number| number == token)
+        })
+}
+
+/// Whether a word of a test is digits, a variable that holds a number, or what a command counts.
+pub(super) fn is_number(raw: &str, numbers: &[String]) -> bool {
+    let raw = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
+    let name = raw.strip_prefix('$').unwrap_or_default();
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    raw.bytes().all(|byte| byte.is_ascii_digit())
+        || numbers.iter().any(|number| number == name)
+        || counts(&format!("n={raw}"), "n")
+}
+
+/// Whether a text has this name in it.
+pub(super) fn names(text: &str, name: &str) -> bool {
+    tokens(text).any(|(_, token, _)| token == name)
+}
+
+/// Whether a text computes a number from itself.
+pub(super) fn counts_on(text: &str, name: &str) -> bool {
+    let computed = |from: &str| from.split_once("))").is_some_and(|(inside, _)| names(inside, name));
+    text.split(&format!("{name}=$((")).skip(1).any(computed)
+        || text.split("((").skip(1).any(|from| {
+            let inside = from.split_once("))").map_or("", |(inside, _)| inside);
+            ["++", "--", "+=", "-="].iter().any(|sign| inside.contains(sign)) && names(inside, name)
+        })
+}
+
+/// Names of one text that are looked at.
+const NAMES_MAX: usize = 32;
+
+fn is_of_path(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._/-".contains(&byte)
 }
 
 /// How often a text may set this variable.

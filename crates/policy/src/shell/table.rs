@@ -5,6 +5,7 @@
 
 use super::commands::{COMMANDS, FIND_TABLE, GIT, Role, VERSIONS};
 use super::program;
+use super::unwrap::{self, Inner};
 use super::word::{Kind, Word, is_own};
 use crate::path::{SECRET_EXAMPLES, glob_matches, may_be_secret};
 
@@ -85,9 +86,6 @@ pub(crate) fn operands(words: &[Word]) -> Result<Vec<Operand>, String> {
         Role::Read => paths.extend(operands.into_iter().map(purpose(Purpose::Read))),
         Role::Compare => {
             let below = options.contains("r") || options.contains("recursive");
-            if below && !options.contains("no-dereference") {
-                return Err(format!("{name} follows links below the folders it compares; give it --no-dereference"));
-            }
             let how = if below { Purpose::ReadBelow } else { Purpose::Read };
             paths.extend(operands.into_iter().map(purpose(how)));
         }
@@ -223,6 +221,42 @@ pub(crate) fn reads_plainly(rest: &[Word]) -> bool {
         && names.clone().all(|name| is_own(&name.text))
 }
 
+/// Whether `export`, given these words, sets no more than variables that change nothing but how texts look.
+pub(crate) fn exports_plainly(rest: &[Word]) -> bool {
+    let plain = |word: &Word| {
+        let set = word.text.split_once('=').filter(|_| word.kind == Kind::Literal);
+        set.is_some_and(|(name, value)| unwrap::is_harmless(name, value))
+    };
+    !rest.is_empty() && rest.iter().all(plain)
+}
+
+/// Whether it compares whole folders, through links too.
+pub(crate) fn follows_links_below(words: &[Word]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let compares = COMMANDS
+        .iter()
+        .find(|(known, _, role)| matches!(role, Role::Compare) && name.known().is_some_and(|name| name == *known));
+    let parsed = compares.and_then(|(_, options, _)| parse("diff", options, rest).ok());
+    parsed.is_some_and(|Parsed { options, .. }| {
+        (options.contains("r") || options.contains("recursive")) && !options.contains("no-dereference")
+    })
+}
+
+/// Whether nothing is known of a command that is called so, and no shell has one: the name may be that of a function.
+pub(crate) fn is_no_command(name: &str) -> bool {
+    let words = [Word { text: name.to_owned(), kind: Kind::Literal }];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(plain)
+        && !name.starts_with("command_not_found")
+        && !OF_SHELLS.contains(&name)
+        && !matches!(name, "git" | "sed" | "ps" | "printenv")
+        && COMMANDS.iter().all(|(known, _, _)| *known != name)
+        && VERSIONS.iter().all(|(known, _)| *known != name)
+        && matches!(unwrap::unwrap(&words), Inner::None)
+        && !unwrap::is_wrapper(name)
+}
+
 /// Whether it says which version it is, or how it is called, and does nothing else.
 pub(crate) fn says_version(words: &[Word]) -> bool {
     let Some((first, rest)) = words.split_first().filter(|(_, rest)| rest.len() <= VERSION_WORDS_MAX) else {
@@ -246,6 +280,7 @@ fn tells_of_the_shell(name: &str, rest: &[Word]) -> bool {
     literal
         && match (name, args.as_slice()) {
             ("read", _) => reads_plainly(rest),
+            ("export", _) => exports_plainly(rest),
             ("umask" | "alias" | "jobs", []) | ("ulimit", ["-a"]) | ("stty", ["size"]) => true,
             ("set", args) => !args.is_empty(),
             ("tput", ["cols" | "lines" | "colors"]) => true,
@@ -804,6 +839,12 @@ const SHOWN_MAX: usize = 60;
 const VERSION_WORDS_MAX: usize = 3;
 /// A cluster of letters that is longer is the value of one.
 const HIDDEN_LETTERS_MAX: usize = 4;
+/// Commands that are of the shell, beside those that stand elsewhere.
+const OF_SHELLS: [&str; 26] = [
+    "cd", "exit", "return", "break", "continue", "shift", "eval", "exec", "trap", "wait", "jobs", "fg", "bg", "kill",
+    "times", "let", "getopts", "builtin", "caller", "compgen", "complete", "dirs", "disown", "history", "logout",
+    "suspend",
+];
 /// Commands of which no option does more than list, whatever file is called like one.
 pub(super) const LISTERS: [&str; 7] = ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname"];
 /// What `test` compares two texts or two numbers by, and computes neither.

@@ -101,8 +101,12 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
     let Some(syntax) = WRAPPERS.iter().find(|syntax| syntax.name == name) else { return Inner::None };
     match options(syntax, words) {
         Some((at, all_plain)) if at < words.len() => {
+            let own = words.get(..at).unwrap_or_default();
             let wrapper = match (syntax.adds, all_plain) {
                 (Some(adds), _) => Wrapper::Adds(adds),
+                (None, _) if name == "xargs" && file_of_xargs(own).is_some() => {
+                    Wrapper::Adds("is given further words by a file")
+                }
                 (None, true) => Wrapper::Transparent,
                 (None, false) => Wrapper::Adds("has options that are not known"),
             };
@@ -110,6 +114,42 @@ pub(crate) fn unwrap(words: &[Word]) -> Inner {
         }
         Some(_) | None => Inner::Unseen(format!("what {name} runs cannot be told")),
     }
+}
+
+/// What `xargs`, given these words of its own, puts each line in place of.
+pub(crate) fn mark_of_xargs(own: &[Word]) -> Option<String> {
+    let replaces = |word: &Word| word.text.starts_with("-i") || word.text.starts_with("--r");
+    let mark = value_of_xargs(own, 'I', "--replace").map(|mark| mark.text);
+    mark.or_else(|| own.iter().any(replaces).then(|| "{}".to_owned())).filter(|mark| !mark.is_empty())
+}
+
+/// The file that `xargs` reads in place of its input.
+pub(crate) fn file_of_xargs(own: &[Word]) -> Option<Word> {
+    value_of_xargs(own, 'a', "--arg-file")
+}
+
+/// What an option of `xargs` is given, glued to other letters too.
+fn value_of_xargs(own: &[Word], letter: char, long: &str) -> Option<Word> {
+    const VALUED: &str = "nPILdaEs";
+    let mut words = own.iter().skip(1);
+    while let Some(word) = words.next() {
+        let of_word = |text: &str| Word { text: text.to_owned(), kind: word.kind };
+        match word.text.strip_prefix(long) {
+            Some("") => return words.next().cloned(),
+            Some(rest) if rest.starts_with('=') => return Some(of_word(&rest[1..])),
+            Some(_) | None => {}
+        }
+        let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-')).unwrap_or_default();
+        let Some((at, valued)) = letters.char_indices().find(|(_, letter)| VALUED.contains(*letter)) else { continue };
+        let value = match letters.get(at + 1..).unwrap_or_default() {
+            "" => words.next().cloned(),
+            glued => Some(of_word(glued)),
+        };
+        if valued == letter {
+            return value;
+        }
+    }
+    None
 }
 
 /// Whether a name is that of a shell.

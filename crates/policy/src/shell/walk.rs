@@ -11,12 +11,12 @@ use super::document::Without;
 use super::executed::{self, Source};
 use super::harm::{self, flow, flow::Part};
 use super::scan::{Direction, Seen};
-use super::scope::Function;
-use super::settings::{counts, said, sets};
+use super::scope::{Defined, Function};
+use super::settings::{self, counts, said, sets};
 use super::table::{self, Operand, Purpose, shown};
 use super::unwrap::{Inner, is_harmless, unwrap};
 use super::word::{self, Kind, Unset, Variables, Word};
-use super::{Analysis, Here, Nesting, found, judging, scan};
+use super::{Analysis, Here, Nesting, found, judging, parse, scan};
 use crate::path;
 use crate::verdict::{Doubt, Strictness, Verdict, own};
 
@@ -109,6 +109,7 @@ impl Analysis<'_> {
         if pipeline.seq.is_empty() {
             self.ask("there is no command in it");
         }
+        self.piped += 1;
         let mut given = None;
         let mut fed = None;
         let mut source = self.around.clone();
@@ -117,13 +118,15 @@ impl Analysis<'_> {
             (self.stdin, self.fed, self.source) = (given.take(), fed.take(), source);
             let around = std::mem::replace(&mut self.around, self.source.clone());
             let scope = self.scope.clone();
+            let fed_on = self.fed.clone();
             self.aside(|analysis| analysis.one(command, here, walk));
             (self.around, self.scope) = (around, scope);
             given = self.printed(command, here);
-            fed = self.feeds(command, here);
+            fed = self.feeds(command, fed_on, here);
             source = self.poured(command, here);
         }
         (self.stdin, self.fed, self.source) = (None, None, Source::Told);
+        self.piped -= 1;
         self.together(pipeline, here);
         same()
     }
@@ -168,13 +171,36 @@ impl Analysis<'_> {
         }
     }
 
-    /// What `find` hands on.
-    fn feeds(&self, command: &Command, here: &Here) -> Option<found::Found> {
+    /// The names of files that a command hands on, its own or those it is given.
+    fn feeds(&self, command: &Command, given: Option<found::Found>, here: &Here) -> Option<found::Found> {
         let Command::Simple(simple) = command else { return None };
         let seen = scan::scan(&simple.to_string());
         let [seen] = seen.as_slice() else { return None };
         let words = self.words(seen.words.iter().map(String::as_str), here, &mut |_| {});
-        (words.first().and_then(Word::known) == Some("find")).then(|| found::Found::of(&words))
+        if seen.redirects.iter().any(|(direction, _)| *direction == Direction::In) {
+            return None;
+        }
+        let given = given.filter(|given| !given.ends_names && found::keeps_lines(&words));
+        found::Found::handed_on(&words).or(given)
+    }
+
+    /// A file like all those whose names `$(find src -name '*.rs')` puts in.
+    fn put_in_names(&self, raw: &str, here: &Here) -> Option<Word> {
+        let script = raw.strip_prefix("$(")?.strip_suffix(')')?;
+        let is_all = word::enclosed(raw.get(1..)?, '(', ')') == Some(script);
+        // each look goes over the whole text
+        if !is_all || self.fuel == 0 || self.text.is_empty() || sets(&self.text, "IFS") > 0 {
+            return None;
+        }
+        let program = parse::parse(script).ok()?;
+        let [list] = program.complete_commands.as_slice() else { return None };
+        let [item] = list.0.as_slice() else { return None };
+        if !item.0.additional.is_empty() || !matches!(item.1, SeparatorOperator::Sequence) {
+            return None;
+        }
+        let pipeline = &item.0.first;
+        let found = pipeline.seq.iter().fold(None, |found, command| self.feeds(command, found, here))?;
+        self.looked_at(&found, here, found::Splits::ForPatterns).filter(|_| !found.ends_names)
     }
 
     /// What may not be run, or is of a shell of its own.
@@ -214,7 +240,18 @@ impl Analysis<'_> {
                 After { success: after.clone(), any: after }
             }
             Command::Function(function) => {
-                self.ask("it defines a function, which may stand for any command");
+                let name = &function.fname.value;
+                walk.seen.push(Seen { words: vec![name.clone()], redirects: Vec::new() });
+                let is_straight = self.aside == 0 && walk.depth == 0 && self.callers == 0;
+                let is_new = self.scope.function(name).is_none() && self.scope.alias(name).is_none();
+                let is_own = table::is_no_command(name) && !super::CHANGES_THE_SHELL.contains(&name.as_str());
+                let defined = if is_straight && is_new && is_own { Defined::Plainly } else { Defined::Perhaps };
+                if defined == Defined::Perhaps {
+                    self.ask("it defines a function, which may stand for any command");
+                }
+                // what it does is judged where it is called, with what it is given
+                let outer_verdict = std::mem::replace(&mut self.verdict, Verdict::allow(own::READS_INSIDE));
+                let untold = self.untold.clone();
                 let body = function.body.0.to_string();
                 let calls_itself =
                     scan::scan(&body).iter().any(|seen| seen.words.first() == Some(&function.fname.value));
@@ -232,19 +269,26 @@ impl Analysis<'_> {
                 }
                 self.scope = outer;
                 self.executed.judging = judging;
-                self.scope.define(&function.fname.value, &function.body);
+                let found = std::mem::replace(&mut self.verdict, outer_verdict);
+                match defined {
+                    Defined::Plainly if found.strictness <= Strictness::Ask => self.untold = untold,
+                    Defined::Plainly | Defined::Perhaps => self.note(found),
+                }
+                self.scope.define(name, &function.body, defined);
                 same()
             }
             Command::ExtendedTest(test, redirects) => {
                 self.executed.judging.is_judged = true;
-                if !is_plain_test(&test.expr) {
+                if !is_plain_test(&test.expr, &self.numbers) {
                     self.ask("it tests with [[ ]], which not every shell reads so");
                 }
                 let from = walk.seen.len();
-                let mut raw = vec!["[[".to_owned()];
+                let mut raw = vec![vec!["[[".to_owned()]];
                 self.extended_test(&test.expr, here, walk, &mut raw);
-                raw.push("]]".to_owned());
-                walk.seen.insert(from, Seen { words: raw, redirects: Vec::new() });
+                raw.last_mut().expect("it begins with one").push("]]".to_owned());
+                let seen = raw.into_iter().filter(|words| !words.is_empty());
+                let seen = seen.map(|words| Seen { words, redirects: Vec::new() });
+                walk.seen.splice(from..from, seen);
                 for redirect in redirects.iter().flat_map(|list| &list.0) {
                     self.redirect(redirect, here, walk, &mut Seen::default());
                 }
@@ -282,7 +326,7 @@ impl Analysis<'_> {
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
                 let of_lines = matches!(compound, CompoundCommand::WhileClause(_)) && reads_a_line(&clause.0);
-                if !of_lines {
+                if !of_lines && !self.counts(&clause.0, &clause.1.list) {
                     self.ask_unless_bare("it repeats commands until something changes");
                 }
                 self.never_waits(&clause.1.list);
@@ -295,25 +339,36 @@ impl Analysis<'_> {
             }
             CompoundCommand::ForClause(clause) => self.for_each(clause, here, walk),
             CompoundCommand::ArithmeticForClause(clause) => {
-                self.ask("it repeats commands");
                 self.never_waits(&clause.body.list);
-                for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
-                    self.inner_scripts(&expression.value, here, walk);
+                let parts = [&clause.initializer, &clause.condition, &clause.updater];
+                let told: Vec<&str> = parts.into_iter().flatten().map(|part| part.value.as_str()).collect();
+                // a loop without a condition has no end
+                let has_end = clause.condition.as_ref().is_some_and(|part| !part.value.trim().is_empty());
+                let plain = told.iter().all(|part| settings::computes_plainly(part, &self.numbers));
+                if !plain || !has_end {
+                    self.ask("it repeats commands");
                 }
+                walk.seen.extend(scan::scan(&format!("for (({}))", told.join(";"))));
+                told.iter().for_each(|part| self.inner_scripts(part, here, walk));
                 let scope = self.scope.clone();
                 let once = self.list(&clause.body.list, here, walk);
                 self.scope = scope.or(&self.scope);
-                self.scope.forget();
+                if !plain {
+                    self.scope.forget();
+                }
                 if once == *here { once } else { Here::unknown() }
             }
             CompoundCommand::CaseClause(clause) => {
-                self.ask("it chooses between commands");
                 self.executed.judging.is_judged |= !judging::is_given(&clause.value.value);
-                self.words_of(&clause.value.value, here, walk);
+                let words = ["case", clause.value.value.as_str(), "in"].map(str::to_owned).to_vec();
+                walk.seen.push(Seen { words, redirects: Vec::new() });
+                self.held_against(&clause.value.value, here, walk);
                 let mut after = here.clone();
                 for case in &clause.cases {
                     for pattern in &case.patterns {
-                        self.words_of(&pattern.value, here, walk);
+                        let words = vec![pattern.value.clone()];
+                        walk.seen.push(Seen { words, redirects: Vec::new() });
+                        self.held_against(&pattern.value, here, walk);
                     }
                     if let Some(list) = &case.cmd {
                         let scope = self.scope.clone();
@@ -331,13 +386,45 @@ impl Analysis<'_> {
                 here.clone()
             }
             CompoundCommand::Arithmetic(arithmetic) => {
-                // `( (rm x) )` is taken for arithmetic by the parser, and by no shell
-                self.ask("it computes with (( )), or groups commands twice");
+                // `( (rm x) )` is taken for arithmetic by the parser, and by no shell; and by some shells no arithmetic is
+                let seen = scan::scan(&format!("(({}))", arithmetic.expr.value));
+                let is_no_command =
+                    |name: &String| name.len() == 1 || !name.bytes().all(|byte| byte.is_ascii_alphabetic());
+                let plain = settings::computes_plainly(&arithmetic.expr.value, &self.numbers)
+                    && seen
+                        .iter()
+                        .all(|seen| seen.redirects.is_empty() && seen.words.first().is_some_and(is_no_command));
+                if !plain {
+                    self.ask("it computes with (( )), or groups commands twice");
+                }
+                walk.seen.extend(seen);
                 self.executed.judging.is_judged = true;
-                self.inner_scripts(&arithmetic.expr.value, here, walk);
-                self.search(&arithmetic.expr.value, here, walk.depth);
-                self.scope.forget();
+                if !plain {
+                    self.inner_scripts(&arithmetic.expr.value, here, walk);
+                    self.search(&arithmetic.expr.value, here, walk.depth);
+                    self.scope.forget();
+                }
                 here.clone()
+            }
+        }
+    }
+
+    /// Whether a loop ends when a number that it counts has come far enough: `while [ "$i" -lt 3 ]; do …; i=$((i+1)); done`.
+    fn counts(&self, condition: &CompoundList, body: &CompoundList) -> bool {
+        let [item] = condition.0.as_slice() else { return false };
+        let [tested] = item.0.first.seq.as_slice() else { return false };
+        let (tested, body) = (tested.to_string(), body.to_string());
+        let is_test = ["[ ", "[[ ", "test ", "(("].iter().any(|begin| tested.starts_with(begin));
+        let is_counted = |name: &String| settings::names(&tested, name) && settings::counts_on(&body, name);
+        is_test && item.0.additional.is_empty() && self.numbers.iter().any(is_counted)
+    }
+
+    /// A word of `case`, which is compared whatever it says.
+    fn held_against(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+        for word in self.words_of(raw, here, walk) {
+            match word.kind {
+                Kind::Literal | Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose => {}
+                Kind::Unknown => self.ask("a word of case is only known once it runs"),
             }
         }
     }
@@ -407,31 +494,56 @@ impl Analysis<'_> {
         after
     }
 
-    /// Judges the words of a test, and tells how it is written.
-    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk, raw: &mut Vec<String>) {
+    /// Judges the words of a test, and tells how it is written, as the rougher reading reads it: what joins two tests joins two
+    /// commands there.
+    fn extended_test(&mut self, test: &ExtendedTestExpr, here: &Here, walk: &mut Walk, raw: &mut Vec<Vec<String>>) {
         match test {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
                 self.extended_test(one, here, walk, raw);
+                raw.push(Vec::new());
                 self.extended_test(other, here, walk, raw);
             }
-            ExtendedTestExpr::Parenthesized(inner) => self.extended_test(inner, here, walk, raw),
+            ExtendedTestExpr::Parenthesized(inner) => {
+                raw.push(Vec::new());
+                self.extended_test(inner, here, walk, raw);
+                raw.push(Vec::new());
+            }
             ExtendedTestExpr::Not(inner) => {
-                raw.push("!".to_owned());
+                // a reserved word where a command begins
+                if let Some(words) = raw.last_mut().filter(|words| !words.is_empty()) {
+                    words.push("!".to_owned());
+                }
                 self.extended_test(inner, here, walk, raw);
             }
             ExtendedTestExpr::UnaryTest(predicate, word) => {
-                raw.extend([predicate.to_string(), word.value.clone()]);
-                self.tested(&word.value, here, walk);
+                let written = [predicate.to_string(), word.value.clone()];
+                raw.last_mut().expect("it begins with one").extend(written);
+                let of_texts =
+                    matches!(predicate, UnaryPredicate::StringHasNonZeroLength | UnaryPredicate::StringHasZeroLength);
+                let compares = if of_texts { Compares::Texts } else { Compares::Nothing };
+                self.tested(&word.value, compares, here, walk);
             }
             ExtendedTestExpr::BinaryTest(predicate, one, other) => {
-                raw.extend([one.value.clone(), predicate.to_string(), other.value.clone()]);
-                self.tested(&one.value, here, walk);
-                self.tested(&other.value, here, walk);
+                let written = [one.value.clone(), predicate.to_string(), other.value.clone()];
+                raw.last_mut().expect("it begins with one").extend(written);
+                let of_texts = matches!(
+                    predicate,
+                    BinaryPredicate::StringExactlyMatchesPattern
+                        | BinaryPredicate::StringDoesNotExactlyMatchPattern
+                        | BinaryPredicate::StringMatchesRegex
+                        | BinaryPredicate::StringExactlyMatchesString
+                        | BinaryPredicate::StringDoesNotExactlyMatchString
+                        | BinaryPredicate::StringContainsSubstring
+                );
+                let of_numbers = [one, other].iter().all(|word| settings::is_number(&word.value, &self.numbers));
+                let compares = if of_texts || of_numbers { Compares::Texts } else { Compares::Nothing };
+                self.tested(&one.value, compares, here, walk);
+                self.tested(&other.value, compares, here, walk);
             }
         }
     }
 
-    fn tested(&mut self, raw: &str, here: &Here, walk: &mut Walk) {
+    fn tested(&mut self, raw: &str, compares: Compares, here: &Here, walk: &mut Walk) {
         if raw.strip_prefix(['\'', '"']).is_some_and(super::carried::has_index) {
             // an index is computed, quotes or not
             self.inner_scripts(raw, here, walk);
@@ -445,6 +557,8 @@ impl Analysis<'_> {
                         self.note(verdict);
                     }
                 }
+                // whatever it says is compared, or is a pattern that texts are held against
+                Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose if compares == Compares::Texts => {}
                 Kind::Likely | Kind::Glob | Kind::Guess | Kind::Open | Kind::Loose | Kind::Unknown => {
                     self.ask("a word of [[ ]] is only known once it runs")
                 }
@@ -497,6 +611,7 @@ impl Analysis<'_> {
         }
         let mut seen = Seen::default();
         let mut words = Vec::new();
+        let mut named = Vec::new();
         let mut given = None;
         let piped = std::mem::take(&mut self.source);
         let mut source = if piped == Source::Told { self.around.clone() } else { piped };
@@ -538,10 +653,17 @@ impl Analysis<'_> {
                 // after the command's name an assignment is a word like any other
                 CommandPrefixOrSuffixItem::Word(raw) | CommandPrefixOrSuffixItem::AssignmentWord(_, raw) => {
                     seen.words.push(raw.value.clone());
-                    words.extend(self.words_of(&raw.value, here, walk));
+                    let found = self.words_of(&raw.value, here, walk);
+                    if found.iter().any(|word| word.kind == Kind::Loose) && found::takes_files(&words) {
+                        named.extend(self.put_in_names(&raw.value, here).map(|name| (words.len(), name)));
+                    }
+                    words.extend(found);
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    let copies = words.first().and_then(Word::known).is_some_and(|name| matches!(name, "cat" | "tee"));
+                    self.copies = copies && self.piped == 0;
                     given = self.redirect(redirect, here, walk, &mut seen).or(given);
+                    self.copies = false;
                     source = self.redirected.take().unwrap_or(source);
                 }
                 CommandPrefixOrSuffixItem::ProcessSubstitution(kind, group) => {
@@ -564,6 +686,12 @@ impl Analysis<'_> {
                     (self.stdin, self.fed) = (stdin, fed);
                     walk.inside.push(group.list.to_string());
                 }
+            }
+        }
+        // several are given at once
+        if !found::writes(&words) {
+            for (at, name) in named.into_iter().rev() {
+                words.splice(at..=at, [name.clone(), name]);
             }
         }
         // what the text itself sets, or anybody may know, is said whatever it is
@@ -791,13 +919,16 @@ impl Analysis<'_> {
             AssignmentValue::Scalar(value) => vec![value.value.as_str()],
             AssignmentValue::Array(values) => values.iter().map(|(_, value)| value.value.as_str()).collect(),
         };
-        let mut plain = matches!(assignment.value, AssignmentValue::Scalar(_)) && !assignment.append;
+        let is_list =
+            matches!(&assignment.value, AssignmentValue::Array(values) if values.iter().all(|(at, _)| at.is_none()));
+        let is_own_list = is_list && sets_for == SetsFor::Text && word::is_own(name);
+        let mut plain = (is_own_list || matches!(assignment.value, AssignmentValue::Scalar(_))) && !assignment.append;
         let mut set = Vec::new();
         for value in values {
             let words = self.words_of(value, here, walk);
             let harmless = |word: &Word| match sets_for {
                 SetsFor::Text if word::is_own(name) => {
-                    matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Open | Kind::Loose)
+                    matches!(word.kind, Kind::Literal | Kind::Likely | Kind::Guess | Kind::Open | Kind::Loose)
                 }
                 SetsFor::Read if name == "IFS" => word.kind == Kind::Literal,
                 SetsFor::Text | SetsFor::Read | SetsFor::Command => {
@@ -883,11 +1014,18 @@ impl Analysis<'_> {
             IoRedirect::HereString(_, raw) => {
                 seen.redirects.push((Direction::In, raw.value.clone()));
                 let words = self.words_of(&raw.value, here, walk);
-                if !words.iter().all(|word| word.kind == Kind::Literal) {
+                let copies = self.copies;
+                let is_told = |word: &Word| match word.kind {
+                    Kind::Literal => true,
+                    // it is copied, whatever it says
+                    Kind::Likely | Kind::Guess | Kind::Open | Kind::Loose => copies,
+                    Kind::Glob | Kind::Unknown => false,
+                };
+                if !words.iter().all(is_told) {
                     self.ask("the text it is given is only known once it runs");
                 }
-                let given = words.first().and_then(Word::known)?;
-                Some(Without::body(&self.documents, given).unwrap_or(given).to_owned())
+                let body = Without::body(&self.documents, &raw.value);
+                body.or_else(|| words.first().and_then(Word::known)).map(str::to_owned)
             }
             IoRedirect::HereDocument(_, document) => {
                 self.ask("it is given a text of several lines");
@@ -1000,6 +1138,14 @@ impl Analysis<'_> {
     }
 }
 
+/// What a test does with its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compares {
+    Texts,
+    /// It looks for a file, or computes.
+    Nothing,
+}
+
 /// What variables are set for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetsFor {
@@ -1025,6 +1171,18 @@ fn reads_a_line(condition: &CompoundList) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether `export` sets variables that only programs look at, each to a literal.
+pub(super) fn exports_for_programs(words: &[Word]) -> bool {
+    let plain = |word: &Word| {
+        word.kind == Kind::Literal
+            && word.text.split_once('=').is_some_and(|(name, _)| {
+                let of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                !name.is_empty() && name.bytes().all(of_name) && !executed::leads(name) && !steers(name)
+            })
+    };
+    words.len() > 1 && words.iter().skip(1).all(plain)
 }
 
 /// Whether a variable has programs of one language load what lies in the folders named, which are below the folder they are
@@ -1086,11 +1244,16 @@ fn joined(words: &[Word]) -> Word {
 }
 
 /// Whether every shell would do no more than test files and compare texts.
-fn is_plain_test(test: &ExtendedTestExpr) -> bool {
+fn is_plain_test(test: &ExtendedTestExpr, numbers: &[String]) -> bool {
     match test {
-        // a shell without `[[` would run what stands behind `&&`
-        ExtendedTestExpr::And(..) | ExtendedTestExpr::Or(..) | ExtendedTestExpr::Parenthesized(_) => false,
-        ExtendedTestExpr::Not(inner) => is_plain_test(inner),
+        // a shell without `[[` finds no such command, and runs what stands behind `||`: that must be no command either
+        ExtendedTestExpr::Or(one, other) => {
+            is_plain_test(one, numbers)
+                && is_plain_test(other, numbers)
+                && matches!(first_of(other), ExtendedTestExpr::UnaryTest(..))
+        }
+        ExtendedTestExpr::And(one, other) => is_plain_test(one, numbers) && is_plain_test(other, numbers),
+        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => is_plain_test(inner, numbers),
         ExtendedTestExpr::UnaryTest(predicate, _) => !matches!(
             predicate,
             UnaryPredicate::ShellVariableIsSetAndAssigned
@@ -1098,7 +1261,7 @@ fn is_plain_test(test: &ExtendedTestExpr) -> bool {
                 | UnaryPredicate::ShellOptionEnabled
         ),
         ExtendedTestExpr::BinaryTest(predicate, one, other) => {
-            let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = |text: &str| settings::is_number(text, numbers);
             match predicate {
                 BinaryPredicate::LeftSortsBeforeRight | BinaryPredicate::LeftSortsAfterRight => false,
                 // words are computed, substitutions in them too
@@ -1119,6 +1282,15 @@ fn is_plain_test(test: &ExtendedTestExpr) -> bool {
                 | BinaryPredicate::StringContainsSubstring => true,
             }
         }
+    }
+}
+
+/// The test that stands first in another.
+fn first_of(test: &ExtendedTestExpr) -> &ExtendedTestExpr {
+    match test {
+        ExtendedTestExpr::And(one, _) | ExtendedTestExpr::Or(one, _) => first_of(one),
+        ExtendedTestExpr::Parenthesized(inner) | ExtendedTestExpr::Not(inner) => first_of(inner),
+        ExtendedTestExpr::UnaryTest(..) | ExtendedTestExpr::BinaryTest(..) => test,
     }
 }
 

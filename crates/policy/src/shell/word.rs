@@ -8,6 +8,7 @@
 
 use super::parameter;
 use super::scope::{Scope, Value};
+use super::table::PLAIN_VARIABLES;
 
 /// A word after quoting and expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,20 +273,32 @@ pub(super) fn is_own(name: &str) -> bool {
         && !OF_SHELLS.contains(&name)
 }
 
+/// Of `#x}` and `#x[@]}`, how long it is.
+fn length_of_value(inside: &str) -> Option<usize> {
+    let (name, _) = inside.strip_prefix('#')?.split_once('}')?;
+    let plain = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
+    is_own(plain).then_some(name.len() + "#}".len())
+}
+
 /// Whether a script that is put in stands where every shell would see it stand, and prints what others say: the commands in
 /// it are judged, and no text of its own can make a pattern.
-fn is_told(script: &str) -> bool {
+fn is_told(script: &str, quoting: Quoting) -> bool {
     let says = ["echo", "printf"].iter().any(|name| script.trim_start().starts_with(name));
     let hidden = script.contains('#') || script.contains("<<") || script.contains("case ") || script.starts_with('(');
-    !(hidden || says && script.contains(['*', '?', '[', '\\']))
+    !(hidden || says && quoting == Quoting::Bare && script.contains(['*', '?', '[', '\\']))
 }
 
 /// Whether it is what stands in `$((end - start))`, where all names are of numbers: another value is computed in turn.
-fn is_of_numbers(inside: &str, numbers: &[String]) -> bool {
+fn is_of_numbers(inside: &str, variables: &Variables<'_>) -> bool {
     let Some(text) = inside.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) else { return false };
     let plain = text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_ +-*/%()".contains(letter));
-    let known =
-        |name: &str| name.bytes().all(|byte| byte.is_ascii_digit()) || numbers.iter().any(|number| number == name);
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let in_turn = |name: &str| {
+        variables
+            .bound(name)
+            .is_some_and(|word| word.kind == Kind::Literal && !word.text.is_empty() && digits(&word.text))
+    };
+    let known = |name: &str| digits(name) || variables.numbers.iter().any(|number| number == name) || in_turn(name);
     // `++` sets what stands beside it
     let sets = ["++", "--"].iter().any(|sign| text.contains(sign));
     plain && !sets && text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').all(known)
@@ -431,7 +444,7 @@ impl<'a> Reader<'a> {
         match word.kind {
             // a shell would split it
             Kind::Literal if quoting == Quoting::Bare && !word.text.chars().all(is_plain) => {
-                self.pieces.push(Piece::Opaque)
+                self.guess(std::slice::from_ref(word), quoting, Joins::Apart);
             }
             Kind::Literal => self.quoted(&word.text.clone()),
             // some name of that shape
@@ -487,7 +500,7 @@ impl<'a> Reader<'a> {
         match rest.chars().next() {
             Some('(') => {
                 let inside = enclosed(rest, '(', ')');
-                if let Some(inside) = inside.filter(|inside| is_of_numbers(inside, self.variables.numbers)) {
+                if let Some(inside) = inside.filter(|inside| is_of_numbers(inside, self.variables)) {
                     self.at += inside.len() + 2;
                     return self.known_value(NUMBER);
                 }
@@ -511,6 +524,10 @@ impl<'a> Reader<'a> {
                     return self.guess(&value, quoting, joins);
                 }
                 let inside = rest.get(1..).unwrap_or_default();
+                if let Some(taken) = length_of_value(inside) {
+                    self.at += taken + 1;
+                    return self.known_value(NUMBER);
+                }
                 let length = inside.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
                 let (name, after) = inside.split_at(length);
                 let name = after.starts_with('}').then(|| name.to_owned());
@@ -524,7 +541,7 @@ impl<'a> Reader<'a> {
                         self.at += name.len() + 2;
                         self.known_value(&value);
                     }
-                    (Some(name), None) if is_own(&name) => {
+                    (Some(name), None) if is_own(&name) || PLAIN_VARIABLES.contains(&name.as_str()) => {
                         self.at += name.len() + 2;
                         self.guessed_value(&name, quoting);
                     }
@@ -557,7 +574,11 @@ impl<'a> Reader<'a> {
             }
             Some(sign @ ('0'..='9' | '@' | '*')) => {
                 self.at += 1;
-                self.guessed_value(sign.encode_utf8(&mut [0; 4]), quoting);
+                let name = sign.to_string();
+                match self.variables.bound(&name).cloned() {
+                    Some(word) => self.bound_value(&word, quoting),
+                    None => self.guessed_value(&name, quoting),
+                }
             }
             Some('-') => {
                 self.at += 1;
@@ -573,9 +594,15 @@ impl<'a> Reader<'a> {
     }
 
     fn guessed_value(&mut self, name: &str, quoting: Quoting) {
+        if self.variables.numbers.iter().any(|number| number == name) {
+            let value = self.variables.guess(name);
+            let digits = value.as_deref().and_then(|value| value.first()?.known().map(str::to_owned));
+            let digits = digits.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+            return self.known_value(digits.as_deref().unwrap_or(NUMBER));
+        }
         match self.variables.guess(name) {
             Some(value) => self.guess(&value, quoting, if name == "*" { Joins::Together } else { Joins::Apart }),
-            None if is_own(name) => self.open(quoting),
+            None if is_own(name) || PLAIN_VARIABLES.contains(&name) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }
@@ -590,7 +617,7 @@ impl<'a> Reader<'a> {
         }
         match parameter::printed(script, self.variables) {
             Some(text) => self.guess(&[Word { text, kind: Kind::Guess }], quoting, Joins::Apart),
-            None if is_told(script) => self.open(quoting),
+            None if is_told(script, quoting) => self.open(quoting),
             None => self.pieces.push(Piece::Opaque),
         }
     }

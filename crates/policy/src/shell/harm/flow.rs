@@ -2,24 +2,30 @@
 
 use super::inline::{is_interpreter, reads_program};
 use super::{Call, Harm};
-use crate::shell::unwrap::{Inner, is_shell, unwrap};
+use crate::shell::unwrap::{Inner, is_shell, mark_of_xargs, unwrap};
 use crate::shell::word::Word;
 
 /// A command of a pipeline, out of its wrappers.
 pub(in crate::shell) struct Part {
     words: Vec<Word>,
+    /// What `xargs` puts a line in place of.
+    mark: Option<String>,
 }
 
 impl Part {
     pub(in crate::shell) fn of(words: &[Word]) -> Self {
         let mut words = words.to_vec();
+        let mut mark = None;
         for _ in 0..WRAPPERS_MAX {
             match unwrap(&words) {
-                Inner::Command { at, .. } if at > 0 => drop(words.drain(..at)),
+                Inner::Command { at, more, .. } if at > 0 => {
+                    let own: Vec<Word> = words.drain(..at).collect();
+                    mark = if more { mark_of_xargs(&own).or(mark) } else { mark };
+                }
                 Inner::None | Inner::Command { .. } | Inner::Script { .. } | Inner::Stdin | Inner::Unseen(_) => break,
             }
         }
-        Self { words }
+        Self { words, mark }
     }
 
     fn base(&self) -> &str {
@@ -61,7 +67,12 @@ impl Part {
         if is_shell(self.base()) {
             // `xargs bash -c` is given its text as a word
             let lacks_text = self.words.last().is_some_and(|last| last.text == "-c");
-            return lacks_text || matches!(unwrap(&self.words), Inner::Stdin);
+            let is_put_in = |mark: &String| {
+                self.words.iter().skip_while(|word| word.text != "-c").any(|word| word.text.contains(mark))
+            };
+            return lacks_text
+                || self.mark.as_ref().is_some_and(is_put_in)
+                || matches!(unwrap(&self.words), Inner::Stdin);
         }
         reads_program(self.base(), &self.words)
             || (self.base() == "xargs" && self.words.iter().any(|word| is_shell(&word.text)))
