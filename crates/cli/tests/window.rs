@@ -54,6 +54,30 @@ fn request(world: &World, id: &str, turn: u64) -> Value {
     request
 }
 
+/// What must stand in every request fills most of the window: room is made of what is old, and the model sees each result
+/// before it is archived.
+#[test]
+fn the_newest_result_is_seen_where_little_room_is_left() {
+    let world = World::new();
+    configure(&world, "[models.\"script/replies.toml\"]\ncontext_limit = 8000\nmax_output = 1000\n");
+    let mut replies = String::new();
+    for page in 1..=14 {
+        let lines: String = (1..=12).map(|line| format!("page {page}, line {line}, and so it goes on\n")).collect();
+        world.write(&format!("pages/p{page}.txt"), &format!("{lines}needle{page}x\n{lines}"));
+        let seen = if page == 1 { String::new() } else { format!("needle{}x", page - 1) };
+        replies.push_str(&read(&seen, page));
+    }
+    replies.push_str(&answer("needle14x", "Read."));
+    let goal = "Keep this in mind. ".repeat(470);
+    let text = format!(
+        "goal = \"{goal}\"\nmodel = \"script/replies.toml\"\nworkspace = \".\"\nbuiltins = [\"read_file\", \"recall\"]\n"
+    );
+    world.write("task.toml", &text);
+    world.write("replies.toml", &replies);
+    world.run("run --task task.toml --id r").is(0).says("the context was made anew");
+    world.verify("r");
+}
+
 /// A run of many generations, with a person's word and the model's notes in it, killed on the way.
 fn long_run(world: &World) {
     window_of(world, SMALL);

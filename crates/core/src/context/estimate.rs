@@ -153,7 +153,8 @@ impl Features {
 
     /// A run of `length` blob bytes ended: if it looks like one, what was counted in it is taken back.
     fn settle_blob(&mut self, before: (u64, u64, u64), length: u64, digits: u64) {
-        if length >= BLOB_MIN && digits * BLOB_DIGITS >= length {
+        let is_unbroken = self.punctuation == before.2;
+        if length >= BLOB_MIN && (is_unbroken || digits * BLOB_DIGITS >= length) {
             (self.words, self.digits, self.punctuation) = before;
             self.blob += length;
         }
@@ -529,7 +530,7 @@ type Vector = [f64; KINDS];
 
 /// Weights before anything was learned: words, digits, punctuation, blanks, newlines, code points of two, three and four
 /// bytes, blob bytes, messages.
-const PRIOR: Vector = [0.95, 0.70, 0.53, 0.84, 1.32, 0.41, 0.71, 0.50, 0.67, 4.0];
+const PRIOR: Vector = [0.95, 0.70, 0.53, 0.84, 1.32, 0.41, 0.71, 2.0, 0.67, 4.0];
 /// No weight gets above this. A piece is at most its bytes and the blank before it, which some tokenizers do not join with
 /// digits; the rest are generous guesses, of a run of blanks, a run of newlines, and of what a server wraps around a message.
 const CEILING: Vector = [7.0, 2.0, 3.0, 8.0, 8.0, 3.0, 4.0, 5.0, 1.0, 64.0];
@@ -540,7 +541,7 @@ const WORD_PIECE: u32 = 6;
 const PUNCTUATION_PIECE: u32 = 2;
 /// Shorter runs are names and numbers.
 const BLOB_MIN: u64 = 40;
-/// One byte in so many must be a digit: a long path or identifier has fewer.
+/// One byte in so many must be a digit where there are signs: a long path or identifier has fewer.
 const BLOB_DIGITS: u64 = 12;
 
 /// Variance of the relative error of one report: a tenth, squared.

@@ -14,6 +14,8 @@ use crate::run::{Anchor, Counts, Run};
 
 /// A count below one part in so many of the estimate of a model nothing is known of is not believed.
 const LEAST_PART: u64 = 3;
+/// What was said may be so many hundredths of itself when it goes back: calls are written down differently.
+const REPLY_MARGIN: u64 = 115;
 /// What a rebuild keeps may be so many hundredths of its share of the last count: shares differ between kinds of text.
 const KEPT_MARGIN: u64 = 106;
 
@@ -172,10 +174,31 @@ impl Meter {
                     Counts::Reported => Features::default(),
                     Counts::Kept { but } => self.between(but, but + 1),
                 };
-                self.estimator.bound(anchor.tokens, &(new + self.between(anchor.items, self.sums.len()) + tail))
+                let from = anchor.items + usize::from(self.replied(run, &anchor).is_some());
+                let bound = self.estimator.bound(anchor.tokens, &(new + self.between(from, self.sums.len()) + tail));
+                match self.replied(run, &anchor) {
+                    Some(reply) => Bound { likely: bound.likely + reply.likely, upper: bound.upper + reply.upper },
+                    None => bound,
+                }
             }
             None => self.estimator.bound(0, &(self.fixed() + self.between(0, self.sums.len()) + tail)),
         }
+    }
+
+    /// The reply that an anchor has not counted as input, by what the provider counted of it as output: the same words, but for
+    /// what stands around them. None: there is none, or the count cannot be of it.
+    fn replied(&self, run: &Run, anchor: &Anchor) -> Option<Bound> {
+        let Item::Assistant { .. } = run.window.items.get(anchor.items)?.as_ref() else { return None };
+        let size = self.size(anchor.items);
+        let around = Features { messages: size.messages, ..Features::default() };
+        let (estimate, tokens) = (self.estimator.estimate(&size), anchor.reply);
+        // More than its bytes is thinking that nobody told apart, or calls that were left out; far less is no count.
+        if tokens.saturating_mul(LEAST_PART) < estimate || tokens > size.bytes {
+            return None;
+        }
+        let around = self.estimator.bound(0, &around);
+        let most = tokens.saturating_mul(REPLY_MARGIN) / 100;
+        Some(Bound { likely: tokens + around.likely, upper: most + around.upper })
     }
 
     /// The last count, if it is of this window and can be believed.

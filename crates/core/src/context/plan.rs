@@ -114,7 +114,7 @@ pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan 
     let safe = limits.safe();
     let fits = bound.upper <= safe && can_be_sent(run, meter.bulk());
     let Some(why) = due(run, meter, &limits, bound, now) else {
-        return if fits { send(bound, &limits) } else { forgo_too_large(run, meter, &limits) };
+        return if fits { send(bound, &limits) } else { forgo_too_large(run, meter, &limits, bound) };
     };
     let is_barren = run.window.generation > 1 && run.window.progress == run.memory.progress;
     match compose(run, meter, &limits, why, bound) {
@@ -128,7 +128,7 @@ pub fn plan(run: &Run, meter: &Meter, purpose: Purpose, now: Timestamp) -> Plan 
         // Nothing to be won, and it may go as it is; after a refusal with less room for the reply, and never as the same
         // bytes again: that is seen to where the request is decided on.
         None if fits => send(bound, &limits),
-        None => forgo_too_large(run, meter, &limits),
+        None => forgo_too_large(run, meter, &limits, bound),
     }
 }
 
@@ -404,8 +404,11 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
         groups.shortened(0, SHORT_BYTES / 4),
         groups.handles(),
     ];
+    let goes = |trial: &Trial<'_>| trial.after.upper <= safe && can_be_sent(run, trial.bulk);
     for (place, step) in last.into_iter().enumerate() {
-        let wanted = !fits(&trial) || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
+        // The newest results, which the model has not seen, are cut only where nothing could be sent with them.
+        let is_too_much = if place == 0 { !fits(&trial) } else { !goes(&trial) };
+        let wanted = is_too_much || !is_smaller(trial.after) || (place == 1 && severity >= OVERFLOWS_MAX);
         if wanted && let Some(step) = step {
             trial.take(step, &mut started);
         }
@@ -413,10 +416,10 @@ fn compose(run: &Run, meter: &Meter, limits: &Limits, why: RebuildWhy, before: B
     started.after = trial.after.likely;
     started.kept = trial.kept;
     let freed = before.likely.saturating_sub(trial.after.likely);
-    let frees = freed * 1_000 >= before.likely * FREED_MIN || !can_be_sent(run, meter.bulk());
+    let is_stuck = before.upper > safe || !can_be_sent(run, meter.bulk());
+    let frees = freed * 1_000 >= before.likely * FREED_MIN || is_stuck;
     let is_wanted = (frees && !started.steps.is_empty()) || why == RebuildWhy::Rendering || severity > 0;
-    let fits = trial.after.upper <= safe && can_be_sent(run, trial.bulk);
-    (is_wanted && fits && is_smaller(trial.after)).then_some(started)
+    (is_wanted && goes(&trial) && is_smaller(trial.after)).then_some(started)
 }
 
 /// A copy of the run on which a rebuild is tried.
@@ -572,7 +575,7 @@ fn is_worth(seen: &Seen, tokens: u64) -> bool {
 
 // ---- what does not fit ----
 
-fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
+fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits, bound: Bound) -> Plan {
     let mut pieces = vec![
         ("the system text (instructions, constraints, checks, answer)".to_owned(), meter.system_tokens()),
         ("the tools".to_owned(), meter.tools_tokens()),
@@ -614,7 +617,9 @@ fn forgo_too_large(run: &Run, meter: &Meter, limits: &Limits) -> Plan {
         return Plan::Forgo(ModelForgone { next: AfterFailure::ContextExhausted, reason });
     }
     let reason = format!(
-        "what must be sent does not fit: {} of a window of {} tokens{learned} may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit; a new run could do with fewer tools or shorter rule files.",
+        "what must be sent does not fit: it is about {} tokens and may be {}, and {} of a window of {} tokens{learned} may be used for it, {} are kept free for the reply. The largest pieces are {}. Go on with another model or a larger context_limit; a new run could do with less of what is largest.",
+        bound.likely,
+        bound.upper,
         limits.safe(),
         limits.window,
         limits.reserved,

@@ -271,6 +271,7 @@ pub(crate) fn try_out(run: &mut Run, started: &GenerationStarted) {
             tail: false,
             at: run.anchor.map_or(run.at, |anchor| anchor.at),
             of: Counts::Kept { but },
+            reply: 0,
         }),
         (None, _) | (_, None) => None,
     };

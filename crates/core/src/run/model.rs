@@ -41,7 +41,10 @@ impl Run {
                 let tokens = replied.usage.tokens().saturating_sub(replied.usage.output);
                 let (generation, items) = (self.window.generation, self.window.items.len());
                 let of = Counts::Reported;
-                let anchor = Anchor { bytes, tokens, generation, items, tail, at: self.at, of };
+                let goes_back = replied.reply.wired.as_ref().and_then(Wired::owed_back).is_some();
+                let thought = if goes_back { 0 } else { replied.usage.reasoning };
+                let reply = replied.usage.output.saturating_sub(thought);
+                let anchor = Anchor { bytes, tokens, generation, items, tail, at: self.at, of, reply };
                 self.take_count(anchor);
             }
             (Settled::Estimated, _) | (_, Purpose::Closing) => {}
@@ -95,7 +98,10 @@ impl Run {
     /// One count against another: what cannot be is not taken until a second one bears it out.
     fn take_count(&mut self, count: Anchor) {
         let is_less = self.anchor.is_some_and(|before| before.contradicts(&count));
-        let is_more = self.anchor.is_some_and(|before| before.is_outgrown_by(&count, self.grown_since(&before)));
+        let is_more = match self.anchor {
+            Some(before) => before.is_outgrown_by(&count, self.grown_since(&before)),
+            None => count.is_beyond_its_bytes(),
+        };
         let is_borne_out = self.doubted.is_some_and(|first| first.is_borne_out_by(&count));
         if !(is_less || is_more) || is_borne_out {
             self.anchor = Some(count);
@@ -181,6 +187,7 @@ impl Run {
                     tail: thinking.tail,
                     at: self.at,
                     of: Counts::Reported,
+                    reply: 0,
                 });
             }
         }

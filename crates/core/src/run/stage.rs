@@ -122,6 +122,9 @@ pub struct Waived {
     pub programs: BTreeMap<String, Option<Digest>>,
 }
 
+/// For the tail, and for what a server puts around messages and before them.
+const AROUND: u64 = 2_000;
+
 /// The last request whose size the provider told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
@@ -135,6 +138,9 @@ pub struct Anchor {
     pub tail: bool,
     pub at: Timestamp,
     pub of: Counts,
+    /// Tokens of the reply as far as it goes back: its output, without thinking that does not. 0: not told.
+    #[serde(default)]
+    pub reply: u64,
 }
 
 impl Anchor {
@@ -152,8 +158,6 @@ impl Anchor {
     /// Whether a later count of the same window says more than can have been added, which was so many bytes: no tokenizer makes
     /// more tokens than bytes.
     pub(crate) fn is_outgrown_by(&self, later: &Anchor, grown: u64) -> bool {
-        /// For the tail, and for what stands around messages.
-        const AROUND: u64 = 2_000;
         let most = match self.of {
             Counts::Reported => self.tokens,
             Counts::Kept { .. } => self.tokens.saturating_mul(3) / 2,
@@ -161,6 +165,11 @@ impl Anchor {
         self.generation == later.generation
             && self.items <= later.items
             && later.tokens > most.saturating_add(grown).saturating_add(AROUND)
+    }
+
+    /// Whether it says more than the whole request can have been.
+    pub(crate) fn is_beyond_its_bytes(&self) -> bool {
+        self.bytes > 0 && self.tokens > self.bytes.saturating_add(AROUND)
     }
 
     /// Whether it can be of all that was sent, of which so many bytes were pictures: not of what was not cached alone.
@@ -211,8 +220,16 @@ mod tests {
 
     #[test]
     fn a_provider_s_count_outweighs_the_share_that_a_rebuild_kept() {
-        let anchor =
-            |tokens, items, of| Anchor { bytes: 0, tokens, generation: 2, items, tail: false, at: Timestamp(1), of };
+        let anchor = |tokens, items, of| Anchor {
+            bytes: 0,
+            tokens,
+            generation: 2,
+            items,
+            tail: false,
+            at: Timestamp(1),
+            of,
+            reply: 0,
+        };
         let reported = |tokens| anchor(tokens, 5, Counts::Reported);
         let kept = anchor(3_900, 5, Counts::Kept { but: 1 });
         assert!(!kept.contradicts(&reported(3_188)), "it is what the server has counted");
@@ -226,7 +243,7 @@ mod tests {
     fn a_count_is_borne_out_by_one_that_fits_what_was_added() {
         let count = |tokens, bytes| {
             let of = Counts::Reported;
-            Anchor { bytes, tokens, generation: 2, items: 5, tail: false, at: Timestamp(1), of }
+            Anchor { bytes, tokens, generation: 2, items: 5, tail: false, at: Timestamp(1), of, reply: 0 }
         };
         let first = count(8_000, 30_000);
         assert!(first.could_be_whole(0) && !count(600, 30_000).could_be_whole(0));
@@ -239,5 +256,6 @@ mod tests {
             "two thousand bytes are no sixteen thousand tokens"
         );
         assert!(!first.is_outgrown_by(&count(24_000, 50_000), 20_000), "twenty thousand may be");
+        assert!(count(13_130, 4_814).is_beyond_its_bytes() && !count(5_500, 4_814).is_beyond_its_bytes());
     }
 }

@@ -290,3 +290,18 @@ fn an_image_of_any_model_is_counted_rather_too_high() {
     assert_eq!(Features::of_image(4_032, 3_024, 0), Features::default());
     assert_eq!((image + image) - image, image);
 }
+
+/// Where one sign is several tokens, and letters make no words.
+#[test]
+fn signs_and_letters_that_no_tokenizer_joins_are_not_taken_for_words() {
+    let new = Estimator::new();
+    let upper = |text: &str| new.upper(&Features::of(text));
+    // Three tokens each with tokenizers of today.
+    assert!(upper(&"\u{1f9d1}".repeat(1_000)) >= 3_000);
+    // A protein of 4,000 acids is some 2,200 tokens.
+    assert!(upper(&"MKVLATGWRQNDEHFYCSIP".repeat(200)) >= 2_600);
+    // What people write is not: no word is that long.
+    let prose =
+        Features::of(&"An internationalization of counterrevolutionaries, a/path/of/some/length_and_more. ".repeat(40));
+    assert_eq!(prose.blob, 0);
+}
