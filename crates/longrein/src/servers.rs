@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use longrein_core::ids::{Digest, ToolName};
-use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, tool_name};
+use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, shown_server, tool_name};
 use longrein_core::outcome::{ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
@@ -140,8 +140,15 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     }
     let sandbox = Arc::new(around.sandbox);
     let mut ready = Vec::new();
-    for (name, server) in servers {
-        match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
+    let same: Vec<Option<String>> = servers.iter().map(|(name, _)| namesake(name, &servers)).collect();
+    for ((name, server), same) in servers.into_iter().zip(same) {
+        let made = match same.filter(|_| tools != Tools::Pinned) {
+            Some(other) => Err(Unmade::Wrong(format!(
+                "its tools would have the names of those of the server {other}, and rules could not tell them apart; rename one"
+            ))),
+            None => made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets),
+        };
+        match made {
             Ok(kept) => ready.push((name, server, Arc::new(kept))),
             Err(Unmade::Unusable(why) | Unmade::Wrong(why)) if tools != Tools::Pinned && server.required => {
                 attached.missing.push(format!("the MCP server {name} is required and cannot be used: {why}"));
@@ -227,6 +234,12 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
         }
     }
     attached
+}
+
+/// Another server that has the same name in the names of its tools: neither is used, whoever declared them.
+fn namesake(name: &str, servers: &[(String, McpServer)]) -> Option<String> {
+    let shown = shown_server(name);
+    servers.iter().map(|(other, _)| other).find(|other| *other != name && shown_server(other) == shown).cloned()
 }
 
 /// How long a server may take before it is said that it is waited for.
