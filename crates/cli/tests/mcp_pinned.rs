@@ -160,6 +160,24 @@ fn after_a_session_that_is_over_the_next_call_opens_a_new_one() {
     assert_eq!((booked(&world, "status"), booked(&world, "count"), booked(&world, "session")), (1, 1, 2));
 }
 
+fn odd(how: &str) -> String {
+    called("odd", &format!("{{ how = \"{how}\" }}"))
+}
+
+#[test]
+fn a_result_of_another_shape_is_an_error_of_the_server() {
+    for how in ["text", "one block", "true"] {
+        let Some(world) = world() else { return };
+        let replies = [odd(how), says("it failed")];
+        let done = run(&world, "", &format!("{}{ALLOWED}", server("plain", "")), &replies).is(0);
+        assert_eq!(outcomes(&done), ["error"], "{how}: {}", done.stdout);
+        assert!(done.stdout.contains("no result of a tool"), "{how}: {}", done.stdout);
+        let world = self::world().unwrap();
+        let done = run(&world, "", &format!("{}{ALLOWED}", server("plain", "on_error = \"unknown\"")), &replies).is(3);
+        assert_eq!(outcomes(&done), ["unknown"], "{how}: {}", done.stdout);
+    }
+}
+
 #[test]
 fn a_secret_of_a_server_that_is_not_set_stops_the_run() {
     for declared in [

@@ -190,7 +190,7 @@ impl Server {
     ) -> Result<Answer, CallError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object(args)?);
         let answered = self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params)), given_up, may).await?;
-        Ok(answer::read(&answered))
+        answer::read(&answered).map_err(CallError::Failed)
     }
 
     /// Reads what it has beside tools.
