@@ -11,7 +11,6 @@ use rmcp::model::{
     FormElicitationCapability, Implementation,
 };
 use rmcp::service::{ClientInitializeError, Peer, RequestContext, RoleClient, RunningService, serve_client};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use serde_json::{Map, Value};
@@ -23,6 +22,8 @@ use tokio::task::JoinHandle;
 use super::bound::Bound;
 use super::http;
 use super::keys::{Keys, Sender, scopes_of};
+use super::lines::Lines;
+use super::posted::Posted;
 use super::trouble;
 
 /// How a server is reached.
@@ -96,9 +97,9 @@ async fn stdio(spec: &Spec, manner: Manner) -> Result<Connection, String> {
         longrein_sandbox::start(spec).await.map_err(|error| format!("it could not be started: {error}"))?;
     let stderr = Tail::default();
     let listener = tokio::spawn(listen(pipes.stderr, stderr.clone()));
-    let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin).with_max_line_length(MESSAGE_MAX_BYTES);
+    let lines = Lines::new(pipes.stdout, pipes.stdin, MESSAGE_MAX_BYTES);
     let greeted = tokio::select! {
-        greeted = serve_client(Us(manner), transport) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
+        greeted = serve_client(Us(manner), lines) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
         () = companion.ended() => Err("it ended before it answered".to_owned()),
     };
     let service = match greeted {
@@ -114,6 +115,8 @@ async fn stdio(spec: &Spec, manner: Manner) -> Result<Connection, String> {
 }
 
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(200);
+/// A pipe holds little, and what is in it is read within this time, but for a process of the program's that still writes.
+const LAST_ANSWERS: std::time::Duration = std::time::Duration::from_secs(1);
 
 async fn over_http(http: &Http, manner: Manner) -> Result<Connection, String> {
     match greeted(http, manner, Sent::Keys).await? {
@@ -153,13 +156,13 @@ async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, Str
     Ok(match sender {
         Some(Sender { manager, prover: Some(prover) }) => {
             let client = AuthClient::new(Bound { client, prover: Arc::new(prover) }, manager);
-            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+            serve_client(Us(manner), StreamableHttpClientTransport::with_client(Posted(client), config)).await
         }
         Some(Sender { manager, prover: None }) => {
             let client = AuthClient::new(client, manager);
-            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+            serve_client(Us(manner), StreamableHttpClientTransport::with_client(Posted(client), config)).await
         }
-        None => serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await,
+        None => serve_client(Us(manner), StreamableHttpClientTransport::with_client(Posted(client), config)).await,
     })
 }
 
@@ -248,19 +251,24 @@ fn watched(
     let peer = service.peer().clone();
     let (tell, over) = watch::channel(None);
     let watcher = tokio::spawn(async move {
-        let closed = async {
+        let mut closed = std::pin::pin!(async {
             let _ = service.waiting().await;
-        };
+        });
         let why = match program {
             None => {
                 closed.await;
                 "the connection was closed"
             }
             Some((companion, listener)) => {
-                let why = tokio::select! {
-                    () = companion.ended() => "its program ended",
-                    () = closed => "it closed its output",
+                // what it answered before its end counts: the pipe is read to its end first
+                let has_ended = tokio::select! {
+                    () = companion.ended() => {
+                        let _ = tokio::time::timeout(LAST_ANSWERS, closed).await;
+                        true
+                    }
+                    () = &mut closed => tokio::time::timeout(LAST_WORDS, companion.ended()).await.is_ok(),
                 };
+                let why = if has_ended { "its program ended" } else { "it closed its output" };
                 // its last words may still be in the pipe
                 let _ = tokio::time::timeout(LAST_WORDS, listener).await;
                 drop(companion);

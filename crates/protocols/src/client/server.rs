@@ -18,6 +18,8 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::{self, Answer};
 use super::connect::{Connection, Manner, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
+use super::lines::{NotWritten, UNREADABLE};
+use super::posted::NOT_KNOWN;
 use super::reading::{Beside, Reading};
 use super::refusal::Refusal;
 use super::trouble;
@@ -128,7 +130,7 @@ impl Server {
     /// Its tools as it has them now, and those that cannot be offered.
     pub async fn tools(&self) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
         let connection = self.connection().await?;
-        match self.tools_of(&connection).await {
+        match tools_of(&connection, self.limits.start).await {
             Ok(found) => {
                 self.answered().await;
                 Ok(found)
@@ -136,39 +138,6 @@ impl Server {
             Err(Unlisted::Refused(challenge)) => Err(Down(self.lacks(&connection, &challenge).await)),
             Err(Unlisted::Failed(why)) => Err(Down(why)),
         }
-    }
-
-    /// Changes nothing that is held.
-    async fn tools_of(&self, connection: &Connection) -> Result<(Vec<Definition>, Vec<Quarantined>), Unlisted> {
-        let by = Instant::now() + self.limits.start;
-        let listed = tokio::select! {
-            listed = timeout_at(by, listing(connection)) => listed,
-            why = connection.over() => return Err(Unlisted::Failed(why)),
-        };
-        let entries = match listed {
-            Err(_) => {
-                let what = format!("it did not list its tools in {:?}", self.limits.start);
-                return Err(Unlisted::Failed(connection.with_complaint(&what)));
-            }
-            Ok(Err(Unlisted::Refused(challenge))) => return Err(Unlisted::Refused(challenge)),
-            Ok(Err(Unlisted::Failed(error))) => {
-                return Err(Unlisted::Failed(
-                    connection.with_complaint(&format!("it did not list its tools: {error}")),
-                ));
-            }
-            Ok(Ok(entries)) => entries,
-        };
-        let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
-        for entry in &entries {
-            match definition::read(entry) {
-                Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
-                    bad.push(Quarantined { name: tool.name, why: "it has the name of another".to_owned() });
-                }
-                Ok(tool) => tools.push(tool),
-                Err(tool) => bad.push(tool),
-            }
-        }
-        Ok((tools, bad))
     }
 
     /// What it has beside tools, as it said when it was greeted.
@@ -237,6 +206,7 @@ impl Server {
             }
         };
         let answered = tokio::select! {
+            biased;
             answered = answer => answered,
             () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
             why = connection.over() => {
@@ -252,13 +222,19 @@ impl Server {
             }
             Err(ServiceError::McpError(error)) => {
                 self.answered().await;
-                Err(of_protocol(&error))
+                if error.code == NOT_KNOWN {
+                    self.let_go(&connection).await;
+                }
+                Err(of_protocol(&error, &connection))
             }
             Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
             }
-            Err(ServiceError::TransportClosed) => {
-                Err(CallError::Lost(connection.with_complaint("its connection was closed")))
+            // why, is known in a moment
+            Err(ServiceError::TransportClosed) => Err(CallError::Lost(connection.over().await)),
+            Err(ServiceError::TransportSend(error)) if error.error.is::<NotWritten>() => {
+                self.let_go(&connection).await;
+                Err(CallError::NotSent(connection.with_complaint("it does not read any more what it is sent")))
             }
             Err(error) => match error.auth_challenge() {
                 // it was turned away at the door
@@ -277,14 +253,18 @@ impl Server {
             }
             Some(refusal) => {
                 if refusal.session_is_over {
-                    let mut state = self.state.lock().await;
-                    state.connection.take_if(|held| Arc::ptr_eq(held, connection));
+                    self.let_go(connection).await;
                 }
                 CallError::Lost(refusal.words())
             }
             // which of the two it was cannot be told
             None => CallError::Lost(connection.with_complaint(&trouble::of_request(error))),
         }
+    }
+
+    /// The next call opens a new one.
+    async fn let_go(&self, connection: &Arc<Connection>) {
+        self.state.lock().await.connection.take_if(|held| Arc::ptr_eq(held, connection));
     }
 
     /// The connection there is, or a new one.
@@ -304,7 +284,7 @@ impl Server {
             Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
         };
         if let Some(listed) = self.listed.get() {
-            match self.tools_of(&connection).await {
+            match tools_of(&connection, self.limits.start).await {
                 Ok((tools, _)) => listed(&tools),
                 Err(Unlisted::Refused(challenge)) => return Err(Down(self.wants(&challenge))),
                 Err(Unlisted::Failed(why)) => return Err(Down(why)),
@@ -371,6 +351,38 @@ enum Unlisted {
     Failed(String),
 }
 
+/// Its tools as it has them now, and those that cannot be offered.
+async fn tools_of(connection: &Connection, within: Duration) -> Result<(Vec<Definition>, Vec<Quarantined>), Unlisted> {
+    let by = Instant::now() + within;
+    let listed = tokio::select! {
+        biased;
+        listed = timeout_at(by, listing(connection)) => listed,
+        why = connection.over() => return Err(Unlisted::Failed(why)),
+    };
+    let entries = match listed {
+        Err(_) => {
+            let what = format!("it did not list its tools in {within:?}");
+            return Err(Unlisted::Failed(connection.with_complaint(&what)));
+        }
+        Ok(Err(Unlisted::Refused(challenge))) => return Err(Unlisted::Refused(challenge)),
+        Ok(Err(Unlisted::Failed(error))) => {
+            return Err(Unlisted::Failed(connection.with_complaint(&format!("it did not list its tools: {error}"))));
+        }
+        Ok(Ok(entries)) => entries,
+    };
+    let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
+    for entry in &entries {
+        match definition::read(entry) {
+            Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
+                bad.push(Quarantined { name: tool.name, why: "it has the name of another".to_owned() });
+            }
+            Ok(tool) => tools.push(tool),
+            Err(tool) => bad.push(tool),
+        }
+    }
+    Ok((tools, bad))
+}
+
 async fn listing(connection: &Connection) -> Result<Vec<Value>, Unlisted> {
     let (mut entries, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
@@ -407,12 +419,16 @@ fn raw(result: ServerResult) -> Value {
     serde_json::to_value(&result).unwrap_or(Value::Null)
 }
 
-fn of_protocol(error: &ErrorData) -> CallError {
+fn of_protocol(error: &ErrorData, connection: &Connection) -> CallError {
     let text = match &error.data {
         Some(data) if !data.is_null() => format!("{} ({data})", error.message),
         _ => error.message.to_string(),
     };
     match error.code {
+        UNREADABLE => CallError::Lost(connection.with_complaint(&text)),
+        NOT_KNOWN => CallError::Lost(format!(
+            "it refused the request without knowing it, and the next call opens a new session: {text}"
+        )),
         ErrorCode::INVALID_PARAMS
         | ErrorCode::METHOD_NOT_FOUND
         | ErrorCode::INVALID_REQUEST
