@@ -224,6 +224,22 @@ fn what_a_server_answers_before_its_end_counts() {
 }
 
 #[test]
+fn definitions_are_compared_when_a_server_says_that_they_are_others() {
+    let Some(world) = world() else { return };
+    let replies = [odd("changes"), called("count", "{}"), called("echo", "{}"), says("fine")];
+    let text = format!("builtins = []\n{}", server("plain", "effect = \"read\"\ntrusted = true"));
+    task(&world, &text, &replies.concat());
+    let done = world.run("run --task task.toml --id w --json --on-ask wait").is(3);
+    assert!(done.stderr.contains("the MCP server shop changed what it says of mcp__shop__echo"), "{}", done.stderr);
+    let events = done.json();
+    let held = of_type(&events, "action.held");
+    let named = "the definition of echo on the MCP server shop";
+    assert!(held.iter().any(|event| event.to_string().contains(named)), "{}", done.stdout);
+    assert_eq!((booked(&world, "count"), booked(&world, "echo")), (1, 0), "{}", done.stdout);
+    world.verify("w");
+}
+
+#[test]
 fn a_secret_of_a_server_that_is_not_set_stops_the_run() {
     for declared in [
         server("plain", "env = { KEY = \"${secret:NOBODY_SET_IT}\" }"),

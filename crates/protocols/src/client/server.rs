@@ -1,7 +1,7 @@
 //! One server over the life of a run.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use longrein_core::payload::Payload;
@@ -12,7 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
@@ -47,11 +47,11 @@ pub struct Server {
     limits: Limits,
     manner: Manner,
     state: Mutex<State>,
-    /// Told what it offers each time it was started again.
-    listed: OnceLock<Listed>,
+    /// Told what it offers each time it was started again, and each time it says that this is another.
+    listed: Arc<OnceLock<Listed>>,
 }
 
-/// Takes the tools of a server that was started again, before anything is asked of it.
+/// Takes the tools of a server that was started again, or that said that they are others, before anything is asked of it.
 pub type Listed = Box<dyn Fn(&[Definition]) + Send + Sync>;
 
 /// Says whether a call may still be made: asked before a server is started for it, and before it leaves.
@@ -97,7 +97,7 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
-        let (manner, listed) = (Manner::default(), OnceLock::new());
+        let (manner, listed) = (Manner::default(), Arc::default());
         Self { name: name.into(), reach, limits, manner, state: Mutex::default(), listed }
     }
 
@@ -111,7 +111,7 @@ impl Server {
         &self.name
     }
 
-    /// From now on `listed` is told what it offers whenever it was started, or started again.
+    /// From now on `listed` is told what it offers whenever it was started, or started again, or says that this is another.
     pub fn watch(&self, listed: Listed) {
         // the first one stays
         let _ = self.listed.set(listed);
@@ -186,6 +186,11 @@ impl Server {
             connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
             () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
         };
+        // what it offers now is what may be called: it may have said a moment ago that this is another
+        tokio::select! {
+            compared = compared(&connection, &self.listed, self.limits.start) => compared.map_err(CallError::NotSent)?,
+            () = &mut given_up => return Err(CallError::NotSent("it was given up before it was sent".to_owned())),
+        }
         may().map_err(CallError::NotSent)?;
         let options = match self.limits.idle {
             Some(idle) => PeerRequestOptions::with_timeout(idle).reset_timeout_on_progress(),
@@ -291,6 +296,12 @@ impl Server {
             }
         }
         state.connection = Some(Arc::clone(&connection));
+        tokio::spawn(comparing(
+            Arc::downgrade(&connection),
+            connection.changes(),
+            Arc::clone(&self.listed),
+            self.limits.start,
+        ));
         Ok(connection)
     }
 
@@ -382,6 +393,43 @@ async fn tools_of(connection: &Connection, within: Duration) -> Result<(Vec<Defi
     }
     Ok((tools, bad))
 }
+
+/// Whoever watches is told what a server offers now, if it said that this is another. Else why that could not be looked at.
+async fn compared(connection: &Connection, listed: &OnceLock<Listed>, within: Duration) -> Result<(), String> {
+    let Some(listed) = listed.get() else { return Ok(()) };
+    let compare = async {
+        match tools_of(connection, within).await {
+            Ok((tools, _)) => {
+                listed(&tools);
+                Ok(())
+            }
+            Err(Unlisted::Refused(_)) => {
+                Err("it says that its tools are others, and does not let us look at them".to_owned())
+            }
+            Err(Unlisted::Failed(why)) => Err(format!("it says that its tools are others: {why}")),
+        }
+    };
+    connection.compared(compare).await
+}
+
+/// Compares as soon as a server says that its tools are others, as long as it is there.
+async fn comparing(
+    connection: Weak<Connection>,
+    mut changes: watch::Receiver<u64>,
+    listed: Arc<OnceLock<Listed>>,
+    within: Duration,
+) {
+    while changes.changed().await.is_ok() {
+        let Some(connection) = connection.upgrade() else { return };
+        // whoever calls next is told why not
+        let _ = compared(&connection, &listed, within).await;
+        drop(connection);
+        tokio::time::sleep(COMPARED_EVERY).await;
+    }
+}
+
+/// One that says so at each listing is listed no more often than this, but for calls.
+const COMPARED_EVERY: Duration = Duration::from_secs(1);
 
 async fn listing(connection: &Connection) -> Result<Vec<Value>, Unlisted> {
     let (mut entries, mut cursor) = (Vec::new(), None);
