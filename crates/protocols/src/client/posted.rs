@@ -93,6 +93,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Posted<C> {
 }
 
 /// An answer with the id of what was asked.
+#[expect(clippy::wildcard_enum_match_arm, reason = "rmcp may add kinds of answers: they stay as they are")]
 fn belonging<E: std::error::Error + Send + Sync + 'static>(
     answer: StreamableHttpPostResponse,
     asked: RequestId,
