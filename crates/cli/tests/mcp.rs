@@ -103,6 +103,22 @@ fn what_nothing_is_known_of_is_asked_about_and_a_rule_answers() {
 }
 
 #[test]
+fn a_rule_for_one_server_means_no_other() {
+    let rules = "[policy]\nallow = [\"mcp__shop__*\", \"mcp__a_b__*\"]\n";
+    let declared = |name: &str| format!("[mcp.{name}]\ncommand = [\"python3\", \"server.py\"]\n");
+    for (servers, tool) in [
+        (declared("shop__admin"), "mcp__shop__admin__echo"),
+        (declared("shop_"), "mcp__shop___echo"),
+        (format!("{}{}", declared("a_b"), declared("\"a.b\"")), "mcp__a_b__echo"),
+    ] {
+        let Some(world) = world() else { return };
+        let done = run(&world, "", &format!("{servers}{rules}"), &[calls(tool, "{}"), says("fine")]).is(65);
+        assert!(done.stderr.contains("another name") || done.stderr.contains("rename one"), "{}", done.stderr);
+        assert_eq!(booked(&world, "echo"), 0);
+    }
+}
+
+#[test]
 fn what_a_server_says_taints_until_somebody_trusts_it() {
     let replies = [called("echo", "{ a = 1 }"), called("count", "{}"), called("echo", "{ b = 2 }"), says("fine")];
     let rules = "[policy]\nallow = [\"mcp__shop__*\"]\n";

@@ -1,6 +1,7 @@
 //! Tool servers of other people that change, fail or talk too much while a run goes on.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::mcp::{Http, called, outcomes, run, server, world};
 use crate::support::task::{booked, calls, configure, says, task};
@@ -153,11 +154,89 @@ fn an_http_error_says_its_status_and_a_call_that_left_is_never_sent_again() {
 
 #[test]
 fn after_a_session_that_is_over_the_next_call_opens_a_new_one() {
-    let calls = [called("count", "{}"), says("fine")];
-    let Some((world, done)) = over_http("404", "effect = \"read\"", &calls) else { return };
-    let done = done.is(0);
-    assert_eq!(outcomes(&done), ["done"], "a read is made again: {}", done.stdout);
-    assert_eq!((booked(&world, "status"), booked(&world, "count"), booked(&world, "session")), (1, 1, 2));
+    // 400: with an error that says not to what
+    for status in ["404", "400"] {
+        let calls = [called("count", "{}"), says("fine")];
+        let Some((world, done)) = over_http(status, "effect = \"read\"", &calls) else { return };
+        let done = done.is(0);
+        assert_eq!(outcomes(&done), ["done"], "{status}: a read is made again: {}", done.stdout);
+        assert_eq!((booked(&world, "status"), booked(&world, "count"), booked(&world, "session")), (1, 1, 2));
+    }
+    let Some((world, done)) = over_http("400", "", &[called("count", "{}"), says("fine")]) else { return };
+    let done = done.is(3);
+    assert_eq!(outcomes(&done), ["unknown"], "{}", done.stdout);
+    assert!(done.stdout.contains("no session of this name"), "{}", done.stdout);
+    assert_eq!(booked(&world, "count"), 0, "what left is never sent again");
+}
+
+fn odd(how: &str) -> String {
+    called("odd", &format!("{{ how = \"{how}\" }}"))
+}
+
+#[test]
+fn an_answer_that_came_and_cannot_be_read_is_not_waited_for() {
+    for (how, why) in [
+        ("no jsonrpc", "does not say"),
+        ("bare error", "oops"),
+        ("no number", "is no JSON"),
+        ("half a character", "is no JSON"),
+        ("bytes", "is not UTF-8"),
+        ("lines", "several lines"),
+    ] {
+        let Some(world) = world() else { return };
+        let began = Instant::now();
+        let declared = format!("{}{ALLOWED}", server("plain", "trusted = true\ntimeout = \"300s\""));
+        let done = run(&world, "", &declared, &[odd(how), says("fine")]).is(3);
+        assert!(began.elapsed() < Duration::from_secs(100), "{how}: {:?}", began.elapsed());
+        assert_eq!(outcomes(&done), ["unknown"], "{how}: it may have happened: {}", done.stdout);
+        assert!(done.stdout.contains(why), "{how}: {}", done.stdout);
+    }
+    let Some(world) = world() else { return };
+    let replies = [odd("null error"), odd("lines"), odd("null error"), says("fine")];
+    let done = run(&world, "", &server("plain", "effect = \"read\"\ntrusted = true"), &replies).is(0);
+    let outcomes = outcomes(&done);
+    assert_eq!((outcomes[0].as_str(), outcomes.last().unwrap().as_str()), ("done", "done"), "{}", done.stdout);
+}
+
+#[test]
+fn a_result_of_another_shape_is_an_error_of_the_server() {
+    for how in ["text", "one block", "true"] {
+        let Some(world) = world() else { return };
+        let replies = [odd(how), says("it failed")];
+        let done = run(&world, "", &format!("{}{ALLOWED}", server("plain", "")), &replies).is(0);
+        assert_eq!(outcomes(&done), ["error"], "{how}: {}", done.stdout);
+        assert!(done.stdout.contains("no result of a tool"), "{how}: {}", done.stdout);
+        let world = self::world().unwrap();
+        let done = run(&world, "", &format!("{}{ALLOWED}", server("plain", "on_error = \"unknown\"")), &replies).is(3);
+        assert_eq!(outcomes(&done), ["unknown"], "{how}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn what_a_server_answers_before_its_end_counts() {
+    let Some(world) = world() else { return };
+    // so late that its end has been noticed
+    let late = |how: &&str| odd(how).replace("usage =", "delay = \"500ms\"\nusage =");
+    let calls: Vec<String> = ["exit", "last"].repeat(4).iter().map(late).chain([says("fine")]).collect();
+    let done =
+        run(&world, "[budget]\nturns = 20", &format!("{}{ALLOWED}", server("plain", "trusted = true")), &calls).is(0);
+    assert_eq!(outcomes(&done), ["done"; 8], "{}", done.stdout);
+}
+
+#[test]
+fn definitions_are_compared_when_a_server_says_that_they_are_others() {
+    let Some(world) = world() else { return };
+    let replies = [odd("changes"), called("count", "{}"), called("echo", "{}"), says("fine")];
+    let text = format!("builtins = []\n{}", server("plain", "effect = \"read\"\ntrusted = true"));
+    task(&world, &text, &replies.concat());
+    let done = world.run("run --task task.toml --id w --json --on-ask wait").is(3);
+    assert!(done.stderr.contains("the MCP server shop changed what it says of mcp__shop__echo"), "{}", done.stderr);
+    let events = done.json();
+    let held = of_type(&events, "action.held");
+    let named = "the definition of echo on the MCP server shop";
+    assert!(held.iter().any(|event| event.to_string().contains(named)), "{}", done.stdout);
+    assert_eq!((booked(&world, "count"), booked(&world, "echo")), (1, 0), "{}", done.stdout);
+    world.verify("w");
 }
 
 #[test]

@@ -314,6 +314,55 @@ fn a_plain_server_names_no_files() {
     }
 }
 
+/// Nor by having it taken for a task file; what is wrong with one that is one is told.
+#[test]
+fn of_what_is_no_task_file_nothing_is_told() {
+    let world = World::new();
+    task(&world, "", &says("Done."));
+    let secrets = [
+        ("env", "KEY=hunter2\n"),
+        ("key.toml", "key = hunter2\n"),
+        ("a.toml", "[hunter2]\na = 1\n"),
+        ("b", "\u{1}hunter2"),
+    ];
+    std::fs::create_dir(world.path("sub")).unwrap();
+    for (name, text) in secrets {
+        world.write(name, text);
+        world.write(&format!("sub/{name}"), text);
+    }
+    world.write("sub/task.toml", "goal = \"x\"\nmodel = \"hunter2\"\n");
+    world.write("wrong.toml", "goal = \"x\"\nmax_turn = 3\n");
+    world.write("broken.toml", "goal = \"x\"\n[budget]\nturns = three\n");
+    world.write("names.toml", "goal = \"x\"\nprogram = \"/etc/passwd\"\n");
+    world.write("names-none.toml", "goal = \"x\"\nprogram = \"/etc/no-such-file\"\n");
+    let mut client = Client::new(&world, &[]);
+    let said = |client: &mut Client, file: &str| {
+        let fault = client.fails("run_start", json!({ "task_file": file }));
+        assert!(!fault.to_string().contains("hunter2") && !fault.to_string().contains("root:"), "{file}: {fault}");
+        fault
+    };
+    for (name, _) in secrets {
+        assert_eq!(said(&mut client, name)["class"], "data", "{name}");
+    }
+    let gone = said(&mut client, "/etc/no-such-file");
+    assert_eq!(gone, said(&mut client, "/etc/passwd"));
+    assert!(gone.to_string().contains("--tasks"), "{gone}");
+    for (file, helps) in [("wrong.toml", "line 2, max_turn"), ("broken.toml", "line 3")] {
+        let fault = said(&mut client, file);
+        assert!(fault.to_string().contains(helps), "{fault}");
+    }
+    assert_eq!(said(&mut client, "names.toml"), said(&mut client, "names-none.toml"));
+    drop(client);
+
+    let mut client = Client::new(&world, &["--tasks", "sub"]);
+    let (there, gone) = (said(&mut client, "wrong.toml"), said(&mut client, "no-such.toml"));
+    assert_eq!(there, gone);
+    drop(client);
+
+    let mut operator = Client::new(&world, &["--operator"]);
+    assert!(operator.fails("run_start", json!({ "task_file": "key.toml" })).to_string().contains("hunter2"));
+}
+
 #[test]
 fn an_answer_from_another_process_is_noticed_by_a_wait() {
     let world = World::new();

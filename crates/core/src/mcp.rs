@@ -200,14 +200,26 @@ pub struct McpTool {
     pub reads: bool,
 }
 
+/// A server's name in the names of its tools, of the letters that every provider takes.
+pub fn shown_server(server: &str) -> String {
+    clean(server)
+}
+
+/// Whether the names of a server's tools tell where its own name ends: else a rule for one server could mean another.
+pub fn ends_clearly(server: &str) -> bool {
+    let shown = clean(server);
+    !shown.contains("__") && !shown.ends_with('_')
+}
+
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|char| if char.is_ascii_alphanumeric() || char == '-' || char == '_' { char } else { '_' })
+        .collect()
+}
+
 /// What the model calls it by: `mcp__SERVER__TOOL`, of the letters that every provider takes. A name that is too long, or that
 /// another tool has already, is told apart by a digest at its end.
 pub fn tool_name(server: &str, tool: &str, taken: impl Fn(&ToolName) -> bool) -> ToolName {
-    let clean = |text: &str| -> String {
-        text.chars()
-            .map(|char| if char.is_ascii_alphanumeric() || char == '-' || char == '_' { char } else { '_' })
-            .collect()
-    };
     let plain = format!("{PREFIX}{}__{}", clean(server), clean(tool));
     let name = ToolName::new(plain.as_str());
     if plain.len() <= NAME_MAX && !taken(&name) {
@@ -237,5 +249,16 @@ mod tests {
         let long = tool_name("server", &"x".repeat(300), nobody);
         assert_eq!(long.as_str().len(), 64);
         assert_ne!(long, tool_name("server", &"x".repeat(299), nobody));
+    }
+
+    #[test]
+    fn a_servers_name_ends_where_its_tools_begin() {
+        for clear in ["shop", "my_shop", "_shop", "a.b", "a-b"] {
+            assert!(ends_clearly(clear), "{clear}");
+        }
+        for unclear in ["shop__admin", "shop_", "shop.", "a._b", "__", "größe__x"] {
+            assert!(!ends_clearly(unclear), "{unclear}");
+        }
+        assert_eq!(shown_server("a.b"), shown_server("a_b"));
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use longrein_core::ids::{Digest, ToolName};
-use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, tool_name};
+use longrein_core::mcp::{McpReach, McpServer, McpTool, McpWalls, shown_server, tool_name};
 use longrein_core::outcome::{ToolError, class};
 use longrein_core::payload::Payload;
 use longrein_core::task::{Declared, EffectClass, Task, ToolBody, ToolSpec};
@@ -53,7 +53,12 @@ pub(crate) struct Around<'a> {
     pub(crate) mark: String,
     /// Told of what is waited for.
     pub(crate) tell: &'a (dyn Fn(&str) + Send + Sync),
+    /// Told, as long as the servers are there, of tools that are no longer what the run was started with.
+    pub(crate) tell_later: Option<Tell>,
 }
+
+/// Takes a line for people.
+pub(crate) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Whether a task gets its tools now, or has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,8 +145,15 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
     }
     let sandbox = Arc::new(around.sandbox);
     let mut ready = Vec::new();
-    for (name, server) in servers {
-        match made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets) {
+    let same: Vec<Option<String>> = servers.iter().map(|(name, _)| namesake(name, &servers)).collect();
+    for ((name, server), same) in servers.into_iter().zip(same) {
+        let made = match same.filter(|_| tools != Tools::Pinned) {
+            Some(other) => Err(Unmade::Wrong(format!(
+                "its tools would have the names of those of the server {other}, and rules could not tell them apart; rename one"
+            ))),
+            None => made(task, &name, &server, around.environment, &sandbox, &around.mark, secrets),
+        };
+        match made {
             Ok(kept) => ready.push((name, server, Arc::new(kept))),
             Err(Unmade::Unusable(why) | Unmade::Wrong(why)) if tools != Tools::Pinned && server.required => {
                 attached.missing.push(format!("the MCP server {name} is required and cannot be used: {why}"));
@@ -216,7 +228,7 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
                 *kept.differing() = changed;
             }
         }
-        watch(&kept, pinned(task, &name));
+        watch(&kept, pinned(task, &name), around.tell_later.clone());
         for spec in &task.tools {
             let ToolBody::Mcp(of) = &spec.body else { continue };
             if of.server != name {
@@ -227,6 +239,12 @@ pub(crate) async fn attach(task: &mut Task, tools: Tools, around: Around<'_>, se
         }
     }
     attached
+}
+
+/// Another server that has the same name in the names of its tools: neither is used, whoever declared them.
+fn namesake(name: &str, servers: &[(String, McpServer)]) -> Option<String> {
+    let shown = shown_server(name);
+    servers.iter().map(|(other, _)| other).find(|other| *other != name && shown_server(other) == shown).cloned()
 }
 
 /// How long a server may take before it is said that it is waited for.
@@ -297,12 +315,20 @@ async fn listing(kept: &Kept) -> Result<(Vec<Definition>, Vec<Quarantined>), Str
     kept.server.tools().await.map_err(|down| down.to_string())
 }
 
-/// Looks at what a server offers each time it was started again: before any call, as on resume.
-fn watch(kept: &Arc<Kept>, pinned: Vec<(ToolName, McpTool)>) {
+/// Looks at what a server offers each time it was started again, or says that this is another: before any call, as on resume.
+fn watch(kept: &Arc<Kept>, pinned: Vec<(ToolName, McpTool)>, tell: Option<Tell>) {
     let weak = Arc::downgrade(kept);
     kept.server.watch(Box::new(move |definitions| {
-        if let Some(kept) = weak.upgrade() {
-            *kept.differing() = differing(&pinned, definitions);
+        let Some(kept) = weak.upgrade() else { return };
+        let now = differing(&pinned, definitions);
+        let was = std::mem::replace(&mut *kept.differing(), now.clone());
+        let anew = pinned.iter().filter(|(_, of)| now.contains_key(&of.tool) && now.get(&of.tool) != was.get(&of.tool));
+        let anew: Vec<&str> = anew.map(|(name, _)| name.as_str()).collect();
+        if let (Some(tell), Some((_, of))) = (&tell, pinned.first().filter(|_| !anew.is_empty())) {
+            let (server, names) = (&of.server, anew.join(", "));
+            tell(&format!(
+                "the MCP server {server} changed what it says of {names} since the run started: calls are held"
+            ));
         }
     }));
 }
@@ -614,7 +640,8 @@ pub async fn add_tools_of_servers(
         SandboxMode::Best | SandboxMode::Required => Walls::Strongest,
     };
     let sandbox = Sandbox::new(walls, Workspace::ReadOnly, crate::gate::own_files("memory:", environment));
-    let around = Around { environment, sandbox, mark: format!("tools-{}", std::process::id()), tell };
+    let mark = format!("tools-{}", std::process::id());
+    let around = Around { environment, sandbox, mark, tell, tell_later: None };
     let Attached { mut notices, misnamed, missing, .. } =
         attach(task, Tools::Looked, around, &mut Secrets::new()).await;
     let fatal = misnamed.into_iter().chain(missing);

@@ -201,6 +201,14 @@ pub fn load(path: &Path, options: &Options) -> Result<Loaded, TaskFileError> {
     resolve(read(path, options)?, options)
 }
 
+/// Whether a file is one that a task file's mistakes may be told of: it says a goal, or only what a task file says, before the
+/// place where it is no TOML. Of any other one, a message about it would tell what it holds.
+pub fn may_be_task(file: &Path) -> bool {
+    let Ok(text) = schema::read_text(&Place::File(file.to_owned()), file, FILE_MAX_BYTES) else { return false };
+    let keys = section::keys(&text);
+    keys.contains("goal") || (!keys.is_empty() && keys.iter().all(|key| TOP_KEYS.contains(&key.as_str())))
+}
+
 /// A task without a file: the prompt is the goal, the tools are the built-in ones, and relative commands run in the
 /// workspace.
 pub fn plain(options: &Options) -> Result<Loaded, TaskFileError> {

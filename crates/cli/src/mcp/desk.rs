@@ -15,7 +15,7 @@ use longrein::core::run::{Run, Stage};
 use longrein::core::task::{Mode, ModeChange, Task};
 use longrein::mcp_server::{Class, Fault, Powers, Start, Watch};
 use longrein::ports::NewEvent;
-use longrein::taskfile::{self, LimitFlag, Loaded, Options};
+use longrein::taskfile::{self, LimitFlag, Loaded, Options, TaskFileError};
 use longrein::{Observer, Stop, Surroundings, Target, WhenAsked};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -42,7 +42,7 @@ pub(super) struct Rules {
     pub(super) powers: Powers,
     /// The freest mode. None: the configuration's, or a task file's own.
     pub(super) mode: Option<Mode>,
-    /// Where task files may lie. Empty: anywhere.
+    /// Where task files may lie. Empty: anywhere for an operator's client, else the folder this server was started in.
     pub(super) tasks: Vec<PathBuf>,
     /// A variable that is nobody's business.
     pub(super) hidden: String,
@@ -261,7 +261,19 @@ impl Desk {
                 taskfile::load(Path::new(file), &options)
             }
         };
-        loaded.map_err(|error| of_fields(fault(error.into())))
+        loaded.map_err(|error| self.mistake(error))
+    }
+
+    /// What is wrong with a task, to a client that may not be told of every file: a file that the task names may lie anywhere.
+    fn mistake(&self, error: TaskFileError) -> Fault {
+        let elsewhere = error.files().into_iter().find(|file| !self.is_served(file));
+        match (self.rules.powers, elsewhere) {
+            (Powers::Client, Some(_)) => {
+                let problem = "a file that this task names cannot be used, and lies outside what this server serves";
+                Fault::new(Class::Data, problem).hint(TOLD_ELSEWHERE)
+            }
+            (Powers::Client, None) | (Powers::Operator, _) => of_fields(fault(error.into())),
+        }
     }
 
     /// Whose client may be a model names no files: what cannot be read as a script, a program or a workspace would be told of
@@ -289,24 +301,35 @@ impl Desk {
     }
 
     /// Whether a path leads to something in the folder this server was started in, or in one of `--tasks`.
-    fn is_served(&self, path: &str) -> bool {
+    fn is_served(&self, path: impl AsRef<Path>) -> bool {
         let Ok(here) = context::here().map(|here| here.canonicalize().unwrap_or(here)) else { return false };
-        let Ok(real) = here.join(path).canonicalize() else { return false };
-        std::iter::once(&here).chain(&self.rules.tasks).any(|folder| real.starts_with(folder))
+        lies_in(&here.join(path), std::iter::once(&here).chain(&self.rules.tasks))
     }
 
-    /// Naming a task file is trusting it: where its client may be a model, the operator says which may be named.
+    /// Naming a task file is trusting it: where its client may be a model, the operator says which may be named. What is not
+    /// there is not told apart from what may not be named, and of a file that is no task file nothing is told.
     fn may_start(&self, file: &Path) -> Result<(), Fault> {
-        if self.rules.tasks.is_empty() {
-            return Ok(());
+        let here = context::here().map_err(fault)?;
+        let here = here.canonicalize().unwrap_or(here);
+        let file = here.join(file);
+        let folders = match (self.rules.tasks.as_slice(), self.rules.powers) {
+            ([], Powers::Operator) => return Ok(()),
+            ([], Powers::Client) => std::slice::from_ref(&here),
+            (tasks, Powers::Client | Powers::Operator) => tasks,
+        };
+        if !lies_in(&file, folders) {
+            let named: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let problem = format!("task_file: no such file in {}, where this server takes them from", named.join(", "));
+            let hint = "the operator says which may be named: longrein mcp --tasks DIR";
+            return Err(Fault::new(Class::Configuration, problem).hint(hint));
         }
-        // What is not there is not told apart from what may not be named.
-        if file.canonicalize().is_ok_and(|real| self.rules.tasks.iter().any(|folder| real.starts_with(folder))) {
-            return Ok(());
+        match self.rules.powers {
+            Powers::Client if !taskfile::may_be_task(&file) => {
+                let problem = "task_file: this is no task file: it is no TOML, or has no goal";
+                Err(Fault::new(Class::Data, problem).hint(TOLD_ELSEWHERE))
+            }
+            Powers::Client | Powers::Operator => Ok(()),
         }
-        let folders: Vec<_> = self.rules.tasks.iter().map(|folder| folder.display().to_string()).collect();
-        let problem = format!("this server starts task files of {} only", folders.join(", "));
-        Err(Fault::new(Class::Configuration, problem))
     }
 
     /// The mode it starts in: no client but an operator's has a run do more than the operator has said.
@@ -496,6 +519,14 @@ impl Desk {
             let _ = driving.seen.wait_for(|seen| seen.end.is_some()).await;
         }
     }
+}
+
+/// Where somebody who may read the files is told what is wrong with them.
+const TOLD_ELSEWHERE: &str = "what is wrong with it is told by: longrein tools --task FILE";
+
+/// Whether something is there, and in one of these folders.
+fn lies_in<'a>(path: &Path, folders: impl IntoIterator<Item = &'a PathBuf>) -> bool {
+    path.canonicalize().is_ok_and(|real| folders.into_iter().any(|folder| real.starts_with(folder)))
 }
 
 /// Until a drive that is watched is over, or the time is; tells each step.

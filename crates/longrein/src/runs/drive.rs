@@ -208,8 +208,9 @@ impl Runs {
                 own.secrets.know("model-api-key", key.reveal());
             }
             let told = Arc::clone(&observer);
-            let tell = move |line: &str| told.noticed(line);
-            let around = servers::Around { environment: &environment, sandbox, mark, tell: &tell };
+            let tell: servers::Tell = Arc::new(move |line: &str| told.noticed(line));
+            let tell_later = Some(Arc::clone(&tell));
+            let around = servers::Around { environment: &environment, sandbox, mark, tell: &*tell, tell_later };
             tokio::select! {
                 attached = servers::attach(&mut task, tools, around, &mut own.secrets) => attached,
                 () = stop.asked() => {

@@ -1,7 +1,7 @@
 //! What can be wrong with a task, and whose business it is.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why there is no task. Every message names the place and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,19 @@ pub enum TaskFileError {
     },
 }
 
+impl TaskFileError {
+    /// The files it speaks of.
+    pub fn files(&self) -> Vec<&Path> {
+        match self {
+            TaskFileError::Unreadable { place, file, source: _ } => place.file().into_iter().chain([&**file]).collect(),
+            TaskFileError::Task { place, problem: _ } | TaskFileError::Usage { place, problem: _ } => {
+                place.file().into_iter().collect()
+            }
+            TaskFileError::Configuration { problem: _ } => Vec::new(),
+        }
+    }
+}
+
 /// Where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -64,6 +77,15 @@ pub enum Place {
     },
     /// A flag of the command line.
     Flag(String),
+}
+
+impl Place {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Place::File(file) | Place::Line { file, .. } | Place::Key { file, .. } => Some(file),
+            Place::Flag(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Place {

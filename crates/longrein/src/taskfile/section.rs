@@ -399,6 +399,18 @@ fn name_of(item: &Node) -> Option<&str> {
 }
 
 /// Lines are counted from 1.
+/// The keys of a file, as far as it is TOML: those before its first wrong line.
+pub(super) fn keys(text: &str) -> BTreeSet<String> {
+    let of = |table: Spanned<DeTable<'_>>| table.get_ref().keys().map(|key| key.get_ref().to_string()).collect();
+    let error = match DeTable::parse(text) {
+        Ok(table) => return of(table),
+        Err(error) => error,
+    };
+    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    let before = text.as_bytes()[..start].iter().rposition(|byte| *byte == b'\n').map_or("", |end| &text[..end]);
+    DeTable::parse(before).map(of).unwrap_or_default()
+}
+
 fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

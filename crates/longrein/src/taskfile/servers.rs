@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use longrein_core::mcp::{McpAuth, McpReach, McpServer, McpWalls, OnError};
+use longrein_core::mcp::{McpAuth, McpReach, McpServer, McpWalls, OnError, ends_clearly};
 use longrein_core::task::EffectClass;
 use serde_json::Value as Json;
 
@@ -31,8 +31,8 @@ pub(super) fn read(
     let mut servers = BTreeMap::new();
     for (name, table) in tables.named() {
         let table = table?;
-        if !is_name(&name) {
-            return Err(table.wrong("", "a server is named by 1 to 40 of A-Z a-z 0-9 . _ -"));
+        if let Some(problem) = wrong_name(&name) {
+            return Err(table.wrong("", problem));
         }
         if let Some(server) = one(table, folder, source)? {
             servers.insert(name, server);
@@ -41,9 +41,17 @@ pub(super) fn read(
     Ok(servers)
 }
 
-fn is_name(name: &str) -> bool {
-    (1..=40).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+/// What is wrong with a server's name.
+fn wrong_name(name: &str) -> Option<&'static str> {
+    let is_name = (1..=40).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    if !is_name {
+        return Some("a server is named by 1 to 40 of A-Z a-z 0-9 . _ -");
+    }
+    (!ends_clearly(name)).then_some(
+        "a server's name holds no two of _ and . side by side, and ends in neither: its tools are called mcp__NAME__TOOL, and a \
+         rule for the server a would mean the server a__b too; give it another name",
+    )
 }
 
 /// None: it is switched off.
@@ -228,9 +236,11 @@ pub fn of_workspace(workspace: &Path, text: &str) -> Result<(BTreeMap<String, Mc
     let source = workspace.join(MCP_FILE).display().to_string();
     let (mut servers, mut told) = (BTreeMap::new(), Vec::new());
     for (name, entry) in declared {
+        if let Some(problem) = wrong_name(name) {
+            told.push(format!("the server \"{}\": {problem}", name.escape_debug()));
+            continue;
+        }
         match foreign(entry, workspace, &source) {
-            _ if !is_name(name) => told
-                .push(format!("the server \"{}\": it is named by 1 to 40 of A-Z a-z 0-9 . _ -", name.escape_debug())),
             Ok(server) => {
                 servers.insert(name.clone(), server);
             }
@@ -372,6 +382,8 @@ mod tests {
             ("[mcp.a]\nurl = \"https://u@x?a\"\n", "no password"),
             ("[mcp.a]\ncommand = \"x\"\nefect = \"read\"\n", "effect"),
             ("[mcp.\"a b\"]\ncommand = \"x\"\n", "named by"),
+            ("[mcp.a__b]\ncommand = \"x\"\n", "another name"),
+            ("[mcp.\"a.\"]\ncommand = \"x\"\n", "another name"),
             ("[mcp.a]\ncommand = \"x\"\ntype = \"sse\"\n", "not spoken"),
         ] {
             let problem = configured(Path::new("c.toml"), text).unwrap_err().to_string();
@@ -384,10 +396,10 @@ mod tests {
         let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "s"], "env": {"K": "x${TOKEN:-}"}, "trusted": true,
             "effect": "read"}, "b": {"type": "http", "url": "https://x/mcp", "headers": {"A": "Bearer ${T}"}}, "c": {"type": "sse",
             "url": "https://x"}, "d": {"command": "x", "args": ["--in=${KEY:-/tmp}/x"]}, "e": {"url": "${HOST:-https://x}/mcp"}, "f": {"url":
-            "https://${SECRET}@x/mcp"}}}"#;
+            "https://${SECRET}@x/mcp"}, "a__b": {"command": "x"}}}"#;
         let (servers, told) = of_workspace(Path::new("/w"), text).unwrap();
         assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
-        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!(told.len(), 3, "{told:?}");
         let McpReach::Stdio { command, .. } = &servers["d"].reach else { panic!() };
         assert_eq!(command, &["x", "--in=${secret:KEY:-/tmp}/x"]);
         let McpReach::Http { url, .. } = &servers["e"].reach else { panic!() };

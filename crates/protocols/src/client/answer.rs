@@ -1,6 +1,6 @@
 //! What a server answered to a call, as the run keeps it.
 
-use longrein_core::payload::Payload;
+use longrein_core::payload::{Payload, head_and_tail};
 use serde_json::{Value, json};
 
 /// An answer, good or bad.
@@ -18,9 +18,13 @@ impl Answer {
     }
 }
 
-/// Reads a result. One text is that text, or the JSON it holds, as with a command; what is structured is kept; everything else
+/// Reads a result, or says what is wrong with its shape: nothing is made of one that a server meant in another way. One text is that text, or the JSON it holds, as with a command; what is structured is kept; everything else
 /// stays as the server sent it. Images and other bytes are taken out where results are cleaned, for every tool alike.
-pub(super) fn read(raw: &Value) -> Answer {
+pub(super) fn read(raw: &Value) -> Result<Answer, String> {
+    if let Some(problem) = misshapen(raw) {
+        let shown = head_and_tail(&raw.to_string(), MISSHAPEN_SHOWN_BYTES);
+        return Err(format!("it answered with no result of a tool: {problem}: {shown}"));
+    }
     let is_error = raw.get("isError").and_then(Value::as_bool).unwrap_or(false);
     let blocks = raw.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let structured = raw.get("structuredContent").filter(|value| !value.is_null());
@@ -46,8 +50,26 @@ pub(super) fn read(raw: &Value) -> Answer {
         (Some(_), None) if raw.get("content").is_some() => Payload::string(""),
         (Some(_), None) => json(raw),
     };
-    Answer { result, is_error }
+    Ok(Answer { result, is_error })
 }
+
+/// What is not as the protocol has it, of what is looked at here.
+fn misshapen(raw: &Value) -> Option<&'static str> {
+    let is_missing = |key: &str| raw.get(key).is_none_or(Value::is_null);
+    let is_block = |block: &Value| match block.get("type") {
+        Some(Value::String(kind)) => kind != "text" || text(block).is_some(),
+        Some(_) | None => false,
+    };
+    match raw.get("content") {
+        _ if !raw.is_object() => Some("it is no object"),
+        _ if !is_missing("isError") && !raw["isError"].is_boolean() => Some("its isError is neither true nor false"),
+        Some(Value::Array(blocks)) => (!blocks.iter().all(is_block)).then_some("its content holds what is no block"),
+        Some(_) if !is_missing("content") => Some("its content is no list"),
+        Some(_) | None => None,
+    }
+}
+
+const MISSHAPEN_SHOWN_BYTES: usize = 4 * 1024;
 
 fn json(value: &Value) -> Payload {
     Payload::of(value).unwrap_or_else(|_| Payload::string(""))
@@ -97,7 +119,7 @@ mod tests {
     use super::*;
 
     fn check(raw: Value, wanted: &Value) {
-        assert_eq!(read(&raw).result.read::<Value>().unwrap(), *wanted, "{raw}");
+        assert_eq!(read(&raw).unwrap().result.read::<Value>().unwrap(), *wanted, "{raw}");
     }
 
     #[test]
@@ -130,9 +152,29 @@ mod tests {
         let digits = "{\"z\": 12345678901234567890123, \"a\": 0.10000000000000000555}";
         let kept = r#"{"z":12345678901234567890123,"a":0.10000000000000000555}"#;
         let structured: Value = serde_json::from_str(digits).unwrap();
-        assert_eq!(read(&json!({"content": [text(digits)]})).result.as_str(), kept, "as a command's output");
+        assert_eq!(read(&json!({"content": [text(digits)]})).unwrap().result.as_str(), kept, "as a command's output");
         let twice = json!({"content": [text(digits)], "structuredContent": structured});
-        assert_eq!(read(&twice).result.as_str(), kept);
-        assert!(read(&json!({"content": [text("no")], "isError": true})).is_error);
+        assert_eq!(read(&twice).unwrap().result.as_str(), kept);
+        assert!(read(&json!({"content": [text("no")], "isError": true})).unwrap().is_error);
+    }
+
+    #[test]
+    fn what_has_another_shape_is_no_result() {
+        let text = json!({"type": "text", "text": "paid"});
+        for (raw, named) in [
+            (json!({"content": "paid"}), "no list: {\"content\":\"paid\"}"),
+            (json!({"content": text}), "no list"),
+            (json!({"content": ["paid"]}), "no block"),
+            (json!({"content": [{"type": "text", "text": 5}]}), "no block"),
+            (json!({"content": [{"text": "paid"}]}), "no block"),
+            (json!({"content": [text], "isError": "true"}), "neither true nor false"),
+            (json!({"isError": 1}), "neither true nor false"),
+            (json!("paid"), "no object"),
+            (json!(null), "no object"),
+        ] {
+            let said = read(&raw).unwrap_err();
+            assert!(said.contains(named), "{raw}: {said}");
+        }
+        check(json!({"content": null, "isError": null, "structuredContent": {"a": 1}}), &json!({"a": 1}));
     }
 }

@@ -10,8 +10,9 @@ use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, Implementation,
 };
-use rmcp::service::{ClientInitializeError, Peer, RequestContext, RoleClient, RunningService, serve_client};
-use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::service::{
+    ClientInitializeError, NotificationContext, Peer, RequestContext, RoleClient, RunningService, serve_client,
+};
 use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use serde_json::{Map, Value};
@@ -23,6 +24,8 @@ use tokio::task::JoinHandle;
 use super::bound::Bound;
 use super::http;
 use super::keys::{Keys, Sender, scopes_of};
+use super::lines::Lines;
+use super::posted::Posted;
 use super::trouble;
 
 /// How a server is reached.
@@ -55,6 +58,10 @@ pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     /// Why it is over, once it is.
     over: watch::Receiver<Option<String>>,
+    /// How often it has said that its tools are others now.
+    changes: watch::Receiver<u64>,
+    /// Which of these its tools were compared for. Held while they are.
+    compared: tokio::sync::Mutex<u64>,
     stderr: Tail,
     watcher: JoinHandle<()>,
 }
@@ -78,6 +85,22 @@ impl Connection {
         self.with_complaint(&why.unwrap_or_else(|| "its connection is closed".to_owned()))
     }
 
+    /// How often it has said that its tools are others, as that goes on; it ends with the connection.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// Has `compare` look at its tools, if they changed since that was done last.
+    pub(super) async fn compared<E>(&self, compare: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        let mut compared = self.compared.lock().await;
+        let said = *self.changes.borrow();
+        if *compared != said {
+            compare.await?;
+            *compared = said;
+        }
+        Ok(())
+    }
+
     pub(super) fn with_complaint(&self, what: &str) -> String {
         with_complaint(what, &self.stderr)
     }
@@ -96,9 +119,10 @@ async fn stdio(spec: &Spec, manner: Manner) -> Result<Connection, String> {
         longrein_sandbox::start(spec).await.map_err(|error| format!("it could not be started: {error}"))?;
     let stderr = Tail::default();
     let listener = tokio::spawn(listen(pipes.stderr, stderr.clone()));
-    let transport = AsyncRwTransport::new_client(pipes.stdout, pipes.stdin).with_max_line_length(MESSAGE_MAX_BYTES);
+    let lines = Lines::new(pipes.stdout, pipes.stdin, MESSAGE_MAX_BYTES);
+    let (us, changes) = Us::new(manner);
     let greeted = tokio::select! {
-        greeted = serve_client(Us(manner), transport) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
+        greeted = serve_client(us, lines) => greeted.map_err(|error| trouble::of_greeting(&error, None)),
         () = companion.ended() => Err("it ended before it answered".to_owned()),
     };
     let service = match greeted {
@@ -110,14 +134,17 @@ async fn stdio(spec: &Spec, manner: Manner) -> Result<Connection, String> {
             return Err(with_complaint(&why, &stderr));
         }
     };
-    Ok(watched(service, Some((companion, listener)), stderr))
+    Ok(watched(service, Some((companion, listener)), stderr, changes))
 }
 
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(200);
+/// A pipe holds little, and what is in it is read within this time, but for a process of the program's that still writes.
+const LAST_ANSWERS: std::time::Duration = std::time::Duration::from_secs(1);
 
 async fn over_http(http: &Http, manner: Manner) -> Result<Connection, String> {
-    match greeted(http, manner, Sent::Keys).await? {
-        Ok(service) => Ok(watched(service, None, Tail::default())),
+    let (greeted, changes) = greeted(http, manner, Sent::Keys).await?;
+    match greeted {
+        Ok(service) => Ok(watched(service, None, Tail::default(), changes)),
         Err(error) => Err(explain(http, &error)),
     }
 }
@@ -132,7 +159,7 @@ enum Sent {
 type Greeted = Result<RunningService<RoleClient, Us>, ClientInitializeError>;
 
 /// The outer error: nothing was sent.
-async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, String> {
+async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<(Greeted, watch::Receiver<u64>), String> {
     let client = http::client(&http.url)?;
     let mut headers = HashMap::new();
     for (name, value) in &http.headers {
@@ -150,22 +177,25 @@ async fn greeted(http: &Http, manner: Manner, sent: Sent) -> Result<Greeted, Str
         Some(keys) if sent == Sent::Keys => keys.sender().await?,
         Some(_) | None => None,
     };
-    Ok(match sender {
+    let (us, changes) = Us::new(manner);
+    let greeted = match sender {
         Some(Sender { manager, prover: Some(prover) }) => {
             let client = AuthClient::new(Bound { client, prover: Arc::new(prover) }, manager);
-            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+            serve_client(us, StreamableHttpClientTransport::with_client(Posted(client), config)).await
         }
         Some(Sender { manager, prover: None }) => {
             let client = AuthClient::new(client, manager);
-            serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await
+            serve_client(us, StreamableHttpClientTransport::with_client(Posted(client), config)).await
         }
-        None => serve_client(Us(manner), StreamableHttpClientTransport::with_client(client, config)).await,
-    })
+        None => serve_client(us, StreamableHttpClientTransport::with_client(Posted(client), config)).await,
+    };
+    Ok((greeted, changes))
 }
 
 /// What a server answers to one without a key: None, it lets everybody in; else its challenge, which may be empty.
 pub(super) async fn challenge(http: &Http) -> Result<Option<String>, String> {
-    match greeted(http, Manner::default(), Sent::NoKeys).await? {
+    let (greeted, _) = greeted(http, Manner::default(), Sent::NoKeys).await?;
+    match greeted {
         Err(error) => match error.auth_challenge() {
             Some(said) => Ok(Some(said.to_owned())),
             None if refused_for_want_of_a_token(&error) => Ok(Some(String::new())),
@@ -196,12 +226,23 @@ pub enum Elicitation {
 }
 
 /// We offer nothing else: what a server asks of us is declined.
-struct Us(Manner);
+struct Us {
+    manner: Manner,
+    changes: watch::Sender<u64>,
+}
+
+impl Us {
+    /// With how often the server has said that its tools are others.
+    fn new(manner: Manner) -> (Self, watch::Receiver<u64>) {
+        let (changes, seen) = watch::channel(0);
+        (Self { manner, changes }, seen)
+    }
+}
 
 impl ClientHandler for Us {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = match self.0.elicitation {
+        capabilities.elicitation = match self.manner.elicitation {
             Elicitation::Declined => None,
             Elicitation::Defaults => Some(ElicitationCapability::new().with_form(FormElicitationCapability::new())),
         };
@@ -209,12 +250,17 @@ impl ClientHandler for Us {
             .with_protocol_version(rmcp::model::ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
+    fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) -> impl Future<Output = ()> + Send + '_ {
+        self.changes.send_modify(|times| *times += 1);
+        std::future::ready(())
+    }
+
     fn create_elicitation(
         &self,
         request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> impl Future<Output = Result<ElicitResult, ErrorData>> + Send + '_ {
-        let content = match (self.0.elicitation, &request) {
+        let content = match (self.manner.elicitation, &request) {
             (Elicitation::Defaults, ElicitRequestParams::FormElicitationParams { requested_schema, .. }) => {
                 serde_json::to_value(requested_schema).ok().and_then(|schema| defaults(&schema))
             }
@@ -244,23 +290,29 @@ fn watched(
     service: RunningService<RoleClient, Us>,
     program: Option<(Companion, JoinHandle<()>)>,
     stderr: Tail,
+    changes: watch::Receiver<u64>,
 ) -> Connection {
     let peer = service.peer().clone();
     let (tell, over) = watch::channel(None);
     let watcher = tokio::spawn(async move {
-        let closed = async {
+        let mut closed = std::pin::pin!(async {
             let _ = service.waiting().await;
-        };
+        });
         let why = match program {
             None => {
                 closed.await;
                 "the connection was closed"
             }
             Some((companion, listener)) => {
-                let why = tokio::select! {
-                    () = companion.ended() => "its program ended",
-                    () = closed => "it closed its output",
+                // what it answered before its end counts: the pipe is read to its end first
+                let has_ended = tokio::select! {
+                    () = companion.ended() => {
+                        let _ = tokio::time::timeout(LAST_ANSWERS, closed).await;
+                        true
+                    }
+                    () = &mut closed => tokio::time::timeout(LAST_WORDS, companion.ended()).await.is_ok(),
                 };
+                let why = if has_ended { "its program ended" } else { "it closed its output" };
                 // its last words may still be in the pipe
                 let _ = tokio::time::timeout(LAST_WORDS, listener).await;
                 drop(companion);
@@ -269,7 +321,7 @@ fn watched(
         };
         let _ = tell.send(Some(why.to_owned()));
     });
-    Connection { peer, over, stderr, watcher }
+    Connection { peer, over, changes, compared: tokio::sync::Mutex::new(0), stderr, watcher }
 }
 
 /// The end of an output.

@@ -1,7 +1,7 @@
 //! One server over the life of a run.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use longrein_core::payload::Payload;
@@ -12,12 +12,14 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Answer};
 use super::connect::{Connection, Manner, Reach, connect};
 use super::definition::{self, Definition, Quarantined};
+use super::lines::{NotWritten, UNREADABLE};
+use super::posted::NOT_KNOWN;
 use super::reading::{Beside, Reading};
 use super::refusal::Refusal;
 use super::trouble;
@@ -45,11 +47,11 @@ pub struct Server {
     limits: Limits,
     manner: Manner,
     state: Mutex<State>,
-    /// Told what it offers each time it was started again.
-    listed: OnceLock<Listed>,
+    /// Told what it offers each time it was started again, and each time it says that this is another.
+    listed: Arc<OnceLock<Listed>>,
 }
 
-/// Takes the tools of a server that was started again, before anything is asked of it.
+/// Takes the tools of a server that was started again, or that said that they are others, before anything is asked of it.
 pub type Listed = Box<dyn Fn(&[Definition]) + Send + Sync>;
 
 /// Says whether a call may still be made: asked before a server is started for it, and before it leaves.
@@ -95,7 +97,7 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub fn new(name: impl Into<String>, reach: Reach, limits: Limits) -> Self {
-        let (manner, listed) = (Manner::default(), OnceLock::new());
+        let (manner, listed) = (Manner::default(), Arc::default());
         Self { name: name.into(), reach, limits, manner, state: Mutex::default(), listed }
     }
 
@@ -109,7 +111,7 @@ impl Server {
         &self.name
     }
 
-    /// From now on `listed` is told what it offers whenever it was started, or started again.
+    /// From now on `listed` is told what it offers whenever it was started, or started again, or says that this is another.
     pub fn watch(&self, listed: Listed) {
         // the first one stays
         let _ = self.listed.set(listed);
@@ -128,7 +130,7 @@ impl Server {
     /// Its tools as it has them now, and those that cannot be offered.
     pub async fn tools(&self) -> Result<(Vec<Definition>, Vec<Quarantined>), Down> {
         let connection = self.connection().await?;
-        match self.tools_of(&connection).await {
+        match tools_of(&connection, self.limits.start).await {
             Ok(found) => {
                 self.answered().await;
                 Ok(found)
@@ -136,39 +138,6 @@ impl Server {
             Err(Unlisted::Refused(challenge)) => Err(Down(self.lacks(&connection, &challenge).await)),
             Err(Unlisted::Failed(why)) => Err(Down(why)),
         }
-    }
-
-    /// Changes nothing that is held.
-    async fn tools_of(&self, connection: &Connection) -> Result<(Vec<Definition>, Vec<Quarantined>), Unlisted> {
-        let by = Instant::now() + self.limits.start;
-        let listed = tokio::select! {
-            listed = timeout_at(by, listing(connection)) => listed,
-            why = connection.over() => return Err(Unlisted::Failed(why)),
-        };
-        let entries = match listed {
-            Err(_) => {
-                let what = format!("it did not list its tools in {:?}", self.limits.start);
-                return Err(Unlisted::Failed(connection.with_complaint(&what)));
-            }
-            Ok(Err(Unlisted::Refused(challenge))) => return Err(Unlisted::Refused(challenge)),
-            Ok(Err(Unlisted::Failed(error))) => {
-                return Err(Unlisted::Failed(
-                    connection.with_complaint(&format!("it did not list its tools: {error}")),
-                ));
-            }
-            Ok(Ok(entries)) => entries,
-        };
-        let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
-        for entry in &entries {
-            match definition::read(entry) {
-                Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
-                    bad.push(Quarantined { name: tool.name, why: "it has the name of another".to_owned() });
-                }
-                Ok(tool) => tools.push(tool),
-                Err(tool) => bad.push(tool),
-            }
-        }
-        Ok((tools, bad))
     }
 
     /// What it has beside tools, as it said when it was greeted.
@@ -190,7 +159,7 @@ impl Server {
     ) -> Result<Answer, CallError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(object(args)?);
         let answered = self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params)), given_up, may).await?;
-        Ok(answer::read(&answered))
+        answer::read(&answered).map_err(CallError::Failed)
     }
 
     /// Reads what it has beside tools.
@@ -217,6 +186,11 @@ impl Server {
             connection = self.connection() => connection.map_err(|down| CallError::NotSent(down.0))?,
             () = &mut given_up => return Err(CallError::NotSent("it was given up before the server was there".to_owned())),
         };
+        // what it offers now is what may be called: it may have said a moment ago that this is another
+        tokio::select! {
+            compared = compared(&connection, &self.listed, self.limits.start) => compared.map_err(CallError::NotSent)?,
+            () = &mut given_up => return Err(CallError::NotSent("it was given up before it was sent".to_owned())),
+        }
         may().map_err(CallError::NotSent)?;
         let options = match self.limits.idle {
             Some(idle) => PeerRequestOptions::with_timeout(idle).reset_timeout_on_progress(),
@@ -237,6 +211,7 @@ impl Server {
             }
         };
         let answered = tokio::select! {
+            biased;
             answered = answer => answered,
             () = &mut given_up => return Err(CallError::Lost("nobody waited for its answer any more".to_owned())),
             why = connection.over() => {
@@ -252,13 +227,19 @@ impl Server {
             }
             Err(ServiceError::McpError(error)) => {
                 self.answered().await;
-                Err(of_protocol(&error))
+                if error.code == NOT_KNOWN {
+                    self.let_go(&connection).await;
+                }
+                Err(of_protocol(&error, &connection))
             }
             Err(ServiceError::Timeout { timeout }) => {
                 Err(CallError::Lost(connection.with_complaint(&format!("it gave no sign of life for {timeout:?}"))))
             }
-            Err(ServiceError::TransportClosed) => {
-                Err(CallError::Lost(connection.with_complaint("its connection was closed")))
+            // why, is known in a moment
+            Err(ServiceError::TransportClosed) => Err(CallError::Lost(connection.over().await)),
+            Err(ServiceError::TransportSend(error)) if error.error.is::<NotWritten>() => {
+                self.let_go(&connection).await;
+                Err(CallError::NotSent(connection.with_complaint("it does not read any more what it is sent")))
             }
             Err(error) => match error.auth_challenge() {
                 // it was turned away at the door
@@ -277,14 +258,18 @@ impl Server {
             }
             Some(refusal) => {
                 if refusal.session_is_over {
-                    let mut state = self.state.lock().await;
-                    state.connection.take_if(|held| Arc::ptr_eq(held, connection));
+                    self.let_go(connection).await;
                 }
                 CallError::Lost(refusal.words())
             }
             // which of the two it was cannot be told
             None => CallError::Lost(connection.with_complaint(&trouble::of_request(error))),
         }
+    }
+
+    /// The next call opens a new one.
+    async fn let_go(&self, connection: &Arc<Connection>) {
+        self.state.lock().await.connection.take_if(|held| Arc::ptr_eq(held, connection));
     }
 
     /// The connection there is, or a new one.
@@ -304,13 +289,19 @@ impl Server {
             Err(_) => return Err(Down(format!("it did not answer in {:?}", self.limits.start))),
         };
         if let Some(listed) = self.listed.get() {
-            match self.tools_of(&connection).await {
+            match tools_of(&connection, self.limits.start).await {
                 Ok((tools, _)) => listed(&tools),
                 Err(Unlisted::Refused(challenge)) => return Err(Down(self.wants(&challenge))),
                 Err(Unlisted::Failed(why)) => return Err(Down(why)),
             }
         }
         state.connection = Some(Arc::clone(&connection));
+        tokio::spawn(comparing(
+            Arc::downgrade(&connection),
+            connection.changes(),
+            Arc::clone(&self.listed),
+            self.limits.start,
+        ));
         Ok(connection)
     }
 
@@ -371,6 +362,75 @@ enum Unlisted {
     Failed(String),
 }
 
+/// Its tools as it has them now, and those that cannot be offered.
+async fn tools_of(connection: &Connection, within: Duration) -> Result<(Vec<Definition>, Vec<Quarantined>), Unlisted> {
+    let by = Instant::now() + within;
+    let listed = tokio::select! {
+        biased;
+        listed = timeout_at(by, listing(connection)) => listed,
+        why = connection.over() => return Err(Unlisted::Failed(why)),
+    };
+    let entries = match listed {
+        Err(_) => {
+            let what = format!("it did not list its tools in {within:?}");
+            return Err(Unlisted::Failed(connection.with_complaint(&what)));
+        }
+        Ok(Err(Unlisted::Refused(challenge))) => return Err(Unlisted::Refused(challenge)),
+        Ok(Err(Unlisted::Failed(error))) => {
+            return Err(Unlisted::Failed(connection.with_complaint(&format!("it did not list its tools: {error}"))));
+        }
+        Ok(Ok(entries)) => entries,
+    };
+    let (mut tools, mut bad): (Vec<Definition>, Vec<Quarantined>) = Default::default();
+    for entry in &entries {
+        match definition::read(entry) {
+            Ok(tool) if tools.iter().any(|other| other.name == tool.name) => {
+                bad.push(Quarantined { name: tool.name, why: "it has the name of another".to_owned() });
+            }
+            Ok(tool) => tools.push(tool),
+            Err(tool) => bad.push(tool),
+        }
+    }
+    Ok((tools, bad))
+}
+
+/// Whoever watches is told what a server offers now, if it said that this is another. Else why that could not be looked at.
+async fn compared(connection: &Connection, listed: &OnceLock<Listed>, within: Duration) -> Result<(), String> {
+    let Some(listed) = listed.get() else { return Ok(()) };
+    let compare = async {
+        match tools_of(connection, within).await {
+            Ok((tools, _)) => {
+                listed(&tools);
+                Ok(())
+            }
+            Err(Unlisted::Refused(_)) => {
+                Err("it says that its tools are others, and does not let us look at them".to_owned())
+            }
+            Err(Unlisted::Failed(why)) => Err(format!("it says that its tools are others: {why}")),
+        }
+    };
+    connection.compared(compare).await
+}
+
+/// Compares as soon as a server says that its tools are others, as long as it is there.
+async fn comparing(
+    connection: Weak<Connection>,
+    mut changes: watch::Receiver<u64>,
+    listed: Arc<OnceLock<Listed>>,
+    within: Duration,
+) {
+    while changes.changed().await.is_ok() {
+        let Some(connection) = connection.upgrade() else { return };
+        // whoever calls next is told why not
+        let _ = compared(&connection, &listed, within).await;
+        drop(connection);
+        tokio::time::sleep(COMPARED_EVERY).await;
+    }
+}
+
+/// One that says so at each listing is listed no more often than this, but for calls.
+const COMPARED_EVERY: Duration = Duration::from_secs(1);
+
 async fn listing(connection: &Connection) -> Result<Vec<Value>, Unlisted> {
     let (mut entries, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
@@ -407,12 +467,16 @@ fn raw(result: ServerResult) -> Value {
     serde_json::to_value(&result).unwrap_or(Value::Null)
 }
 
-fn of_protocol(error: &ErrorData) -> CallError {
+fn of_protocol(error: &ErrorData, connection: &Connection) -> CallError {
     let text = match &error.data {
         Some(data) if !data.is_null() => format!("{} ({data})", error.message),
         _ => error.message.to_string(),
     };
     match error.code {
+        UNREADABLE => CallError::Lost(connection.with_complaint(&text)),
+        NOT_KNOWN => CallError::Lost(format!(
+            "it refused the request without knowing it, and the next call opens a new session: {text}"
+        )),
         ErrorCode::INVALID_PARAMS
         | ErrorCode::METHOD_NOT_FOUND
         | ErrorCode::INVALID_REQUEST

@@ -6,6 +6,8 @@ use std::io;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::lines::UNREADABLE;
+use super::posted::NOT_KNOWN;
 use super::refusal::Refusal;
 
 /// Why a server could not be greeted. `place`: its host and port, where it has any.
@@ -20,6 +22,9 @@ pub(super) fn of_greeting(error: &ClientInitializeError, place: Option<&str>) ->
         return of_transport(error.error.as_ref(), place);
     }
     if let ClientInitializeError::JsonRpcError(said) = error {
+        if said.code == UNREADABLE {
+            return said.message.to_string();
+        }
         return format!("it refused to be greeted: {}", said.message);
     }
     if let ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) = error {
@@ -32,6 +37,11 @@ pub(super) fn of_greeting(error: &ClientInitializeError, place: Option<&str>) ->
 pub(super) fn of_request(error: &ServiceError) -> String {
     if let ServiceError::TransportSend(error) = error {
         return of_transport(error.error.as_ref(), None);
+    }
+    if let ServiceError::McpError(said) = error
+        && (said.code == UNREADABLE || said.code == NOT_KNOWN)
+    {
+        return said.message.to_string();
     }
     error.to_string()
 }
@@ -48,8 +58,9 @@ fn of_transport(error: &(dyn Error + 'static), place: Option<&str>) -> String {
                 continue;
             }
             if let StreamableHttpError::UnexpectedContentType(kind) = http {
-                let kind = kind.as_deref().unwrap_or("something unnamed");
-                return format!("it answered with {kind}, which no MCP server does: is its url right?");
+                let kind = kind.as_deref().map(str::trim).filter(|kind| !kind.is_empty());
+                let what = kind.map_or_else(|| "something without a Content-Type".to_owned(), str::to_owned);
+                return format!("it answered with {what}, which no MCP server does: is its url right?");
             }
             if let StreamableHttpError::UnexpectedServerResponse(said) = http {
                 return format!("it answered with {said}: is its url right?");
@@ -68,5 +79,23 @@ fn of_transport(error: &(dyn Error + 'static), place: Option<&str>) -> String {
     match place {
         Some(place) => format!("{place} could not be reached: {why}"),
         None => format!("its connection failed: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_type_is_said_to_have_none() {
+        for (kind, named) in [
+            (None, "without a Content-Type"),
+            (Some(String::new()), "without a Content-Type"),
+            (Some("text/html".to_owned()), "with text/html"),
+        ] {
+            let error: StreamableHttpError<reqwest::Error> = StreamableHttpError::UnexpectedContentType(kind);
+            let said = of_transport(&error, None);
+            assert!(said.contains(named), "{said}");
+        }
     }
 }
