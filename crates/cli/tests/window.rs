@@ -68,7 +68,7 @@ fn the_newest_result_is_seen_where_little_room_is_left() {
         replies.push_str(&read(&seen, page));
     }
     replies.push_str(&answer("needle14x", "Read."));
-    let goal = "Keep this in mind. ".repeat(470);
+    let goal = "Keep this in mind. ".repeat(600);
     let text = format!(
         "goal = \"{goal}\"\nmodel = \"script/replies.toml\"\nworkspace = \".\"\nbuiltins = [\"read_file\", \"recall\"]\n"
     );
