@@ -366,8 +366,7 @@ pub(crate) struct McpArgs {
     /// ask; a task file's own]
     #[arg(long, value_name = "MODE")]
     pub(crate) permission_mode: Option<String>,
-    /// Start only task files that lie in this folder. Repeatable [default: the one it was started in; with
-    /// --operator any]
+    /// Start only task files that lie in this folder. Repeatable [default: any]
     #[arg(long = "tasks", value_name = "DIR")]
     pub(crate) tasks: Vec<PathBuf>,
     /// Runs that are driven at the same time

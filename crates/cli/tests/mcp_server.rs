@@ -347,6 +347,14 @@ fn of_what_is_no_task_file_nothing_is_told() {
     let gone = said(&mut client, "/etc/no-such-file");
     assert_eq!(gone, said(&mut client, "/etc/passwd"));
     assert!(gone.to_string().contains("--tasks"), "{gone}");
+    let elsewhere = world.user().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let model = format!("script/{}", world.path("replies.toml").display());
+    let text = format!("goal = \"Do it.\"\nmodel = \"{model}\"\nworkspace = \"{}\"\n", world.path("").display());
+    std::fs::write(elsewhere.join("wrong.toml"), format!("{text}max_turn = 3\n")).unwrap();
+    std::fs::write(elsewhere.join("task.toml"), text).unwrap();
+    assert_eq!(gone, said(&mut client, elsewhere.join("wrong.toml").to_str().unwrap()));
+    client.call("run_start", json!({ "task_file": elsewhere.join("task.toml"), "id": "elsewhere" }));
     for (file, helps) in [("wrong.toml", "line 2, max_turn"), ("broken.toml", "line 3")] {
         let fault = said(&mut client, file);
         assert!(fault.to_string().contains(helps), "{fault}");

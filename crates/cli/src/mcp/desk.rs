@@ -42,7 +42,7 @@ pub(super) struct Rules {
     pub(super) powers: Powers,
     /// The freest mode. None: the configuration's, or a task file's own.
     pub(super) mode: Option<Mode>,
-    /// Where task files may lie. Empty: anywhere for an operator's client, else the folder this server was started in.
+    /// Where task files may lie. Empty: anywhere.
     pub(super) tasks: Vec<PathBuf>,
     /// A variable that is nobody's business.
     pub(super) hidden: String,
@@ -257,8 +257,12 @@ impl Desk {
         let loaded = match &start.task_file {
             None => taskfile::plain(&options),
             Some(file) => {
-                self.may_start(Path::new(file))?;
-                taskfile::load(Path::new(file), &options)
+                let telling = self.may_start(Path::new(file))?;
+                let loaded = taskfile::load(Path::new(file), &options);
+                match telling {
+                    Telling::Nothing => return loaded.map_err(|_| untold()),
+                    Telling::Mistakes => loaded,
+                }
             }
         };
         loaded.map_err(|error| self.mistake(error))
@@ -308,27 +312,23 @@ impl Desk {
 
     /// Naming a task file is trusting it: where its client may be a model, the operator says which may be named. What is not
     /// there is not told apart from what may not be named, and of a file that is no task file nothing is told.
-    fn may_start(&self, file: &Path) -> Result<(), Fault> {
+    fn may_start(&self, file: &Path) -> Result<Telling, Fault> {
         let here = context::here().map_err(fault)?;
         let here = here.canonicalize().unwrap_or(here);
         let file = here.join(file);
-        let folders = match (self.rules.tasks.as_slice(), self.rules.powers) {
-            ([], Powers::Operator) => return Ok(()),
-            ([], Powers::Client) => std::slice::from_ref(&here),
-            (tasks, Powers::Client | Powers::Operator) => tasks,
-        };
-        if !lies_in(&file, folders) {
-            let named: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            let problem = format!("task_file: no such file in {}, where this server takes them from", named.join(", "));
-            let hint = "the operator says which may be named: longrein mcp --tasks DIR";
-            return Err(Fault::new(Class::Configuration, problem).hint(hint));
+        match (self.rules.tasks.as_slice(), self.rules.powers) {
+            ([], Powers::Operator) => return Ok(Telling::Mistakes),
+            ([], Powers::Client) if !lies_in(&file, [&here]) => return Ok(Telling::Nothing),
+            ([], Powers::Client) => {}
+            (tasks, Powers::Client | Powers::Operator) if !lies_in(&file, tasks) => return Err(untold()),
+            (_, Powers::Client | Powers::Operator) => {}
         }
         match self.rules.powers {
             Powers::Client if !taskfile::may_be_task(&file) => {
                 let problem = "task_file: this is no task file: it is no TOML, or has no goal";
                 Err(Fault::new(Class::Data, problem).hint(TOLD_ELSEWHERE))
             }
-            Powers::Client | Powers::Operator => Ok(()),
+            Powers::Client | Powers::Operator => Ok(Telling::Mistakes),
         }
     }
 
@@ -523,6 +523,21 @@ impl Desk {
 
 /// Where somebody who may read the files is told what is wrong with them.
 const TOLD_ELSEWHERE: &str = "what is wrong with it is told by: longrein tools --task FILE";
+
+/// What is told of a task file that cannot be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    Mistakes,
+    /// It lies where the client may not read.
+    Nothing,
+}
+
+fn untold() -> Fault {
+    let problem = "task_file: there is no task file of that name that can be started";
+    let hint = "what is wrong is told by longrein tools --task FILE, and here of files in the folder this server was started in \
+                and of --tasks DIR; with --tasks no others are taken";
+    Fault::new(Class::Configuration, problem).hint(hint)
+}
 
 /// Whether something is there, and in one of these folders.
 fn lies_in<'a>(path: &Path, folders: impl IntoIterator<Item = &'a PathBuf>) -> bool {
