@@ -117,13 +117,26 @@ fn ids_that_are_doubled_missing_or_empty() {
 
 #[test]
 fn arguments_that_are_no_object_run_nothing() {
-    for arguments in ["[]", "\"x\"", "null", "3", "{\"n\": 1", "{\"n\":1}}", "{n:1}", "{\"n\":\"one\"}"] {
+    for arguments in [
+        "[]",
+        "\"x\"",
+        "3",
+        "{\"x\":1e400}",
+        "{\"x\":\"\\ud83d\"}",
+        "{\"n\": 1",
+        "{\"n\":1}}",
+        "{n:1}",
+        "{\"n\":\"one\"}",
+    ] {
         let played = play(&[calls(&[("a", "act", arguments), ("b", "look", "{}")]), text("done")]).is(0);
         assert_eq!(booked(&played.world, "act"), 0, "{arguments}");
         let observed = played.server.asked()[1].observations();
         assert_eq!((&observed[0]["ok"], &observed[1]["ok"]), (&false.into(), &true.into()), "{arguments}");
         assert_eq!(observed[0]["error"]["class"], "invalid_arguments", "{arguments}: {observed:?}");
         assert_eq!(played.last()["failed_calls"], 1, "{arguments}");
+        let messages = played.server.asked()[1].messages();
+        let sent = messages.iter().find_map(|message| message["tool_calls"][0]["function"]["arguments"].as_str());
+        assert!(serde_json::from_str::<Value>(sent.unwrap()).is_ok(), "goes back as JSON: {sent:?}");
     }
 }
 
@@ -191,6 +204,28 @@ fn endings_nobody_has_heard_of() {
     let played = play(&[text("x").finish("weird")]).is(4);
     assert!(played.last()["reason"].as_str().unwrap().contains("protocol"), "{}", played.last());
     assert_eq!(played.server.asked().len(), 3);
+}
+
+#[test]
+fn null_is_no_arguments_where_none_are_needed() {
+    let played = play(&[calls(&[("a", "act", "null"), ("b", "look", "null")]), text("done")]).is(0);
+    assert_eq!(booked(&played.world, "act"), 1);
+    assert_eq!(played.last()["failed_calls"], 0);
+}
+
+#[test]
+fn a_call_that_was_announced_and_did_not_come() {
+    let played = play(&[text("Let me act.").finish("tool_calls"), text("done")]).is(0);
+    assert_eq!((&played.last()["answer"], played.failures()[0].0.as_str()), (&"done".into(), "malformed"));
+    assert!(played.told(1).contains("held no call"), "{}", played.told(1));
+}
+
+#[test]
+fn a_whole_reply_that_nobody_counted_is_counted_by_its_text() {
+    let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string();
+    let played = play(&[raw(&[&delta(&json!({ "content": "hi" })), &ended, "[DONE]"])]).is(0);
+    let output = played.last()["usage"]["output"].as_u64().unwrap();
+    assert!((1..100).contains(&output), "{}", played.last());
 }
 
 #[test]
