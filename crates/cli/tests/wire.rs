@@ -221,6 +221,15 @@ fn a_call_that_was_announced_and_did_not_come() {
 }
 
 #[test]
+fn nothing_behind_the_end_is_run() {
+    let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string();
+    let call = json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "name": "act", "arguments": "{}" } }] });
+    let said = delta(&json!({ "role": "assistant", "content": "hi" }));
+    let played = play(&[raw(&[&said, &ended, "[DONE]", &delta(&call), &ended, "[DONE]"])]).is(0);
+    assert_eq!((&played.last()["answer"], booked(&played.world, "act")), (&"hi".into(), 0));
+}
+
+#[test]
 fn a_whole_reply_that_nobody_counted_is_counted_by_its_text() {
     let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string();
     let played = play(&[raw(&[&delta(&json!({ "content": "hi" })), &ended, "[DONE]"])]).is(0);
@@ -278,6 +287,14 @@ fn a_limit_is_waited_for() {
     assert_eq!(played.failures()[0].0, "rate_limited");
     let asked = played.server.asked();
     assert_eq!(asked[0].bytes, asked[1].bytes, "the same request again");
+}
+
+#[test]
+fn a_limit_in_the_words_of_a_refusal_is_waited_for() {
+    let began = Instant::now();
+    let body = json!({ "error": { "message": "Rate limit reached. Please try again in 1.4s.", "code": "rate_limit_exceeded" } });
+    play(&[status(429, &body.to_string()), text("done")]).is(0);
+    assert!(began.elapsed() >= Duration::from_secs(2));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! retries.
 
 pub mod actions;
+mod anew;
 pub mod anthropic;
 mod beside;
 mod blocks;
@@ -20,12 +21,14 @@ mod object;
 pub mod ollama;
 pub mod openai;
 mod overflow;
+mod pause;
 mod pictures;
 mod probe;
 pub mod reading;
 pub mod responses;
 pub mod script;
 mod stream;
+mod surrogates;
 pub mod telling;
 pub mod timeouts;
 mod words;
