@@ -238,6 +238,39 @@ fn a_whole_reply_that_nobody_counted_is_counted_by_its_text() {
 }
 
 #[test]
+fn what_a_server_refuses_by_name_is_left_out() {
+    let refuses = |words: &str| status(400, &json!({ "error": { "message": words } }).to_string());
+    let field =
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+    let played = play(&[refuses(field), calls(&[("a", "look", "{}")]), text("done")]).is(0);
+    let limits =
+        played.server.asked().iter().map(|asked| asked.body()["max_completion_tokens"].is_u64()).collect::<Vec<_>>();
+    assert_eq!(limits, [false, true, true]);
+    assert!(played.failures()[0].1.contains("tried again"), "{:?}", played.failures());
+
+    let tool = "Invalid schema for function 'slow': array schema missing items.";
+    let played = play(&[refuses(tool), calls(&[("a", "act", "{}")]), text("done")]).is(0);
+    let offered = |asked: &Value| -> Vec<String> {
+        asked["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let asked = played.server.asked();
+    assert!(
+        offered(&asked[0].body()).contains(&"slow".to_owned())
+            && !offered(&asked[1].body()).contains(&"slow".to_owned())
+    );
+    assert!(played.failures()[0].1.contains("without the tool slow"), "{:?}", played.failures());
+    assert_eq!(booked(&played.world, "act"), 1);
+    // A second refusal of the same is final.
+    let played = play(&[refuses(tool)]).is(5);
+    assert_eq!(played.server.asked().len(), 2);
+}
+
+#[test]
 fn an_empty_reply_is_no_answer() {
     let played = play(&[raw(&[]).finish("stop"), text("  \n"), text("done")]).is(0);
     assert_eq!(played.last()["answer"], "done");

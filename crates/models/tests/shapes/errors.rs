@@ -24,7 +24,8 @@ const ROWS: &[Row] = &[
     ("openai", 400, r#"{"error":{"message":"Billing hard limit has been reached","type":"invalid_request_error","code":"billing_hard_limit_reached"}}"#, Quota),
     ("openai", 400, r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#, ContextExhausted),
     ("openai", 400, r#"{"error":{"message":"Invalid 'messages[0].content': string too long. Expected a string with maximum length 10485760, but got a string with length 10485761 instead.","type":"invalid_request_error","code":"string_above_max_length"}}"#, ContextExhausted),
-    ("openai", 400, r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","type":"invalid_request_error","code":"unsupported_parameter"}}"#, BadRequest),
+    // Asked again with the other name of the field.
+    ("openai", 400, r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","type":"invalid_request_error","code":"unsupported_parameter"}}"#, Transient),
     ("openai", 400, r#"{"error":{"message":"Your request was rejected as a result of our safety system.","type":"invalid_request_error","code":"content_policy_violation"}}"#, ContentRefused),
     ("openai", 400, r#"{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy.","type":"invalid_request_error","code":"invalid_prompt"}}"#, ContentRefused),
     ("openai", 500, r#"{"error":{"message":"The server had an error while processing your request. Sorry about that!","type":"server_error"}}"#, Transient),
