@@ -117,13 +117,26 @@ fn ids_that_are_doubled_missing_or_empty() {
 
 #[test]
 fn arguments_that_are_no_object_run_nothing() {
-    for arguments in ["[]", "\"x\"", "null", "3", "{\"n\": 1", "{\"n\":1}}", "{n:1}", "{\"n\":\"one\"}"] {
+    for arguments in [
+        "[]",
+        "\"x\"",
+        "3",
+        "{\"x\":1e400}",
+        "{\"x\":\"\\ud83d\"}",
+        "{\"n\": 1",
+        "{\"n\":1}}",
+        "{n:1}",
+        "{\"n\":\"one\"}",
+    ] {
         let played = play(&[calls(&[("a", "act", arguments), ("b", "look", "{}")]), text("done")]).is(0);
         assert_eq!(booked(&played.world, "act"), 0, "{arguments}");
         let observed = played.server.asked()[1].observations();
         assert_eq!((&observed[0]["ok"], &observed[1]["ok"]), (&false.into(), &true.into()), "{arguments}");
         assert_eq!(observed[0]["error"]["class"], "invalid_arguments", "{arguments}: {observed:?}");
         assert_eq!(played.last()["failed_calls"], 1, "{arguments}");
+        let messages = played.server.asked()[1].messages();
+        let sent = messages.iter().find_map(|message| message["tool_calls"][0]["function"]["arguments"].as_str());
+        assert!(serde_json::from_str::<Value>(sent.unwrap()).is_ok(), "goes back as JSON: {sent:?}");
     }
 }
 
@@ -194,6 +207,70 @@ fn endings_nobody_has_heard_of() {
 }
 
 #[test]
+fn null_is_no_arguments_where_none_are_needed() {
+    let played = play(&[calls(&[("a", "act", "null"), ("b", "look", "null")]), text("done")]).is(0);
+    assert_eq!(booked(&played.world, "act"), 1);
+    assert_eq!(played.last()["failed_calls"], 0);
+}
+
+#[test]
+fn a_call_that_was_announced_and_did_not_come() {
+    let played = play(&[text("Let me act.").finish("tool_calls"), text("done")]).is(0);
+    assert_eq!((&played.last()["answer"], played.failures()[0].0.as_str()), (&"done".into(), "malformed"));
+    assert!(played.told(1).contains("held no call"), "{}", played.told(1));
+}
+
+#[test]
+fn nothing_behind_the_end_is_run() {
+    let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string();
+    let call = json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "name": "act", "arguments": "{}" } }] });
+    let said = delta(&json!({ "role": "assistant", "content": "hi" }));
+    let played = play(&[raw(&[&said, &ended, "[DONE]", &delta(&call), &ended, "[DONE]"])]).is(0);
+    assert_eq!((&played.last()["answer"], booked(&played.world, "act")), (&"hi".into(), 0));
+}
+
+#[test]
+fn a_whole_reply_that_nobody_counted_is_counted_by_its_text() {
+    let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }).to_string();
+    let played = play(&[raw(&[&delta(&json!({ "content": "hi" })), &ended, "[DONE]"])]).is(0);
+    let output = played.last()["usage"]["output"].as_u64().unwrap();
+    assert!((1..100).contains(&output), "{}", played.last());
+}
+
+#[test]
+fn what_a_server_refuses_by_name_is_left_out() {
+    let refuses = |words: &str| status(400, &json!({ "error": { "message": words } }).to_string());
+    let field =
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+    let played = play(&[refuses(field), calls(&[("a", "look", "{}")]), text("done")]).is(0);
+    let limits =
+        played.server.asked().iter().map(|asked| asked.body()["max_completion_tokens"].is_u64()).collect::<Vec<_>>();
+    assert_eq!(limits, [false, true, true]);
+    assert!(played.failures()[0].1.contains("tried again"), "{:?}", played.failures());
+
+    let tool = "Invalid schema for function 'slow': array schema missing items.";
+    let played = play(&[refuses(tool), calls(&[("a", "act", "{}")]), text("done")]).is(0);
+    let offered = |asked: &Value| -> Vec<String> {
+        asked["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let asked = played.server.asked();
+    assert!(
+        offered(&asked[0].body()).contains(&"slow".to_owned())
+            && !offered(&asked[1].body()).contains(&"slow".to_owned())
+    );
+    assert!(played.failures()[0].1.contains("without the tool slow"), "{:?}", played.failures());
+    assert_eq!(booked(&played.world, "act"), 1);
+    // A second refusal of the same is final.
+    let played = play(&[refuses(tool)]).is(5);
+    assert_eq!(played.server.asked().len(), 2);
+}
+
+#[test]
 fn an_empty_reply_is_no_answer() {
     let played = play(&[raw(&[]).finish("stop"), text("  \n"), text("done")]).is(0);
     assert_eq!(played.last()["answer"], "done");
@@ -243,6 +320,14 @@ fn a_limit_is_waited_for() {
     assert_eq!(played.failures()[0].0, "rate_limited");
     let asked = played.server.asked();
     assert_eq!(asked[0].bytes, asked[1].bytes, "the same request again");
+}
+
+#[test]
+fn a_limit_in_the_words_of_a_refusal_is_waited_for() {
+    let began = Instant::now();
+    let body = json!({ "error": { "message": "Rate limit reached. Please try again in 1.4s.", "code": "rate_limit_exceeded" } });
+    play(&[status(429, &body.to_string()), text("done")]).is(0);
+    assert!(began.elapsed() >= Duration::from_secs(2));
 }
 
 #[test]

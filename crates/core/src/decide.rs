@@ -56,7 +56,7 @@ use crate::repeat;
 use crate::retry;
 use crate::route::{self, ROUTED_FAILURES_MAX, ROUTED_WAIT_MAX};
 use crate::ruling::{Bearing, Effect, Ruling};
-use crate::run::{Closing, Run, Stage};
+use crate::run::{Closing, Run, Stage, Thinking};
 use crate::taint::Mark;
 use crate::target::Target;
 use crate::task::{EffectClass, KeyScope, Mode, ModeChange};

@@ -71,6 +71,19 @@ pub struct WireCall {
     pub arguments: String,
 }
 
+/// A tool's name as it is sent back, beside its call and beside its result: servers refuse names outside this alphabet, even
+/// those a model made up.
+pub fn wire_name(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..=WIRE_NAME_MAX).contains(&name.len()) && name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let plain: String = name.chars().take(WIRE_NAME_MAX).map(|c| if is_plain(c) { c } else { '_' }).collect();
+    Cow::Owned(if plain.is_empty() { "unnamed".to_owned() } else { plain })
+}
+
+const WIRE_NAME_MAX: usize = 64;
+
 /// A tool as it is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolDef {

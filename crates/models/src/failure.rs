@@ -8,7 +8,8 @@ use longrein_core::outcome::{Billing, ModelErrorClass, ModelFailure, Served};
 use serde_json::Value;
 
 use crate::overflow::{Words, is_limit};
-use crate::reading::TOKENS_MAX;
+use crate::pause;
+use crate::reading::{TOKENS_MAX, spoilt};
 
 /// The most bytes of a provider's own words that go into a message.
 const PROVIDER_TEXT_MAX_BYTES: usize = 2 * 1024;
@@ -49,22 +50,36 @@ impl Refusal<'_> {
         };
         let hint = if told.says(TAKES_NO_TOOLS) {
             NO_TOOLS_HINT
+        } else if told.is_of_a_broken_call() {
+            "nothing of it was run: call again, with arguments in valid JSON that fit the tool"
         } else if served.is_some_and(|served| served.output.is_some() && served.limit.is_none()) {
             "more output was reserved than this model gives"
         } else {
             hint(class)
         };
-        ModelFailure {
+        let may_pass =
+            matches!(class, ModelErrorClass::RateLimited | ModelErrorClass::Overloaded | ModelErrorClass::Transient);
+        let failure = ModelFailure {
             class,
             message: format!("{place}: {text} ({hint})"),
             status,
-            retry_after_s: self.retry_after_s,
+            retry_after_s: self.retry_after_s.or_else(|| told.pause_s.filter(|_| may_pass)),
             billing: billing(status, class),
             usage: None,
             partial: None,
             served,
+        };
+        match told.generation {
+            Some(generation) => spoilt(failure, generation, Vec::new(), None),
+            None => failure,
         }
     }
+}
+
+/// A reply that filled the model's window to its end: what came of it is cut, and only a shorter request leaves room for more.
+pub(crate) fn window_full(word: &str, usage: Option<Usage>) -> ModelFailure {
+    let text = format!("the reply was cut off where the model's window ends ({word}): the prompt is too long for it");
+    ModelFailure { usage, ..broken(ModelErrorClass::ContextExhausted, Billing::Perhaps, text) }
 }
 
 /// A reply that was cut before it began: the prompt left no room in the window, and the server said so in no other way.
@@ -106,6 +121,10 @@ struct Told {
     /// Numbers beside the words: llama.cpp gives those of an overlong prompt.
     limit: Option<u64>,
     prompt: Option<u64>,
+    /// For how long it asks us to wait, in words or numbers of its own.
+    pause_s: Option<u64>,
+    /// What the model wrote, where that was the fault.
+    generation: Option<String>,
 }
 
 impl Told {
@@ -113,7 +132,16 @@ impl Told {
         let body = body.trim();
         let Ok(value) = serde_json::from_str::<Value>(body) else {
             let text = if body.starts_with('<') { page_text(body) } else { body.to_owned() };
-            return Self { text, marks: String::new(), status: None, limit: None, prompt: None };
+            let pause_s = pause::in_words(&text);
+            return Self {
+                text,
+                marks: String::new(),
+                status: None,
+                limit: None,
+                prompt: None,
+                pause_s,
+                generation: None,
+            };
         };
         // Gemini's compatible endpoint may wrap an error in a list.
         let value = value.get(0).cloned().unwrap_or(value);
@@ -144,7 +172,10 @@ impl Told {
         }
         if let Some(details) = error.get("details").and_then(Value::as_array) {
             // Google's reasons: which quota, and that a key is none.
-            for reason in details.iter().filter_map(|detail| detail.get("reason").and_then(Value::as_str)) {
+            let reasons = details.iter().filter_map(|detail| detail.get("reason"));
+            let quotas = details.iter().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
+            let quotas = quotas.filter_map(|violation| violation.get("quotaId"));
+            for reason in reasons.chain(quotas).filter_map(Value::as_str) {
                 marks.push_str(&reason.to_lowercase());
                 marks.push(' ');
             }
@@ -162,7 +193,14 @@ impl Told {
         let number = |key: &str| error.get(key).and_then(Value::as_u64);
         let limit = number("n_ctx").filter(|limit| is_limit(*limit));
         let prompt = number("n_prompt_tokens").filter(|prompt| (1..=TOKENS_MAX).contains(prompt));
-        Self { text, marks, status, limit, prompt }
+        let pause_s = [error, &value].into_iter().find_map(pause::in_fields).or_else(|| pause::in_words(&text));
+        let generation = error.get("failed_generation").and_then(Value::as_str).map(str::to_owned);
+        Self { text, marks, status, limit, prompt, pause_s, generation }
+    }
+
+    /// Groq reads the model's calls itself, and tells of one that it cannot read as if the request were at fault.
+    fn is_of_a_broken_call(&self) -> bool {
+        self.generation.is_some() || self.marks.contains("tool_use_failed")
     }
 
     fn served(&self, words: &Words) -> Served {
@@ -185,6 +223,9 @@ fn classify(status: Option<u16>, told: &Told, words: &Words) -> ModelErrorClass 
         let is_filtered = marked(FILTERED) || (says(FILTERED) && !marked(&["context_length"]));
         !is_filtered && words.are_of_overflow(&told.marks) && !words.are_of_rate(&told.marks)
     };
+    if told.is_of_a_broken_call() {
+        return ModelErrorClass::Malformed;
+    }
     let too_large = || too_long() || words.beyond_rate().is_some() || words.output_limit().is_some();
     match status {
         Some(401 | 403) if marked(&["content_filter", "content_policy", "moderation"]) || says(FILTERED) => {
@@ -198,6 +239,9 @@ fn classify(status: Option<u16>, told: &Told, words: &Words) -> ModelErrorClass 
         Some(413) if says(RATED) && !too_large() => ModelErrorClass::RateLimited,
         Some(413) => ModelErrorClass::ContextExhausted,
         Some(429) if too_large() => ModelErrorClass::ContextExhausted,
+        // Google words both alike; its name of the quota tells which it is.
+        Some(429) if marked(&["perday"]) => ModelErrorClass::Quota,
+        Some(429) if marked(&["perminute", "persecond"]) => ModelErrorClass::RateLimited,
         Some(429) if says(QUOTA) => ModelErrorClass::Quota,
         Some(429) if marked(&["engine_overloaded"]) => ModelErrorClass::Overloaded,
         Some(429) => ModelErrorClass::RateLimited,
@@ -315,6 +359,7 @@ const QUOTA: &[&str] = &[
     "insufficient credits",
     "insufficient balance",
     "extra usage is required",
+    "specified api usage limits",
 ];
 
 /// Spellings of "no tools here": Ollama, llama.cpp, vLLM, routers.
@@ -377,7 +422,9 @@ const FILTERED: &[&str] = &[
 /// fault inside a stream that had begun.
 fn billing(status: Option<u16>, class: ModelErrorClass) -> Billing {
     match (status, class) {
-        (Some(408 | 504 | 524), _) | (None, ModelErrorClass::Transient) => Billing::Perhaps,
+        (Some(408 | 504 | 524), _) | (None, ModelErrorClass::Transient) | (_, ModelErrorClass::Malformed) => {
+            Billing::Perhaps
+        }
         (_, _) => Billing::Nothing,
     }
 }

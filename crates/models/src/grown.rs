@@ -2,6 +2,7 @@
 //! costs its new items, and a copy only while the earlier body is still in somebody's hands. The result is the same as
 //! that of starting afresh.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,9 @@ use longrein_core::image::Images;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, ToolDef};
 use longrein_ports::Encoded;
+
+use crate::leaving::Left;
+use crate::schema;
 
 /// How a wire spells a prompt: fixed fields and a list that is still open, then one element per item, then what closes
 /// the list and everything that varies from call to call.
@@ -20,6 +24,10 @@ pub(crate) trait Spelling {
     fn head(&self, prompt: &Prompt, out: &mut Vec<u8>) -> Self::Place;
     /// One item, with what separates it from the one before; it may lean on what the head leans on.
     fn item(&self, prompt: &Prompt, place: Self::Place, item: &Item, out: &mut Vec<u8>) -> Self::Place;
+    /// What of it this server will not have: a prompt is spelled anew when that changes.
+    fn left(&self) -> Option<Arc<Left>> {
+        None
+    }
     /// Everything after the last item.
     fn foot(&self, prompt: &Prompt, place: Self::Place, out: &mut Vec<u8>);
 }
@@ -55,6 +63,7 @@ struct Kept<P> {
     system: Arc<str>,
     tools: Arc<[ToolDef]>,
     answer: AnswerForm,
+    left: Option<Arc<Left>>,
     /// Those that were at hand for the items.
     images: Images,
     items: Vec<Arc<Item>>,
@@ -71,7 +80,10 @@ impl<P: Copy> Grown<P> {
     pub(crate) fn encode(&self, spelling: &impl Spelling<Place = P>, prompt: &Prompt) -> Encoded {
         // A panic while the lock was held left the memory empty: it is taken out before anything is changed.
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = slot.take().filter(|kept| kept.begins(prompt)).unwrap_or_else(|| Kept::new(spelling, prompt));
+        let mut kept = slot
+            .take()
+            .filter(|kept| kept.left == spelling.left() && kept.begins(prompt))
+            .unwrap_or_else(|| Kept::new(spelling, prompt));
         let digest = kept.extend(spelling, prompt);
         let bytes = kept.body.clone();
         *slot = Some(kept);
@@ -87,6 +99,7 @@ impl<P: Copy> Kept<P> {
             system: Arc::clone(&prompt.system),
             tools: Arc::clone(&prompt.tools),
             answer: prompt.answer.clone(),
+            left: spelling.left(),
             images: prompt.images.clone(),
             items: Vec::new(),
             end: head.len(),
@@ -160,7 +173,7 @@ pub(crate) fn tools(tools: &[ToolDef], out: &mut Vec<u8>) {
     struct Function<'a> {
         name: &'a str,
         description: &'a str,
-        parameters: &'a Payload,
+        parameters: Cow<'a, Payload>,
     }
     if tools.is_empty() {
         return;
@@ -172,7 +185,7 @@ pub(crate) fn tools(tools: &[ToolDef], out: &mut Vec<u8>) {
             function: Function {
                 name: tool.name.as_str(),
                 description: &tool.description,
-                parameters: &tool.parameters,
+                parameters: schema::plain(&tool.parameters),
             },
         })
         .collect();

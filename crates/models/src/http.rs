@@ -157,7 +157,13 @@ impl Client {
             None => None,
         };
         let mut telling = Telling::to(listener);
-        let reply = self.exchange::<D>(body, &mut telling).await.map_err(|failure| self.without_key(failure))?;
+        let reply = self.exchange::<D>(body, &mut telling).await.map_err(|failure| {
+            let is_slow = matches!(failure.class, ModelErrorClass::RateLimited | ModelErrorClass::Overloaded);
+            if let (Some(lane), Some(seconds)) = (&self.lane, failure.retry_after_s.filter(|_| is_slow)) {
+                lane.asked(Duration::from_secs(seconds));
+            }
+            self.without_key(failure)
+        })?;
         telling.settle(&reply);
         Ok(reply)
     }
@@ -426,7 +432,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     Some(u64::try_from(wait.as_secs()).unwrap_or(0))
 }
 
-fn whole_seconds(seconds: f64) -> Option<u64> {
+pub(crate) fn whole_seconds(seconds: f64) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked, and saturates")]
     (seconds >= 0.0).then(|| seconds.ceil() as u64)
 }

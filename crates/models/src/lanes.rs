@@ -15,6 +15,8 @@ use reqwest::header::{DATE, HeaderMap};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::pause::span;
+
 /// The longest a lane is closed, whatever its server asks for: as long as a run honours a Retry-After.
 const PAUSE_MAX: Duration = Duration::from_secs(120);
 /// Where the server does not say how long: doubles with each refusal in a row, up to [`WAIT_MAX`].
@@ -152,6 +154,15 @@ impl Lane {
         }
     }
 
+    /// What an answer asked for further on than in its head.
+    pub(crate) fn asked(&self, pause: Duration) {
+        let until = Instant::now() + pause.min(PAUSE_MAX);
+        let mut state = self.lock();
+        state.until = Some(state.until.map_or(until, |closed| closed.max(until)));
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
     /// The head of an answer.
     pub(crate) fn heard(&self, status: StatusCode, headers: &HeaderMap, retry_after_s: Option<u64>) {
         let now = Instant::now();
@@ -199,22 +210,6 @@ fn server_now(headers: &HeaderMap) -> jiff::Timestamp {
     let date = headers.get(DATE).and_then(|date| date.to_str().ok());
     let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
     date.map_or_else(jiff::Timestamp::now, |date| date.timestamp())
-}
-
-/// A span as OpenAI and Groq write it: `20ms`, `1s`, `6m0s`, `2m59.56s`, `1h2m`.
-fn span(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        let (unit, after) = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)]
-            .into_iter()
-            .find_map(|(unit, worth)| Some((worth, rest[end..].strip_prefix(unit)?)))?;
-        seconds += number * unit;
-        rest = after;
-    }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok())?
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! retries.
 
 pub mod actions;
+mod anew;
 pub mod anthropic;
 mod beside;
 mod blocks;
@@ -14,18 +15,22 @@ pub mod gemini;
 mod grown;
 mod http;
 mod lanes;
+mod leaving;
 mod lines;
 mod numbers;
 mod object;
 pub mod ollama;
 pub mod openai;
 mod overflow;
+mod pause;
 mod pictures;
 mod probe;
 pub mod reading;
 pub mod responses;
+mod schema;
 pub mod script;
 mod stream;
+mod surrogates;
 pub mod telling;
 pub mod timeouts;
 mod words;

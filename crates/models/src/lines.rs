@@ -7,7 +7,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) data: String,
-    /// It came under `event: error`.
+    /// It came under `event: error`, or as a field `error`.
     pub(crate) is_error: bool,
     /// A line was too long to keep.
     pub(crate) overlong: bool,
@@ -78,6 +78,11 @@ impl Lines {
             _ if line.starts_with('{') => self.add(&line),
             Some(("data", data)) => self.add(data.strip_prefix(' ').unwrap_or(data)),
             Some(("event", name)) => self.is_error = name.trim() == "error",
+            // llama.cpp's own.
+            Some(("error", error)) if error.trim_start().starts_with('{') => {
+                self.data = Some(error.to_owned());
+                self.is_error = true;
+            }
             // Comments, ids, retry times, and fields nobody knows.
             Some((_, _)) | None => {}
         }

@@ -236,7 +236,7 @@ const READ: &[&str] = &[
 ];
 
 /// … is beyond …
-const EXCEEDS: &[&str] = &["exceed", "longer than", "larger than", "greater than", " > "];
+const EXCEEDS: &[&str] = &["exceed", "longer than", "larger than", "greater than", "must be less than", " > "];
 
 /// … this.
 const BOUND: &[&str] = &["max", "limit", "context"];
@@ -321,6 +321,7 @@ const TOKENS: &[&str] = &[
     "range of input length should be [1, {limit}]",
     "range of input length should be [1,{limit}]",
     "length of tokens {prompt} exceed",
+    "length of prompt_tokens ({prompt}) must be less than max_seq_len ({limit})",
     "input length {prompt} exceeds the maximum length {limit}",
     "input tokens {prompt} has exceeded max_prompt_tokens {limit}",
     "input tokens ({prompt}) > context_len ({limit})",

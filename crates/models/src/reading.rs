@@ -106,36 +106,3 @@ pub(crate) fn without_thoughts(text: &str) -> &str {
     let Some(thoughts) = text.trim_start().strip_prefix("<think>") else { return text };
     thoughts.split_once("</think>").map_or("", |(_, said)| said.trim_start())
 }
-
-/// Replaces escapes of half a surrogate pair, which no JSON reader takes: some servers cut an emoji in two.
-pub(crate) fn mended(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains("\\ud") && !text.contains("\\uD") {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let taken = match (unit(rest), rest.get(6..).and_then(unit)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => &rest[..12],
-            (Some(0xD800..=0xDFFF), _) => {
-                out.push('\u{fffd}');
-                rest = &rest[6..];
-                continue;
-            }
-            // An escape of two characters: its second may be a backslash and must not be read as a first.
-            (_, _) => &rest[..rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end)],
-        };
-        out.push_str(taken);
-        rest = &rest[taken.len()..];
-    }
-    out.push_str(rest);
-    out.into()
-}
-
-/// The code unit of a `\uXXXX` at the start of `text`.
-fn unit(text: &str) -> Option<u16> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    u16::from_str_radix(digits, 16).ok()
-}

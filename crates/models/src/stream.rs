@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::failure::{Refusal, broken};
 use crate::lines::{Event, Lines};
 use crate::numbers;
-use crate::reading::{BYTE_ORDER_MARK, End, Progress, REPLY_MAX_BYTES, Reading, malformed, mended};
+use crate::reading::{BYTE_ORDER_MARK, End, Progress, REPLY_MAX_BYTES, Reading, malformed};
+use crate::surrogates::{self, mended};
 use crate::telling::Saying;
 
 /// A reply in the making.
@@ -51,6 +52,8 @@ pub struct Decoder<D> {
     framing: Framing,
     draft: D,
     bytes: usize,
+    /// The data of an event with half a character at the end of a text: the other half may begin one of the next event.
+    half: Option<String>,
     failed: Option<ModelFailure>,
 }
 
@@ -66,7 +69,7 @@ enum Framing {
 
 impl<D: Draft> Default for Decoder<D> {
     fn default() -> Self {
-        Self { framing: Framing::default(), draft: D::default(), bytes: 0, failed: None }
+        Self { framing: Framing::default(), draft: D::default(), bytes: 0, half: None, failed: None }
     }
 }
 
@@ -74,6 +77,9 @@ impl<D: Draft> Reading for Decoder<D> {
     fn feed(&mut self, bytes: &[u8]) -> Progress {
         if self.failed.is_some() {
             return Progress::Failed;
+        }
+        if self.is_over() {
+            return Progress::Complete;
         }
         self.bytes += bytes.len();
         if self.bytes > REPLY_MAX_BYTES {
@@ -114,6 +120,9 @@ impl<D: Draft> Reading for Decoder<D> {
     fn end(mut self, end: End) -> Result<Reply, ModelFailure> {
         if self.failed.is_none() {
             self.flush(&end);
+            if let Some(half) = self.half.take() {
+                self.take_data(&half);
+            }
         }
         if let Some(failure) = self.failed {
             return Err(self.draft.spoilt(failure));
@@ -151,7 +160,7 @@ impl<D: Draft> Decoder<D> {
             Framing::Events(lines) => {
                 if let Some(event) = lines.rest() {
                     // A half-written last event is no junk but a sign of a cut, which the missing finish tells as well.
-                    if event.data.trim() == DONE || parse(&event.data).is_some() {
+                    if event.is_error || parse(event.data.trim()).is_some() {
                         self.take_events(vec![event]);
                     } else if !self.draft.is_whole(Closed::No) {
                         let text = match end {
@@ -197,7 +206,7 @@ impl<D: Draft> Decoder<D> {
     }
 
     fn take_rest(&mut self, rest: &str) {
-        if rest.trim() == DONE {
+        if rest.starts_with(DONE) {
             return self.draft.done();
         }
         let mut lines = Lines::default();
@@ -208,7 +217,7 @@ impl<D: Draft> Decoder<D> {
 
     fn take_events(&mut self, events: Vec<Event>) {
         for event in events {
-            if self.failed.is_some() {
+            if self.is_over() {
                 return;
             }
             if event.overlong {
@@ -219,30 +228,47 @@ impl<D: Draft> Decoder<D> {
             if data.is_empty() {
                 continue;
             }
-            if data == DONE {
-                self.draft.done();
-                continue;
+            if event.is_error {
+                let value = serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.to_owned()));
+                self.fail(refusal(&value));
+                return;
             }
-            if let Some(mut values) = parse(data) {
-                if data.ends_with(DONE) {
-                    self.draft.done();
+            let joined = self.half.take().map(|half| surrogates::joined(half, data));
+            let data = match &joined {
+                Some((half, data)) => {
+                    self.take_data(half);
+                    data.as_str()
                 }
-                for value in &mut values {
-                    if event.is_error { self.fail(refusal(value)) } else { self.take(value) }
-                }
-            } else if event.is_error {
-                self.fail(Refusal { status: None, body: data, retry_after_s: None }.into_failure());
-            } else {
-                self.fail(malformed("an event of the stream is no JSON"));
+                None => data,
+            };
+            match read(data) {
+                Some(mut value) => self.take(&mut value),
+                None if surrogates::ends_in_half(data) => self.half = Some(data.to_owned()),
+                None => self.take_data(data),
             }
         }
+    }
+
+    fn take_data(&mut self, data: &str) {
+        let Some((mut values, ends)) = parse(data) else {
+            return self.fail(malformed("an event of the stream is no JSON"));
+        };
+        values.iter_mut().for_each(|value| self.take(value));
+        if ends && !self.is_over() {
+            self.draft.done();
+        }
+    }
+
+    /// What follows the end says nothing any more, whether it came in the same packet or in another.
+    fn is_over(&self) -> bool {
+        self.failed.is_some() || self.draft.progress() == Progress::Complete
     }
 
     /// A list is taken one by one: some servers send a stream as one list.
     fn take(&mut self, value: &mut Value) {
         if let Value::Array(list) = value {
             list.iter_mut().for_each(|value| self.take(value));
-        } else if self.failed.is_none()
+        } else if !self.is_over()
             && let Err(failure) = self.draft.take(value)
         {
             self.fail(failure);
@@ -264,21 +290,26 @@ const DONE: &str = "[DONE]";
 /// How lines of a stream of events begin.
 const FIELDS: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", DONE];
 
-/// The JSON values in an event's data: one, unless a server left out the blank lines between events.
-fn parse(data: &str) -> Option<Vec<Value>> {
-    let read = |text: &str| {
-        let text = numbers::kept(text);
-        serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mended(&text))).ok()
-    };
+fn read(json: &str) -> Option<Value> {
+    serde_json::from_str(&numbers::kept(json)).ok()
+}
+
+/// The JSON values in an event's data, and whether the end of the stream is there, too: one value, unless a server left out
+/// the blank lines between events.
+fn parse(data: &str) -> Option<(Vec<Value>, bool)> {
+    let read = |text: &str| read(text).or_else(|| read(&mended(text)));
     if let Some(value) = read(data) {
-        return Some(vec![value]);
+        return Some((vec![value], false));
     }
-    let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty() && *line != DONE);
-    if lines().nth(1).is_some() || data.contains(DONE) {
-        return lines().map(read).collect();
+    let lines = || data.lines().map(str::trim).filter(|line| !line.is_empty());
+    if lines().nth(1).is_some() || data == DONE {
+        let before = lines().take_while(|line| *line != DONE);
+        return Some((before.map(read).collect::<Option<_>>()?, lines().any(|line| line == DONE)));
     }
     // Several in one line.
+    let (data, ends) = data.strip_suffix(DONE).map_or((data, false), |data| (data, true));
     let kept = numbers::kept(data);
     let values = serde_json::Deserializer::from_str(&kept).into_iter::<Value>();
-    values.collect::<Result<Vec<_>, _>>().ok().filter(|values| !values.is_empty())
+    let values = values.collect::<Result<Vec<_>, _>>().ok().filter(|values| !values.is_empty())?;
+    Some((values, ends))
 }

@@ -12,13 +12,7 @@ pub(crate) fn finish(word: &str) -> Finish {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "stop_token" | "complete" | "completed"
         | "end" | "end_of_turn" => Finish::Stop,
         "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => Finish::ToolCalls,
-        // Mistral's for the end of the model's context, and Anthropic's.
-        "length"
-        | "max_tokens"
-        | "max_output_tokens"
-        | "max_length"
-        | "model_length"
-        | "model_context_window_exceeded" => Finish::Length,
+        "length" | "max_tokens" | "max_output_tokens" | "max_length" => Finish::Length,
         "content_filter"
         | "content_filtered"
         | "sensitive"
@@ -29,6 +23,16 @@ pub(crate) fn finish(word: &str) -> Finish {
         | "guardrail_intervened" => Finish::Refused,
         _ => Finish::Other(word.to_owned()),
     }
+}
+
+/// Whether the reply ended where the model's window does, by Mistral's and Anthropic's words.
+pub(crate) fn is_window_full(word: &str) -> bool {
+    matches!(word.to_ascii_lowercase().as_str(), "model_length" | "model_context_window_exceeded")
+}
+
+/// What is said of a refusal that came without words: how it ended, and the filters that ended it.
+pub(crate) fn declined(word: &str, filters: &[String]) -> String {
+    if filters.is_empty() { word.to_owned() } else { format!("{word}: {}", filters.join(", ")) }
 }
 
 /// A reason to stop that is a fault of the server's: what came is no reply.

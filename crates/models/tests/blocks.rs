@@ -368,12 +368,14 @@ fn how_messages_end() {
     assert_eq!(finish("end_turn"), Finish::Stop);
     assert_eq!(finish("stop_sequence"), Finish::Stop);
     assert_eq!(finish("max_tokens"), Finish::Length);
-    assert_eq!(finish("model_context_window_exceeded"), Finish::Length);
     assert_eq!(finish("refusal"), Finish::Refused);
     assert_eq!(finish("pause_turn"), Finish::Other("pause_turn".into()));
     assert_eq!(finish("brand_new"), Finish::Other("brand_new".into()));
-    let full = ended("model_context_window_exceeded", &[]).unwrap_err();
-    assert_eq!(full.class, ModelErrorClass::ContextExhausted);
+    for blocks in [&[][..], &words] {
+        let full = ended("model_context_window_exceeded", blocks).unwrap_err();
+        assert_eq!(full.class, ModelErrorClass::ContextExhausted);
+        assert_eq!(full.partial.is_some(), !blocks.is_empty());
+    }
     assert!(ended("end_turn", &[]).unwrap().text.is_empty());
 
     let refused = json!({"type": "message", "content": [], "stop_reason": "refusal",

@@ -127,6 +127,13 @@ impl Schema {
         }
     }
 
+    /// Whether a call may come without any argument.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        let mut nothing = Value::Object(Map::new());
+        self.fill_defaults(&mut nothing);
+        self.validator.is_valid(&nothing)
+    }
+
     pub(crate) fn check(&self, value: &Value) -> Result<(), ToolError> {
         let mut problems: Vec<Problem> =
             self.validator.iter_errors(value).take(PROBLEMS_MAX + 1).map(|error| self.explain(&error)).collect();

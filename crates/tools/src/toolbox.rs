@@ -571,7 +571,10 @@ impl Tools for Toolbox {
         }
         // What the model had written is gone already, and may have left no JSON.
         let marked = self.secrets.marked_in(arguments);
-        let parsed = arguments::parse(arguments);
+        let parsed = arguments::parse(arguments).or_else(|error| {
+            // As some models write it where there is nothing to say.
+            if arguments.trim() == "null" && known.schema.takes_nothing() { Ok(Map::new()) } else { Err(error) }
+        });
         if let Some(name) = marked
             && !parsed.as_ref().is_ok_and(|args| self.is_marked_text_alone(known, args))
         {

@@ -1,8 +1,9 @@
 //! Model calls: what one may cost, what of a reply is taken, and what follows a failure.
 
 use super::*;
-use crate::context::estimate::Features;
+use crate::context::estimate::{Estimator, Features};
 use crate::image;
+use crate::outcome::WireBlock;
 
 /// Upper estimate of the tokens in `bytes` of a request. Anchored on what the provider reported for the last one; what was
 /// added since, and a first request, at two bytes a token: dense code and CJK text stay under it.
@@ -164,6 +165,13 @@ fn unacceptable(reply: &Reply, purpose: Purpose) -> Option<(ModelErrorClass, Str
             reply.calls.len()
         ));
     }
+    if reply.calls.is_empty() && reply.finish == Finish::ToolCalls {
+        return malformed(
+            "Your last reply said that it calls a tool, and held no call; nothing of it was used. Call the tool, or give \
+             your answer."
+                .to_owned(),
+        );
+    }
     if reply.calls.is_empty() && reply.text.trim().is_empty() {
         return malformed("Your last reply was empty. Call a tool, or give your answer.".to_owned());
     }
@@ -183,9 +191,13 @@ pub(super) fn reply_arrived(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
+    let written = Reservation { output: thinking.reserved.output.min(tokens_of(&reply)), ..thinking.reserved };
     let unusable = unacceptable(&reply, thinking.purpose).or_else(|| program::unusable(run, &reply, thinking.purpose));
     if let Some((class, told)) = unusable {
         let message = match class {
+            ModelErrorClass::ContentRefused if reply.text.trim().is_empty() => {
+                "The model declined, and did not say why.".to_owned()
+            }
             ModelErrorClass::ContentRefused => format!("The model declined: {}", excerpt(&reply.text)),
             ModelErrorClass::Malformed
             | ModelErrorClass::Transient
@@ -208,9 +220,11 @@ pub(super) fn reply_arrived(
             partial: Payload::of(&reply).ok(),
             served: None,
         };
-        return fail_model(run, attempt, failure, jitter, now);
+        // What was cut may have been as long as was set aside for it.
+        let reserved = if reply.finish == Finish::Length { thinking.reserved } else { written };
+        return fail(run, thinking, failure, reserved, jitter, now);
     }
-    let (usage, settled) = settle(reply.usage, Billing::Perhaps, thinking.reserved);
+    let (usage, settled) = settle(reply.usage, Billing::Perhaps, written);
     let micros = run.model.price.map_or(0, |price| usage.micros(&price));
     let purpose = thinking.purpose;
     let calls = reply.calls.clone();
@@ -255,6 +269,18 @@ pub(super) fn settle(reported: Option<Usage>, billing: Billing, reserved: Reserv
     }
 }
 
+/// Upper estimate of the tokens of a reply that came whole: its words, its calls, and what its provider sent beside them.
+fn tokens_of(reply: &Reply) -> u64 {
+    let calls = reply.calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+    let blocks = reply.wired.iter().flat_map(|wired| &wired.blocks);
+    let beside = blocks.filter_map(|block| match block {
+        WireBlock::Opaque(json) | WireBlock::With(json) | WireBlock::Aside(json) => Some(json.as_str()),
+        WireBlock::Text(_) | WireBlock::Call => None,
+    });
+    let texts = std::iter::once(reply.text.as_str()).chain(calls).chain(beside);
+    Estimator::new().upper(&texts.fold(Features::default(), |sum, text| sum + Features::of(text)))
+}
+
 pub(super) fn fail_model(
     run: &Run,
     attempt: AttemptId,
@@ -266,13 +292,26 @@ pub(super) fn fail_model(
     if thinking.attempt != attempt {
         return Err(Refusal::Stale);
     }
+    fail(run, thinking, failure, thinking.reserved, jitter, now)
+}
+
+/// `reserved`: what it may have cost at most, if nobody counted.
+fn fail(
+    run: &Run,
+    thinking: &Thinking,
+    failure: ModelFailure,
+    reserved: Reservation,
+    jitter: u32,
+    now: Timestamp,
+) -> Result<Vec<Event>, Refusal> {
+    let attempt = thinking.attempt;
     let (usage, settled) = match (failure.class, failure.usage) {
         // It broke off while it was counted: what came after the last count, nobody has told.
         (ModelErrorClass::Transient, Some(counted)) if failure.billing == Billing::Perhaps => {
-            let output = counted.output.max(thinking.reserved.output);
+            let output = counted.output.max(reserved.output);
             (Usage { output, ..counted }, Settled::Estimated)
         }
-        (_, usage) => settle(usage, failure.billing, thinking.reserved),
+        (_, usage) => settle(usage, failure.billing, reserved),
     };
     let micros = run.model.price.map_or(0, |price| usage.micros(&price));
     let asked = failure.retry_after_s.map(Duration::from_secs).unwrap_or_default();

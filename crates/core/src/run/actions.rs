@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::payload::Payload;
+use crate::prompt::wire_name;
 
 impl Run {
     /// Puts the calls of a reply into the conversation: ids are filled in as they are proposed.
@@ -14,7 +15,7 @@ impl Run {
                 .iter()
                 .map(|call| WireCall {
                     id: String::new(),
-                    name: wire_name(&call.name),
+                    name: wire_name(&call.name).into_owned(),
                     arguments: wire_arguments(&call.arguments),
                 })
                 .collect();
@@ -514,15 +515,9 @@ fn mentions(text: &str, folder: &str) -> bool {
 /// parse what they are sent.
 fn wire_arguments(arguments: &str) -> String {
     let trimmed = arguments.trim();
-    let is_object = trimmed.starts_with('{') && serde_json::from_str::<&serde_json::value::RawValue>(trimmed).is_ok();
+    // Read as values: numbers beyond all bounds and halves of characters are refused with the rest.
+    let is_object = trimmed.starts_with('{') && serde_json::from_str::<Value>(trimmed).is_ok();
     if is_object { arguments.to_owned() } else { "{}".to_owned() }
-}
-
-/// A tool's name as it is sent back: servers refuse names outside this alphabet, even those a model made up.
-fn wire_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(64).map(plain).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
 #[cfg(test)]

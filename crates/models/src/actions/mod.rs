@@ -12,6 +12,7 @@ mod repair;
 mod shape;
 mod words;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 
 use crate::blocks::fitting;
 use crate::grown::Grown;
+use crate::leaving::Left;
 use crate::telling::{Deaf, Telling, Thoughts};
 
 use plain::{Place, Plain};
@@ -32,6 +34,10 @@ pub(crate) trait Envelope: Send + Sync {
     fn open(&self, out: &mut Vec<u8>);
     /// From the messages to the last byte. `form`: the schema that the server is to hold the reply to.
     fn close(&self, prompt: &Prompt, form: Option<&Payload>, out: &mut Vec<u8>);
+    /// What of it this server will not have.
+    fn left(&self) -> Option<Arc<Left>> {
+        None
+    }
 }
 
 /// A provider's wire: how messages are put and replies are read.

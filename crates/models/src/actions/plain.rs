@@ -5,12 +5,15 @@
 //! A message is closed only when the other side speaks or the request ends, so a longer conversation still begins with
 //! the very bytes of a shorter one.
 
+use std::sync::Arc;
+
 use longrein_core::image::Images;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{AnswerForm, Item, Prompt, WireCall};
 use serde::Serialize;
 
 use crate::grown::{self, Spelling};
+use crate::leaving::Left;
 
 use super::shape::Final;
 use super::{Constraint, Envelope, shape, words};
@@ -59,6 +62,10 @@ impl<E: Envelope> Spelling for Plain<'_, E> {
                 say(place, Role::User, &words::result(text), out)
             }
         }
+    }
+
+    fn left(&self) -> Option<Arc<Left>> {
+        self.wire.left()
     }
 
     fn foot(&self, prompt: &Prompt, place: Place, out: &mut Vec<u8>) {

@@ -28,7 +28,10 @@ pub fn read(reply: Reply, answer: &AnswerForm) -> Result<Reply, ModelFailure> {
         Finish::Length | Finish::Refused | Finish::Other(_) => return Ok(Reply { calls: Vec::new(), ..reply }),
     }
     match (understand(&reply, answer), answer) {
-        (Ok((Action::Answer(text), repaired)), _) => Ok(Reply { text, calls: Vec::new(), repaired, ..reply }),
+        // Whatever word its server has for the end: it is none of a call.
+        (Ok((Action::Answer(text), repaired)), _) => {
+            Ok(Reply { text, calls: Vec::new(), finish: Finish::Stop, repaired, ..reply })
+        }
         (Ok((Action::Call(call), repaired)), AnswerForm::Text | AnswerForm::Json(_)) => {
             Ok(Reply { text: String::new(), calls: vec![call], finish: Finish::ToolCalls, repaired, ..reply })
         }

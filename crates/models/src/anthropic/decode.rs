@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
-use crate::failure::no_room;
+use crate::failure::{no_room, window_full};
 use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{malformed, number, says_something, spoilt};
@@ -26,8 +26,9 @@ pub struct Draft {
     /// Where what is about a number belongs, if not to the block of that number: some gateways number several alike.
     places: BTreeMap<u64, u64>,
     stop: Option<String>,
-    /// Why it was refused, in words.
+    /// Why it was refused, in words, and in one.
     explanation: String,
+    category: Option<String>,
     usage: Counts,
     beside: Beside,
     said: Said,
@@ -125,8 +126,12 @@ impl crate::stream::Draft for Draft {
         for (_, begun) in self.blocks {
             begun.read(&mut blocks)?;
         }
-        if stop == WINDOW_FULL && blocks.is_empty() {
-            return Err(no_room(usage));
+        if words::is_window_full(&stop) {
+            if blocks.is_empty() {
+                return Err(no_room(usage));
+            }
+            let (text, calls, _) = blocks.into_parts();
+            return Err(spoilt(window_full(&stop, usage), text, calls, usage));
         }
         let finish = words::finish(&stop);
         if let Some(beside) = self.beside.into_value() {
@@ -134,7 +139,8 @@ impl crate::stream::Draft for Draft {
         }
         let (mut text, calls, wired) = blocks.into_parts();
         if text.is_empty() && finish == Finish::Refused {
-            text = self.explanation;
+            let filters: Vec<_> = self.category.into_iter().collect();
+            text = if self.explanation.is_empty() { words::declined(&stop, &filters) } else { self.explanation };
         }
         let wired = fitting(wired, &text, calls.len());
         Ok(Reply { text, calls, finish, usage, repaired: None, wired })
@@ -159,9 +165,6 @@ impl crate::stream::Draft for Draft {
         spoilt(failure, said, calls, usage)
     }
 }
-
-/// The reply filled the model's whole window.
-const WINDOW_FULL: &str = "model_context_window_exceeded";
 
 impl Draft {
     fn begin(&mut self, message: &Value) {
@@ -237,6 +240,17 @@ impl Draft {
                 return Ok(());
             }
         };
+        let index = match self.blocks.get(&index).map(|begun| text_of(&begun.block, "type")) {
+            // What was meant for the call would be lost to it.
+            Some("tool_use") => return Err(malformed(format!("a piece of {kind} came in the middle of a call"))),
+            // A block that nobody began.
+            Some(other) if other != kind && ["text", "thinking"].contains(&other) => {
+                let next = self.blocks.keys().next_back().map_or(0, |last| last.saturating_add(1));
+                self.places.insert(value.get("index").and_then(number).unwrap_or(index), next);
+                next
+            }
+            Some(_) | None => index,
+        };
         let begun = self.blocks.entry(index).or_insert_with(|| Begun {
             block: Map::from_iter([("type".to_owned(), Value::String(kind.to_owned()))]),
             json: String::new(),
@@ -262,6 +276,9 @@ impl Draft {
         }
         if let Some(why) = delta.pointer("/stop_details/explanation").and_then(Value::as_str) {
             why.clone_into(&mut self.explanation);
+        }
+        if let Some(category) = delta.pointer("/stop_details/category").and_then(Value::as_str) {
+            self.category = Some(category.to_owned());
         }
         self.heed(delta, usage);
     }
@@ -352,6 +369,13 @@ impl Begun {
                 let (id, name) = (text_of(&self.block, "id").to_owned(), text_of(&self.block, "name").to_owned());
                 let with = own(&self.block, &["type", "id", "name", "input"]);
                 blocks.push(Block::Call { call: RawCall { id, name, arguments }, with });
+            }
+            // Without a signature it is refused when it comes back.
+            "thinking" if text_of(&self.block, "signature").is_empty() => {
+                blocks.push(Block::Aside(Value::Object(self.block)))
+            }
+            "redacted_thinking" if text_of(&self.block, "data").is_empty() => {
+                blocks.push(Block::Aside(Value::Object(self.block)));
             }
             "" => return Err(malformed("a block of the reply does not say what it is")),
             // Thoughts, signed or hidden, and what servers did themselves: back as it came.

@@ -4,7 +4,11 @@
 //! the provider wants it. A message, and the last block in it, are closed only by what follows: the last block of the
 //! history gets the cache mark, and what stands before it keeps its bytes.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use longrein_core::image::Media;
+use longrein_core::outcome::{Finish, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, Told, WireCall};
 use longrein_ports::Encoded;
@@ -12,7 +16,9 @@ use serde::Serialize;
 
 use crate::blocks::{Said, beside, safe_id, said};
 use crate::grown::{self, Grown, Spelling};
+use crate::leaving::{Left, Part};
 use crate::pictures::{Pictures, base64};
+use crate::schema;
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -31,11 +37,13 @@ impl Encoder {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Messages {
     model: String,
     /// As a reply's own blocks name it.
     full: String,
     temperature: Option<f64>,
+    left: Arc<Left>,
 }
 
 /// Where in the list of messages we are.
@@ -64,7 +72,12 @@ const MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
 
 impl Messages {
     pub(super) fn new(model: &str, temperature: Option<f64>) -> Self {
-        Self { model: model.to_owned(), full: super::full_name(model), temperature }
+        Self { model: model.to_owned(), full: super::full_name(model), temperature, left: Arc::default() }
+    }
+
+    /// The same without what its server will not have.
+    pub(super) fn without(&self, left: Arc<Left>) -> Self {
+        Self { left, ..self.clone() }
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -123,6 +136,39 @@ impl Messages {
     }
 }
 
+/// The request that goes on with a reply that its provider let go of: what came of it stands at the end. None if it was not let
+/// go of, or nothing of it can be sent back.
+pub(super) fn going_on(request: &[u8], reply: &Reply) -> Option<Vec<u8>> {
+    const FOOT: &[u8] = br#"],"max_tokens":"#;
+    if reply.finish != Finish::Other("pause_turn".to_owned()) || !reply.calls.is_empty() {
+        return None;
+    }
+    let end = request.windows(FOOT.len()).rposition(|part| part == FOOT)?;
+    let model = reply.wired.as_ref().map_or("", |wired| wired.model.as_str());
+    let mut out = request[..end].to_vec();
+    let mut place = Place::Empty;
+    out.push(b',');
+    for block in said(model, &reply.text, &[], reply.wired.as_ref()) {
+        place = match block {
+            Said::Text { text, with: _ } => Messages::words(place, Role::Assistant, text, &mut out),
+            Said::Call { call, with } => Messages::call(place, call, with, &mut out),
+            Said::Opaque(json) => opaque(place, json, &mut out),
+        };
+    }
+    let Place::Open(_, last) = place else { return None };
+    close(last, &mut out);
+    out.extend_from_slice(b"]}");
+    out.extend_from_slice(&request[end..]);
+    Some(out)
+}
+
+/// A block as it came.
+fn opaque(place: Place, json: &Payload, out: &mut Vec<u8>) -> Place {
+    Messages::turn(place, Role::Assistant, out);
+    out.extend_from_slice(json.as_str().as_bytes());
+    Place::Open(Role::Assistant, Last::Closed)
+}
+
 fn close(last: Last, out: &mut Vec<u8>) {
     match last {
         Last::Markable => out.push(b'}'),
@@ -138,12 +184,12 @@ impl Spelling for Messages {
         struct Tool<'a> {
             name: &'a str,
             description: &'a str,
-            input_schema: &'a Payload,
+            input_schema: Cow<'a, Payload>,
         }
         out.extend_from_slice(br#"{"model":"#);
         grown::json(&self.model, out);
         out.extend_from_slice(br#","stream":true"#);
-        if let Some(temperature) = self.temperature {
+        if let Some(temperature) = self.temperature.filter(|_| !self.left.has(&Part::Temperature)) {
             out.extend_from_slice(br#","temperature":"#);
             grown::json(&temperature, out);
         }
@@ -154,7 +200,11 @@ impl Spelling for Messages {
                     out.push(b',');
                 }
                 grown::json(
-                    &Tool { name: tool.name.as_str(), description: &tool.description, input_schema: &tool.parameters },
+                    &Tool {
+                        name: tool.name.as_str(),
+                        description: &tool.description,
+                        input_schema: schema::plain(&tool.parameters),
+                    },
                     out,
                 );
             }
@@ -196,20 +246,20 @@ impl Spelling for Messages {
             }
             Item::Assistant { text, calls, wired } => {
                 let mut place = place;
-                for block in said(&self.full, text, calls, wired.as_ref()) {
+                for block in said(&self.full, text, calls, wired.as_ref().filter(|_| !self.left.has(&Part::Thoughts))) {
                     place = match block {
                         Said::Text { text, with: _ } => Self::words(place, Role::Assistant, text, out),
                         Said::Call { call, with } => Self::call(place, call, with, out),
-                        Said::Opaque(json) => {
-                            Self::turn(place, Role::Assistant, out);
-                            out.extend_from_slice(json.as_str().as_bytes());
-                            Place::Open(Role::Assistant, Last::Closed)
-                        }
+                        Said::Opaque(json) => opaque(place, json, out),
                     };
                 }
                 place
             }
         }
+    }
+
+    fn left(&self) -> Option<Arc<Left>> {
+        Some(Arc::clone(&self.left))
     }
 
     fn foot(&self, prompt: &Prompt, place: Place, out: &mut Vec<u8>) {

@@ -4,6 +4,7 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelErrorClass, ModelFailure, RawCall, Reply};
 use serde_json::{Map, Value};
 
+use crate::anew::{Mark, Seen, Stream};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::no_room;
@@ -24,9 +25,12 @@ pub struct Draft {
     finish: Option<String>,
     /// What the server says beside the finish.
     explanation: String,
+    /// The filters that ended it.
+    filters: Vec<String>,
     usage: Option<Usage>,
     beside: Beside,
     said: Said,
+    stream: Stream,
 }
 
 impl crate::stream::Draft for Draft {
@@ -39,6 +43,126 @@ impl crate::stream::Draft for Draft {
         if value.get("error").is_some_and(says_something) {
             return Err(refusal(value));
         }
+        if self.finish.is_some() || self.stream.is(value.get("responseId").and_then(Value::as_str)) {
+            return self.read(value);
+        }
+        let mark = mark(value);
+        if let Some((mut held, seen)) = self.stream.release(mark.as_ref()) {
+            if seen == Seen::Anew {
+                self.begin_anew();
+            }
+            self.read(&mut held)?;
+        }
+        match mark.map_or(Seen::More, |mark| self.stream.see(&mark)) {
+            Seen::More => {}
+            Seen::Anew => self.begin_anew(),
+            Seen::Perhaps => {
+                let id = value.get("responseId").and_then(Value::as_str).unwrap_or_default().to_owned();
+                self.stream.hold(id, value.take());
+                return Ok(());
+            }
+        }
+        self.read(value)
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
+    }
+
+    fn progress(&self) -> Progress {
+        // There is no word for the end; usage may still follow.
+        if self.finish.is_some() { Progress::Stopped } else { Progress::Reading }
+    }
+
+    fn is_whole(&self, _closed: Closed) -> bool {
+        self.finish.is_some()
+    }
+
+    fn reply(mut self) -> Result<Reply, ModelFailure> {
+        self.settle();
+        let finish = self.finish.unwrap_or_default();
+        let usage = self.usage;
+        let nothing = self.parts.is_empty();
+        let mut blocks = blocks(self.parts);
+        if let Some(beside) = self.beside.into_value() {
+            blocks.push(Block::Aside(beside));
+        }
+        let (mut text, calls, wired) = blocks.into_parts();
+        let declined = words::declined(&finish, &self.filters);
+        let finish = match finish.as_str() {
+            "STOP" if calls.is_empty() => Finish::Stop,
+            "STOP" => Finish::ToolCalls,
+            "MAX_TOKENS" if nothing && usage.is_none_or(|usage| usage.output == 0) => return Err(no_room(usage)),
+            "MAX_TOKENS" => Finish::Length,
+            word if REFUSALS.contains(&word) => Finish::Refused,
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" if calls.is_empty() => {
+                let words = if self.explanation.is_empty() { &finish } else { &self.explanation };
+                return Err(spoilt(
+                    malformed(format!("the model wrote a call that cannot be read: {words}")),
+                    text,
+                    calls,
+                    usage,
+                ));
+            }
+            _ => Finish::Other(finish),
+        };
+        if text.is_empty() && finish == Finish::Refused {
+            text = if self.explanation.is_empty() { declined } else { self.explanation };
+        }
+        let wired = fitting(wired, &text, calls.len());
+        Ok(Reply { text, calls, finish, usage, repaired: None, wired })
+    }
+
+    fn spoilt(mut self, failure: ModelFailure) -> ModelFailure {
+        self.settle();
+        let (text, calls, _) = blocks(self.parts).into_parts();
+        spoilt(failure, text, calls, self.usage)
+    }
+}
+
+/// A chunk with something of the candidate: here the first is like any other.
+fn mark(value: &Value) -> Option<Mark<'_>> {
+    let candidate = value.get("candidates")?.get(0)?;
+    let ends = candidate.get("finishReason").is_some_and(Value::is_string);
+    let id = value.get("responseId").and_then(Value::as_str).unwrap_or_default();
+    Some(Mark { id, begins: true, follows: true, alone: ends.then_some(Seen::Anew) })
+}
+
+/// Finishes that mean that somebody declined.
+const REFUSALS: [&str; 10] = [
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "LANGUAGE",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+];
+
+/// Fields that are read, or say nothing of the reply.
+const CHUNK: &[&str] =
+    &["candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "error"];
+const CANDIDATE: &[&str] = &["content", "finishReason", "finishMessage", "index", "avgLogprobs", "tokenCount"];
+
+impl Draft {
+    /// What came before is void.
+    fn begin_anew(&mut self) {
+        *self = Self { stream: std::mem::take(&mut self.stream), ..Self::default() };
+        self.said.anew();
+    }
+
+    /// Nothing more comes that could tell whether a chunk began another stream.
+    fn settle(&mut self) {
+        if let Some((mut held, _)) = self.stream.release(None) {
+            // Nothing of it was an error, or it would not have been kept.
+            self.read(&mut held).ok();
+        }
+    }
+
+    fn read(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         if let Some(usage) = value.get("usageMetadata").and_then(usage) {
             self.usage = Some(usage);
         }
@@ -63,6 +187,10 @@ impl crate::stream::Draft for Draft {
             self.finish = Some(finish.to_owned());
             let words = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or_default();
             words.clone_into(&mut self.explanation);
+            let ratings = candidate.get("safetyRatings").and_then(Value::as_array).into_iter().flatten();
+            let hit = ratings.filter(|rating| rating.get("blocked") == Some(&Value::Bool(true)));
+            let filters = hit.filter_map(|rating| rating.get("category")?.as_str()).map(str::to_owned);
+            self.filters = filters.collect();
         }
         let content = value.get_mut("candidates").and_then(|list| list.get_mut(0)?.get_mut("content"));
         if let Some(Value::Array(parts)) = content.and_then(|content| content.get_mut("parts")).map(Value::take) {
@@ -75,78 +203,6 @@ impl crate::stream::Draft for Draft {
         Ok(())
     }
 
-    fn said(&mut self) -> Vec<Saying> {
-        self.said.take()
-    }
-
-    fn progress(&self) -> Progress {
-        // There is no word for the end; usage may still follow.
-        if self.finish.is_some() { Progress::Stopped } else { Progress::Reading }
-    }
-
-    fn is_whole(&self, _closed: Closed) -> bool {
-        self.finish.is_some()
-    }
-
-    fn reply(self) -> Result<Reply, ModelFailure> {
-        let finish = self.finish.unwrap_or_default();
-        let usage = self.usage;
-        let nothing = self.parts.is_empty();
-        let mut blocks = blocks(self.parts);
-        if let Some(beside) = self.beside.into_value() {
-            blocks.push(Block::Aside(beside));
-        }
-        let (mut text, calls, wired) = blocks.into_parts();
-        let finish = match finish.as_str() {
-            "STOP" if calls.is_empty() => Finish::Stop,
-            "STOP" => Finish::ToolCalls,
-            "MAX_TOKENS" if nothing && usage.is_none_or(|usage| usage.output == 0) => return Err(no_room(usage)),
-            "MAX_TOKENS" => Finish::Length,
-            word if REFUSALS.contains(&word) => Finish::Refused,
-            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" if calls.is_empty() => {
-                let words = if self.explanation.is_empty() { &finish } else { &self.explanation };
-                return Err(spoilt(
-                    malformed(format!("the model wrote a call that cannot be read: {words}")),
-                    text,
-                    calls,
-                    usage,
-                ));
-            }
-            _ => Finish::Other(finish),
-        };
-        if text.is_empty() && finish == Finish::Refused {
-            text = self.explanation;
-        }
-        let wired = fitting(wired, &text, calls.len());
-        Ok(Reply { text, calls, finish, usage, repaired: None, wired })
-    }
-
-    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
-        let (text, calls, _) = blocks(self.parts).into_parts();
-        spoilt(failure, text, calls, self.usage)
-    }
-}
-
-/// Finishes that mean that somebody declined.
-const REFUSALS: [&str; 10] = [
-    "SAFETY",
-    "RECITATION",
-    "BLOCKLIST",
-    "PROHIBITED_CONTENT",
-    "SPII",
-    "LANGUAGE",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-    "MODEL_ARMOR",
-];
-
-/// Fields that are read, or say nothing of the reply.
-const CHUNK: &[&str] =
-    &["candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "error"];
-const CANDIDATE: &[&str] = &["content", "finishReason", "finishMessage", "index", "avgLogprobs", "tokenCount"];
-
-impl Draft {
     /// Streamed words are one part, unless a signature says where one ends.
     fn add(&mut self, mut part: Map<String, Value>) {
         let is_words = |part: &Map<String, Value>| {

@@ -3,15 +3,20 @@
 //! Roles alternate, so what one side says in several items is one content of several parts. Results go back under the name
 //! of their tool, and under the id of their call, which the provider may not have given.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use longrein_core::image::Media;
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{Item, Prompt, Told};
+use longrein_core::prompt::{Item, Prompt, Told, wire_name};
 use longrein_ports::Encoded;
 use serde::Serialize;
 
 use crate::blocks::{Said, beside, said};
 use crate::grown::{self, Grown, Spelling};
+use crate::leaving::{Left, Part};
 use crate::pictures::{Pictures, base64};
+use crate::schema;
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -30,11 +35,36 @@ impl Encoder {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Contents {
     /// As a reply's own blocks name it; the request says it in its address.
     full: String,
     temperature: Option<f64>,
+    signs: Signs,
+    left: Arc<Left>,
 }
+
+/// Whether the model wants a signature with its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signs {
+    Always,
+    /// As far as its name tells.
+    Perhaps,
+}
+
+impl Signs {
+    /// Since its third generation.
+    fn of(model: &str) -> Self {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let generation =
+            name.strip_prefix("gemini-").and_then(|rest| rest.split(['-', '.']).next()?.parse::<u32>().ok());
+        if generation.is_some_and(|generation| generation >= 3) { Signs::Always } else { Signs::Perhaps }
+    }
+}
+
+/// What stands for the signature of a call that this model did not make, by the provider's own documentation. Of calls that
+/// were made together the first bears it.
+const OF_ANOTHER: &[u8] = br#","thoughtSignature":"skip_thought_signature_validator""#;
 
 /// Where in the list of contents we are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +83,12 @@ pub(super) enum Role {
 
 impl Contents {
     pub(super) fn new(model: &str, temperature: Option<f64>) -> Self {
-        Self { full: super::full_name(model), temperature }
+        Self { full: super::full_name(model), temperature, signs: Signs::of(model), left: Arc::default() }
+    }
+
+    /// The same without what its server will not have.
+    pub(super) fn without(&self, left: Arc<Left>) -> Self {
+        Self { left, ..self.clone() }
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -107,7 +142,7 @@ impl Spelling for Contents {
             name: &'a str,
             description: &'a str,
             #[serde(rename = "parametersJsonSchema")]
-            parameters: &'a Payload,
+            parameters: Cow<'a, Payload>,
         }
         out.push(b'{');
         if !prompt.system.is_empty() {
@@ -119,7 +154,7 @@ impl Spelling for Contents {
             let declared = prompt.tools.iter().map(|tool| Declared {
                 name: tool.name.as_str(),
                 description: &tool.description,
-                parameters: &tool.parameters,
+                parameters: schema::plain(&tool.parameters),
             });
             out.extend_from_slice(br#""tools":[{"functionDeclarations":"#);
             grown::json(&declared.collect::<Vec<_>>(), out);
@@ -169,13 +204,14 @@ impl Spelling for Contents {
                     Told::Error => Response::Error(text),
                 };
                 out.extend_from_slice(br#"{"functionResponse":"#);
-                grown::json(&Answered { id: call, name: tool.as_str(), response }, out);
+                grown::json(&Answered { id: call, name: &wire_name(tool.as_str()), response }, out);
                 out.push(b'}');
                 place
             }
             Item::Assistant { text, calls, wired } => {
                 let mut place = place;
-                for block in said(&self.full, text, calls, wired.as_ref()) {
+                let mut owes_signature = self.signs == Signs::Always || self.left.has(&Part::UnsignedCalls);
+                for block in said(&self.full, text, calls, wired.as_ref().filter(|_| !self.left.has(&Part::Thoughts))) {
                     place = match block {
                         Said::Text { text, with } => words(place, Role::Model, text, with, out),
                         Said::Call { call, with } => {
@@ -188,6 +224,10 @@ impl Spelling for Contents {
                             out.extend_from_slice(call.arguments.trim().as_bytes());
                             out.push(b'}');
                             beside(with, out);
+                            let is_signed = with.is_some_and(|with| with.as_str().contains("\"thoughtSignature\""));
+                            if std::mem::take(&mut owes_signature) && !is_signed {
+                                out.extend_from_slice(OF_ANOTHER);
+                            }
                             out.push(b'}');
                             place
                         }
@@ -203,6 +243,10 @@ impl Spelling for Contents {
         }
     }
 
+    fn left(&self) -> Option<Arc<Left>> {
+        Some(Arc::clone(&self.left))
+    }
+
     fn foot(&self, prompt: &Prompt, place: Place, out: &mut Vec<u8>) {
         let place = match &prompt.tail {
             Some(tail) => words(place, Role::User, tail, None, out),
@@ -212,7 +256,7 @@ impl Spelling for Contents {
             out.extend_from_slice(b"]}");
         }
         out.extend_from_slice(format!("],\"generationConfig\":{{\"maxOutputTokens\":{}", prompt.max_output).as_bytes());
-        if let Some(temperature) = self.temperature {
+        if let Some(temperature) = self.temperature.filter(|_| !self.left.has(&Part::Temperature)) {
             out.extend_from_slice(br#","temperature":"#);
             grown::json(&temperature, out);
         }

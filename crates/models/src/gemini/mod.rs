@@ -6,6 +6,8 @@
 pub mod decode;
 pub mod encode;
 
+use std::sync::Arc;
+
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
@@ -15,6 +17,7 @@ use reqwest::Url;
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::Grown;
 use crate::http::{self, Client, KeyIn};
+use crate::leaving::{Leaving, Part};
 use crate::telling::Deaf;
 
 use decode::Decoder;
@@ -24,6 +27,7 @@ use encode::{Contents, Place};
 pub struct Gemini {
     contents: Contents,
     grown: Grown<Place>,
+    leaving: Leaving,
     client: Client,
 }
 
@@ -35,13 +39,22 @@ impl Gemini {
             return Err(ConfigError::NoKeyFor { host: HOST, variable: "GEMINI_API_KEY", base: "GEMINI_BASE_URL" });
         }
         let temperature = spec.temperature.map(longrein_core::task::Temperature::number);
-        Ok(Self { contents: Contents::new(model, temperature), grown: Grown::default(), client })
+        Ok(Self {
+            contents: Contents::new(model, temperature),
+            grown: Grown::default(),
+            leaving: Leaving::default(),
+            client,
+        })
     }
 }
 
+/// What a server may do without.
+const ABLE: &[Part] = &[Part::Temperature, Part::UnsignedCalls, Part::Thoughts];
+
 impl Model for Gemini {
     fn encode(&self, prompt: &Prompt) -> Encoded {
-        self.grown.encode(&self.contents, prompt)
+        let left = self.leaving.now();
+        self.grown.encode(&self.contents.without(Arc::clone(&left)), &left.offered(prompt))
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
@@ -54,7 +67,8 @@ impl Model for Gemini {
         listener: &'a dyn Listener,
     ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
         Box::pin(async move {
-            let mut reply = self.client.attempt::<Decoder>(request.bytes, listener).await?;
+            let sent = self.client.attempt::<Decoder>(request.bytes.clone(), listener).await;
+            let mut reply = sent.map_err(|failure| self.leaving.heed(failure, &request.bytes, ABLE))?;
             http::claim(&mut reply, self.contents.full_name());
             Ok(reply)
         })

@@ -12,10 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::beside::{Beside, Pieces};
 use crate::failure::{Refusal, broken, no_room};
-use crate::reading::{
-    BYTE_ORDER_MARK, REPLY_MAX_BYTES, count, malformed, mended, says_something, spoilt, without_thoughts,
-};
+use crate::reading::{BYTE_ORDER_MARK, REPLY_MAX_BYTES, count, malformed, says_something, spoilt, without_thoughts};
 pub use crate::reading::{End, Progress, Reading};
+use crate::surrogates::mended;
 use crate::telling::{Said, Saying};
 
 /// One response on its way in.

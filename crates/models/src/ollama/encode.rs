@@ -3,8 +3,10 @@
 //! As with every wire, what stays comes first and what varies from call to call comes last, so that of two prompts one of
 //! which extends the other the bytes agree up to the end of the shared messages.
 
+use std::borrow::Cow;
+
 use longrein_core::payload::Payload;
-use longrein_core::prompt::{AnswerForm, Item, Prompt, WireCall};
+use longrein_core::prompt::{AnswerForm, Item, Prompt, WireCall, wire_name};
 use longrein_core::task::Temperature;
 use longrein_ports::Encoded;
 use serde::Serialize;
@@ -152,7 +154,7 @@ struct Message<'a> {
     tool_calls: Vec<Call<'a>>,
     /// Older servers pair results with calls by order, newer ones by these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_name: Option<&'a str>,
+    tool_name: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
 }
@@ -183,9 +185,11 @@ impl<'a> Message<'a> {
             Item::Assistant { text, calls, wired: _ } => {
                 Self { tool_calls: calls.iter().map(Call::of).collect(), ..Self::plain("assistant", text) }
             }
-            Item::Observation { call, action: _, tool, text, verdict: _ } => {
-                Self { tool_name: Some(tool.as_str()), tool_call_id: Some(call), ..Self::plain("tool", text) }
-            }
+            Item::Observation { call, action: _, tool, text, verdict: _ } => Self {
+                tool_name: Some(wire_name(tool.as_str())),
+                tool_call_id: Some(call),
+                ..Self::plain("tool", text)
+            },
         }
     }
 }

@@ -11,9 +11,10 @@ use longrein_core::budget::Usage;
 use longrein_core::outcome::{Finish, ModelFailure, Reply};
 use serde_json::{Map, Value};
 
+use crate::anew::{Mark, Seen, Stream};
 use crate::beside::{Beside, Pieces};
 use crate::blocks::{Block, Blocks};
-use crate::failure::no_room;
+use crate::failure::{no_room, window_full};
 pub use crate::reading::{End, Progress, Reading};
 use crate::reading::{count, inside, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
@@ -36,6 +37,145 @@ impl crate::stream::Draft for Draft {
         if error || is("type", "error") || is("object", "error") || words::is_base_fault(value) {
             return Err(refusal(value));
         }
+        if self.finish.is_some() || self.stream.is(value.get("id").and_then(Value::as_str)) {
+            return self.read(value);
+        }
+        let mark = mark(value);
+        if let Some((mut held, seen)) = self.stream.release(mark.as_ref()) {
+            if seen == Seen::Anew {
+                self.begin_anew();
+            }
+            self.read(&mut held)?;
+        }
+        match mark.map_or(Seen::More, |mark| self.stream.see(&mark)) {
+            Seen::More => {}
+            Seen::Anew => self.begin_anew(),
+            Seen::Perhaps => {
+                let id = value.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                self.stream.hold(id, value.take());
+                return Ok(());
+            }
+        }
+        self.read(value)
+    }
+
+    fn done(&mut self) {
+        self.settle();
+        self.done = true;
+    }
+
+    fn said(&mut self) -> Vec<Saying> {
+        self.said.take()
+    }
+
+    fn progress(&self) -> Progress {
+        if self.done || (self.finish.is_some() && self.usage_at_stop) {
+            Progress::Complete
+        } else if self.finish.is_some() {
+            Progress::Stopped
+        } else {
+            Progress::Reading
+        }
+    }
+
+    fn is_whole(&self, closed: Closed) -> bool {
+        // Closed in good order, a completion that came as one piece is all there is, although nobody said why. Of a stream
+        // that just ends nobody can tell how much is missing.
+        self.finish.is_some() || self.done || (self.in_one && closed == Closed::Yes) || self.is_cut_at_birth()
+    }
+
+    fn reply(mut self) -> Result<Reply, ModelFailure> {
+        self.settle();
+        if self.is_cut_at_birth() {
+            return Err(no_room(self.usage));
+        }
+        if let Some(word) = self.finish.as_deref().filter(|word| words::is_window_full(word)) {
+            let failure = window_full(word, self.usage);
+            return Err(spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage));
+        }
+        if let Some(failure) = self.finish.as_deref().and_then(words::fault) {
+            return Err(spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage));
+        }
+        let mut beside = self.beside;
+        let word = self.finish.unwrap_or_default();
+        let finish = if self.refusal.is_empty() { words::finish(&word) } else { Finish::Refused };
+        let text = if self.text.is_empty() { self.refusal } else { self.text };
+        // Who declined without a word of its own did so by this.
+        let text =
+            if text.is_empty() && finish == Finish::Refused { words::declined(&word, &self.filters) } else { text };
+        let text = match self.heard {
+            // Spoken words are words, where no others came.
+            heard if text.is_empty() => heard,
+            heard => {
+                beside.text("heard", &heard);
+                text
+            }
+        };
+        let mut blocks = Blocks::default();
+        let (owed, kept) = self.reasoning.parted(!self.calls.is_empty());
+        owed.into_iter().for_each(|fields| blocks.push(Block::Opaque(Value::Object(fields))));
+        if !text.is_empty() {
+            blocks.push(Block::Text { text, with: Map::new() });
+        }
+        self.calls.into_blocks().for_each(|call| blocks.push(call));
+        beside.keep("message", &kept, &[], Pieces::More);
+        blocks.extend_aside(beside);
+        let (text, calls, wired) = blocks.into_parts();
+        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired })
+    }
+
+    fn spoilt(mut self, failure: ModelFailure) -> ModelFailure {
+        self.settle();
+        spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage)
+    }
+}
+
+/// What has arrived of the reply.
+#[derive(Default)]
+pub struct Draft {
+    text: String,
+    refusal: String,
+    /// Words or calls came as deltas.
+    in_pieces: bool,
+    /// The transcript of what was spoken.
+    heard: String,
+    calls: Calls,
+    reasoning: Reasoning,
+    beside: Beside,
+    said: Said,
+    finish: Option<String>,
+    /// The filters that ended it.
+    filters: Vec<String>,
+    usage: Option<Usage>,
+    /// Usage came with the finish or after it; before, it may be a running count.
+    usage_at_stop: bool,
+    /// `[DONE]` was seen.
+    done: bool,
+    /// A choice came as a whole, and none as a piece.
+    in_one: bool,
+    /// Thoughts came, which are left where they are.
+    thought: bool,
+    /// The index of the choice we follow; we ask for one and take the first that comes.
+    choice: Option<u64>,
+    stream: Stream,
+}
+
+impl Draft {
+    /// What came before is void.
+    fn begin_anew(&mut self) {
+        *self = Self { stream: std::mem::take(&mut self.stream), ..Self::default() };
+        self.said.anew();
+    }
+
+    /// Nothing more comes that could tell whether a chunk began another stream.
+    fn settle(&mut self) {
+        if let Some((mut held, _)) = self.stream.release(None) {
+            // What of it can fail was looked at before it was kept.
+            self.read(&mut held).ok();
+        }
+    }
+
+    fn read(&mut self, value: &mut Value) -> Result<(), ModelFailure> {
         let choice = self.choice_of(value);
         if let Some(choice) = choice {
             if choice.get("error").is_some_and(says_something) {
@@ -64,97 +204,6 @@ impl crate::stream::Draft for Draft {
         Ok(())
     }
 
-    fn done(&mut self) {
-        self.done = true;
-    }
-
-    fn said(&mut self) -> Vec<Saying> {
-        self.said.take()
-    }
-
-    fn progress(&self) -> Progress {
-        if self.done || (self.finish.is_some() && self.usage_at_stop) {
-            Progress::Complete
-        } else if self.finish.is_some() {
-            Progress::Stopped
-        } else {
-            Progress::Reading
-        }
-    }
-
-    fn is_whole(&self, closed: Closed) -> bool {
-        // Closed in good order, a completion that came as one piece is all there is, although nobody said why. Of a stream
-        // that just ends nobody can tell how much is missing.
-        self.finish.is_some() || self.done || (self.in_one && closed == Closed::Yes) || self.is_cut_at_birth()
-    }
-
-    fn reply(self) -> Result<Reply, ModelFailure> {
-        if self.is_cut_at_birth() {
-            return Err(no_room(self.usage));
-        }
-        if let Some(failure) = self.finish.as_deref().and_then(words::fault) {
-            return Err(spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage));
-        }
-        let mut beside = self.beside;
-        let finish = match self.finish.unwrap_or_default() {
-            _ if !self.refusal.is_empty() => Finish::Refused,
-            word => words::finish(&word),
-        };
-        let text = if self.text.is_empty() { self.refusal } else { self.text };
-        let text = match self.heard {
-            // Spoken words are words, where no others came.
-            heard if text.is_empty() => heard,
-            heard => {
-                beside.text("heard", &heard);
-                text
-            }
-        };
-        let mut blocks = Blocks::default();
-        let (owed, kept) = self.reasoning.parted(!self.calls.is_empty());
-        owed.into_iter().for_each(|fields| blocks.push(Block::Opaque(Value::Object(fields))));
-        if !text.is_empty() {
-            blocks.push(Block::Text { text, with: Map::new() });
-        }
-        self.calls.into_blocks().for_each(|call| blocks.push(call));
-        beside.keep("message", &kept, &[], Pieces::More);
-        blocks.extend_aside(beside);
-        let (text, calls, wired) = blocks.into_parts();
-        Ok(Reply { text, calls, finish, usage: self.usage, repaired: None, wired })
-    }
-
-    fn spoilt(self, failure: ModelFailure) -> ModelFailure {
-        spoilt(failure, self.text + &self.refusal, self.calls.into_raw(), self.usage)
-    }
-}
-
-/// What has arrived of the reply.
-#[derive(Default)]
-pub struct Draft {
-    text: String,
-    refusal: String,
-    /// Words or calls came as deltas.
-    in_pieces: bool,
-    /// The transcript of what was spoken.
-    heard: String,
-    calls: Calls,
-    reasoning: Reasoning,
-    beside: Beside,
-    said: Said,
-    finish: Option<String>,
-    usage: Option<Usage>,
-    /// Usage came with the finish or after it; before, it may be a running count.
-    usage_at_stop: bool,
-    /// `[DONE]` was seen.
-    done: bool,
-    /// A choice came as a whole, and none as a piece.
-    in_one: bool,
-    /// Thoughts came, which are left where they are.
-    thought: bool,
-    /// The index of the choice we follow; we ask for one and take the first that comes.
-    choice: Option<u64>,
-}
-
-impl Draft {
     fn choice_of<'a>(&mut self, value: &'a Value) -> Option<&'a Value> {
         let choices = value.get("choices")?.as_array()?;
         if choices.len() > 1 {
@@ -194,6 +243,9 @@ impl Draft {
         }
         if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str).filter(|finish| !finish.is_empty()) {
             self.finish = Some(finish.to_owned());
+            let filters = choice.get("content_filter_results").and_then(Value::as_object).into_iter().flatten();
+            let hit = filters.filter(|(_, result)| result.get("filtered") == Some(&Value::Bool(true)));
+            self.filters = hit.map(|(filter, _)| filter.clone()).collect();
         }
     }
 
@@ -258,10 +310,27 @@ impl Draft {
     /// Cut off by its length with nothing made: some servers, LM Studio among them, say in this way alone that the prompt
     /// fills the window.
     fn is_cut_at_birth(&self) -> bool {
-        let is_cut = self.finish.as_deref().is_some_and(|word| words::finish(word) == Finish::Length);
+        let is_cut = self
+            .finish
+            .as_deref()
+            .is_some_and(|word| words::finish(word) == Finish::Length || words::is_window_full(word));
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty() && !self.thought;
         is_cut && is_empty && self.usage.is_none_or(|usage| usage.output == 0)
     }
+}
+
+/// A stream begins with a role, which some servers repeat with every chunk.
+fn mark(value: &Value) -> Option<Mark<'_>> {
+    let choice = value.get("choices")?.as_array()?.first()?;
+    let delta = choice.get("delta")?.as_object().filter(|_| !choice.get("error").is_some_and(says_something))?;
+    let begins = delta.get("role").is_some_and(says_something);
+    let ends = choice.get("finish_reason").and_then(Value::as_str).is_some_and(|finish| !finish.is_empty());
+    Some(Mark {
+        id: value.get("id").and_then(Value::as_str).unwrap_or_default(),
+        begins,
+        follows: !begins && delta.values().any(says_something),
+        alone: ends.then_some(Seen::More),
+    })
 }
 
 /// Where thoughts stand in a message.

@@ -4,6 +4,8 @@
 //! output limit). So of two prompts one of which extends the other, the bytes agree up to the end of the shared messages,
 //! which is what prompt caches live on.
 
+use std::sync::Arc;
+
 use longrein_core::outcome::Wired;
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt, WireCall};
@@ -13,6 +15,7 @@ use serde::Serialize;
 use crate::actions::Envelope;
 use crate::blocks::{Said, beside, said};
 use crate::grown::{self, Grown, List, Spelling};
+use crate::leaving::{Left, Part};
 use crate::pictures::{Pictures, data_url};
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
@@ -38,32 +41,24 @@ impl Encoder {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Chat {
     model: String,
     /// As a reply's own blocks name it.
     full: String,
     limit: OutputLimit,
     temperature: Option<f64>,
-    thoughts: Thoughts,
-}
-
-/// What becomes of a reply's thoughts and signatures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Thoughts {
-    GoBack,
-    /// The server said that it does not take them.
-    AreLeft,
+    left: Arc<Left>,
 }
 
 impl Chat {
     pub(super) fn new(model: &str, limit: OutputLimit, temperature: Option<f64>) -> Self {
-        Self { model: model.to_owned(), full: super::full_name(model), limit, temperature, thoughts: Thoughts::GoBack }
+        Self { model: model.to_owned(), full: super::full_name(model), limit, temperature, left: Arc::default() }
     }
 
-    /// The same without thoughts.
-    pub(super) fn plain(&self) -> Self {
-        let (model, full) = (self.model.clone(), self.full.clone());
-        Self { model, full, limit: self.limit, temperature: self.temperature, thoughts: Thoughts::AreLeft }
+    /// The same without what its server will not have.
+    pub(super) fn without(&self, left: Arc<Left>) -> Self {
+        Self { left, ..self.clone() }
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -73,17 +68,20 @@ impl Chat {
     fn fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"model":"#);
         grown::json(&self.model, out);
-        out.extend_from_slice(br#","stream":true,"stream_options":{"include_usage":true}"#);
-        if let Some(temperature) = self.temperature {
+        out.extend_from_slice(br#","stream":true"#);
+        if !self.left.has(&Part::StreamOptions) {
+            out.extend_from_slice(br#","stream_options":{"include_usage":true}"#);
+        }
+        if let Some(temperature) = self.temperature.filter(|_| !self.left.has(&Part::Temperature)) {
             out.extend_from_slice(br#","temperature":"#);
             grown::json(&temperature, out);
         }
     }
 
     fn limit(&self, prompt: &Prompt, out: &mut Vec<u8>) {
-        let limit = match self.limit {
-            OutputLimit::MaxTokens => "max_tokens",
-            OutputLimit::MaxCompletionTokens => "max_completion_tokens",
+        let limit = match (self.limit, self.left.has(&Part::OutputLimit)) {
+            (OutputLimit::MaxTokens, false) | (OutputLimit::MaxCompletionTokens, true) => "max_tokens",
+            (OutputLimit::MaxCompletionTokens, false) | (OutputLimit::MaxTokens, true) => "max_completion_tokens",
         };
         out.extend_from_slice(format!(",\"{limit}\":{}}}", prompt.max_output).as_bytes());
     }
@@ -115,6 +113,10 @@ impl Spelling for Chat {
         list
     }
 
+    fn left(&self) -> Option<Arc<Left>> {
+        Some(Arc::clone(&self.left))
+    }
+
     fn foot(&self, prompt: &Prompt, list: List, out: &mut Vec<u8>) {
         if let Some(tail) = &prompt.tail {
             list.next(out);
@@ -132,7 +134,7 @@ impl Chat {
         let content = Some(text).filter(|text| !text.is_empty() || calls.is_empty());
         grown::json(&Message::Assistant { content }, out);
         out.pop();
-        let wired = wired.filter(|_| self.thoughts == Thoughts::GoBack);
+        let wired = wired.filter(|_| !self.left.has(&Part::Thoughts));
         let (mut thoughts, mut list) = (Vec::new(), List::Empty);
         for block in said(&self.full, text, calls, wired) {
             match block {

@@ -6,10 +6,10 @@
 pub mod decode;
 pub mod encode;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use longrein_core::outcome::{ModelErrorClass, ModelFailure, Reply};
+use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::payload::Payload;
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
@@ -19,6 +19,7 @@ use crate::actions::{Envelope, Wire};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
 use crate::http::{self, Client, KeyIn};
+use crate::leaving::{Leaving, Left, Part};
 use crate::telling::Deaf;
 
 use decode::Decoder;
@@ -28,10 +29,7 @@ use encode::{Chat, OutputLimit};
 pub struct OpenAi {
     chat: Chat,
     grown: Grown<List>,
-    /// For a server that does not take thoughts back.
-    plain: Chat,
-    plain_grown: Grown<List>,
-    refuses_thoughts: AtomicBool,
+    leaving: Leaving,
     client: Client,
 }
 
@@ -47,38 +45,21 @@ impl OpenAi {
         let limit = if is_openai { OutputLimit::MaxCompletionTokens } else { OutputLimit::MaxTokens };
         let temperature = spec.temperature.map(longrein_core::task::Temperature::number);
         let chat = Chat::new(model, limit, temperature);
-        Ok(Self {
-            plain: chat.plain(),
-            chat,
-            grown: Grown::default(),
-            plain_grown: Grown::default(),
-            refuses_thoughts: AtomicBool::new(false),
-            client,
-        })
+        Ok(Self { chat, grown: Grown::default(), leaving: Leaving::default(), client })
     }
 
-    /// A server that names the field it will not have is not sent it again by this process: the next attempt is another
-    /// request.
-    fn heed(&self, mut failure: ModelFailure) -> ModelFailure {
-        let message = failure.message.to_lowercase();
-        let is_refusal = failure.class == ModelErrorClass::BadRequest
-            && THOUGHT_FIELDS.iter().any(|field| message.contains(field))
-            && !message.contains("missing");
-        if is_refusal && !self.refuses_thoughts.swap(true, Ordering::Relaxed) {
-            failure.class = ModelErrorClass::Transient;
-            failure.message.push_str("; tried again without the thoughts of earlier replies");
-        }
-        failure
+    fn spelled(&self) -> Chat {
+        self.chat.without(self.leaving.now())
     }
 }
 
+/// What a server may do without.
+const ABLE: &[Part] = &[Part::OutputLimit, Part::StreamOptions, Part::Temperature, Part::Thoughts];
+
 impl Model for OpenAi {
     fn encode(&self, prompt: &Prompt) -> Encoded {
-        if self.refuses_thoughts.load(Ordering::Relaxed) {
-            self.plain_grown.encode(&self.plain, prompt)
-        } else {
-            self.grown.encode(&self.chat, prompt)
-        }
+        let left = self.leaving.now();
+        self.grown.encode(&self.chat.without(Arc::clone(&left)), &left.offered(prompt))
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
@@ -97,8 +78,8 @@ impl Model for OpenAi {
 impl Wire for OpenAi {
     fn attempt<'a>(&'a self, body: Bytes, listener: &'a dyn Listener) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
         Box::pin(async move {
-            let sent = self.client.attempt::<Decoder>(body, listener).await;
-            let mut reply = sent.map_err(|failure| self.heed(failure))?;
+            let sent = self.client.attempt::<Decoder>(body.clone(), listener).await;
+            let mut reply = sent.map_err(|failure| self.leaving.heed(failure, &body, ABLE))?;
             http::claim(&mut reply, self.chat.full_name());
             Ok(reply)
         })
@@ -107,20 +88,21 @@ impl Wire for OpenAi {
 
 impl Envelope for OpenAi {
     fn open(&self, out: &mut Vec<u8>) {
-        self.chat.open(out);
+        self.spelled().open(out);
     }
 
     fn close(&self, prompt: &Prompt, form: Option<&Payload>, out: &mut Vec<u8>) {
-        self.chat.close(prompt, form, out);
+        self.spelled().close(prompt, form, out);
+    }
+
+    fn left(&self) -> Option<Arc<Left>> {
+        Some(self.leaving.now())
     }
 }
 
 fn full_name(model: &str) -> String {
     format!("openai/{model}")
 }
-
-/// What carries thoughts and signatures in a request.
-const THOUGHT_FIELDS: [&str; 3] = ["reasoning_content", "reasoning_details", "extra_content"];
 
 /// Where OpenAI itself is.
 pub(crate) const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";

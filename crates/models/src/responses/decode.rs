@@ -13,7 +13,7 @@ use crate::blocks::{Block, Blocks, fitting};
 use crate::failure::{broken, no_room};
 use crate::numbers;
 pub use crate::reading::{End, Progress, Reading};
-use crate::reading::{OPEN_MAX, count, malformed, number, says_something, spoilt};
+use crate::reading::{OPEN_MAX, count, inside, malformed, number, says_something, spoilt};
 use crate::stream::{Closed, refusal};
 use crate::telling::{Said, Saying};
 use crate::words;
@@ -24,6 +24,7 @@ pub type Decoder = crate::stream::Decoder<Draft>;
 /// What has arrived of the response.
 #[derive(Default)]
 pub struct Draft {
+    id: String,
     items: BTreeMap<u64, Value>,
     /// Items that are as they will be.
     over: BTreeSet<u64>,
@@ -55,6 +56,7 @@ impl crate::stream::Draft for Draft {
             return Ok(());
         }
         match kind {
+            "response.created" => self.begin(inside(value, ["response", "id"])),
             "response.output_item.added" | "response.output_item.done" => {
                 if let Some(item) = value.get("item") {
                     let index = self.index(value, item);
@@ -149,7 +151,10 @@ impl crate::stream::Draft for Draft {
             Ended::Completed => Finish::Stop,
         };
         if text.is_empty() {
-            text = refused;
+            text = match finish {
+                Finish::Refused if refused.is_empty() => "content_filter".to_owned(),
+                Finish::Refused | Finish::Stop | Finish::ToolCalls | Finish::Length | Finish::Other(_) => refused,
+            };
         }
         let wired = fitting(wired, &text, calls.len());
         Ok(Reply { text, calls, finish, usage, repaired: None, wired })
@@ -167,6 +172,17 @@ impl crate::stream::Draft for Draft {
 }
 
 impl Draft {
+    /// A second one before the end of the first: somebody on the way asked again, and what came before is void.
+    fn begin(&mut self, id: Option<&Value>) {
+        let id = id.and_then(Value::as_str).unwrap_or_default();
+        let is_again = !id.is_empty() && self.id == id;
+        if !is_again && !self.items.is_empty() {
+            *self = Self::default();
+            self.said.anew();
+        }
+        id.clone_into(&mut self.id);
+    }
+
     /// Where an event belongs: by the item's id, else by number, else at the end.
     fn index_of(&self, value: &Value) -> u64 {
         let by_id = self.places.get(text(value, "item_id")).copied();
@@ -295,7 +311,6 @@ impl Draft {
 
 /// Events that say nothing of their own.
 const REPEATED: &[&str] = &[
-    "response.created",
     "response.queued",
     "response.in_progress",
     "response.content_part.added",

@@ -3,6 +3,9 @@
 //! Nothing is kept at the server (`store` is false), so every request carries the whole conversation; thoughts come back
 //! encrypted and are sent again with it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use longrein_core::payload::Payload;
 use longrein_core::prompt::{Item, Prompt};
 use longrein_ports::Encoded;
@@ -10,7 +13,9 @@ use serde::Serialize;
 
 use crate::blocks::{Said, safe_id, said};
 use crate::grown::{self, Grown, List, Spelling};
+use crate::leaving::{Left, Part};
 use crate::pictures::{Pictures, data_url};
+use crate::schema;
 
 /// An encoder of one model. It remembers the bytes of its last prompt; the result never depends on that.
 pub struct Encoder {
@@ -29,16 +34,23 @@ impl Encoder {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Input {
     model: String,
     /// As a reply's own blocks name it.
     full: String,
     temperature: Option<f64>,
+    left: Arc<Left>,
 }
 
 impl Input {
     pub(super) fn new(model: &str, temperature: Option<f64>) -> Self {
-        Self { model: model.to_owned(), full: super::full_name(model), temperature }
+        Self { model: model.to_owned(), full: super::full_name(model), temperature, left: Arc::default() }
+    }
+
+    /// The same without what its server will not have.
+    pub(super) fn without(&self, left: Arc<Left>) -> Self {
+        Self { left, ..self.clone() }
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -86,14 +98,14 @@ impl Spelling for Input {
             r#type: &'static str,
             name: &'a str,
             description: &'a str,
-            parameters: &'a Payload,
+            parameters: Cow<'a, Payload>,
             // Strict mode takes a part of JSON Schema only; arguments are checked here in any case.
             strict: bool,
         }
         out.extend_from_slice(br#"{"model":"#);
         grown::json(&self.model, out);
         out.extend_from_slice(br#","stream":true,"store":false,"include":["reasoning.encrypted_content"]"#);
-        if let Some(temperature) = self.temperature {
+        if let Some(temperature) = self.temperature.filter(|_| !self.left.has(&Part::Temperature)) {
             out.extend_from_slice(br#","temperature":"#);
             grown::json(&temperature, out);
         }
@@ -106,7 +118,7 @@ impl Spelling for Input {
                 r#type: "function",
                 name: tool.name.as_str(),
                 description: &tool.description,
-                parameters: &tool.parameters,
+                parameters: schema::plain(&tool.parameters),
                 strict: false,
             });
             out.extend_from_slice(br#","tools":"#);
@@ -127,7 +139,7 @@ impl Spelling for Input {
             }
             Item::Assistant { text, calls, wired } => {
                 let mut list = list;
-                for block in said(&self.full, text, calls, wired.as_ref()) {
+                for block in said(&self.full, text, calls, wired.as_ref().filter(|_| !self.left.has(&Part::Thoughts))) {
                     list = match block {
                         Said::Text { text, with: _ } => {
                             push(list, &Entry::Message { role: "assistant", content: text }, out)
@@ -151,6 +163,10 @@ impl Spelling for Input {
                 list
             }
         }
+    }
+
+    fn left(&self) -> Option<Arc<Left>> {
+        Some(Arc::clone(&self.left))
     }
 
     fn foot(&self, prompt: &Prompt, list: List, out: &mut Vec<u8>) {

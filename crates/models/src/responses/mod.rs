@@ -5,6 +5,8 @@
 pub mod decode;
 pub mod encode;
 
+use std::sync::Arc;
+
 use longrein_core::outcome::{ModelFailure, Reply};
 use longrein_core::prompt::Prompt;
 use longrein_core::task::ModelSpec;
@@ -13,6 +15,7 @@ use longrein_ports::{BoxFuture, Encoded, Listener, Model};
 use crate::connect::{ConfigError, ModelConfig};
 use crate::grown::{Grown, List};
 use crate::http::{self, Client, KeyIn};
+use crate::leaving::{Leaving, Part};
 use crate::telling::Deaf;
 
 use decode::Decoder;
@@ -22,6 +25,7 @@ use encode::Input;
 pub struct Responses {
     input: Input,
     grown: Grown<List>,
+    leaving: Leaving,
     client: Client,
 }
 
@@ -33,13 +37,17 @@ impl Responses {
             return Err(ConfigError::NoKey);
         }
         let temperature = spec.temperature.map(longrein_core::task::Temperature::number);
-        Ok(Self { input: Input::new(model, temperature), grown: Grown::default(), client })
+        Ok(Self { input: Input::new(model, temperature), grown: Grown::default(), leaving: Leaving::default(), client })
     }
 }
 
+/// What a server may do without.
+const ABLE: &[Part] = &[Part::Temperature, Part::Thoughts];
+
 impl Model for Responses {
     fn encode(&self, prompt: &Prompt) -> Encoded {
-        self.grown.encode(&self.input, prompt)
+        let left = self.leaving.now();
+        self.grown.encode(&self.input.without(Arc::clone(&left)), &left.offered(prompt))
     }
 
     fn send(&self, request: Encoded) -> BoxFuture<'_, Result<Reply, ModelFailure>> {
@@ -52,7 +60,8 @@ impl Model for Responses {
         listener: &'a dyn Listener,
     ) -> BoxFuture<'a, Result<Reply, ModelFailure>> {
         Box::pin(async move {
-            let mut reply = self.client.attempt::<Decoder>(request.bytes, listener).await?;
+            let sent = self.client.attempt::<Decoder>(request.bytes.clone(), listener).await;
+            let mut reply = sent.map_err(|failure| self.leaving.heed(failure, &request.bytes, ABLE))?;
             http::claim(&mut reply, self.input.full_name());
             Ok(reply)
         })

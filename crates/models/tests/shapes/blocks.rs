@@ -34,8 +34,13 @@ fn messages() {
         ends("end_turn", Finish::Stop),
         ends("stop_sequence", Finish::Stop),
         ends("max_tokens", Finish::Length),
-        ends("model_context_window_exceeded", Finish::Length),
+        row("model_context_window_exceeded", Wire::Messages, all(&text("hi"), "model_context_window_exceeded"), Fails(ModelErrorClass::ContextExhausted)),
         ends("refusal", Finish::Refused),
+        row("a refusal without words", Wire::Messages, all(&[], "refusal"), To("refusal", &[], Finish::Refused, &[])),
+        row("a refusal of a kind", Wire::Messages, named(&[start, r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"cyber"}}}"#, stop]), To("refusal: cyber", &[], Finish::Refused, &[])),
+        row("an error behind the end", Wire::Messages, all(&text("hi"), "end_turn") + &named(&[r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#]), To("hi", &[], Finish::Stop, &[])),
+        row("words for a call", Wire::Messages, all(&[open(r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#), grow(r#"{"type":"text_delta","text":"{\"a\":1}"}"#)], "tool_use"), Fails(ModelErrorClass::Malformed)),
+        row("thoughts and words alike", Wire::Messages, all(&[open(r#"{"type":"thinking","thinking":"","signature":"c2ln"}"#), grow(r#"{"type":"thinking_delta","thinking":"so"}"#), grow(r#"{"type":"text_delta","text":"a"}"#), grow(r#"{"type":"text_delta","text":"b"}"#)], "end_turn"), To("ab", &[], Finish::Stop, &["\"so\""])),
         ends("pause_turn", Finish::Other("pause_turn".into())),
         ends("compaction", Finish::Other("compaction".into())),
         row("thinking", Wire::Messages, all(&[open(r#"{"type":"thinking","thinking":"","signature":""}"#), grow(r#"{"type":"thinking_delta","thinking":"so"}"#), grow(r#"{"type":"signature_delta","signature":"c2ln"}"#)], "end_turn"), To("", &[], Finish::Stop, &["\"so\"", "c2ln"])),
@@ -251,6 +256,39 @@ fn responses() {
             &[r#"{"type":"error","code":"insufficient_quota","message":"You exceeded your current quota"}"#],
             Fails(ModelErrorClass::Quota),
         ),
+        row(
+            "begun anew",
+            &[
+                r#"{"type":"response.created","response":{"id":"r1","status":"in_progress"}}"#,
+                &done(0, call),
+                r#"{"type":"response.created","response":{"id":"r2","status":"in_progress"}}"#,
+                &done(0, message),
+                &whole(""),
+            ],
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        row(
+            "begun twice by the same",
+            &[
+                r#"{"type":"response.created","response":{"id":"r1","status":"in_progress"}}"#,
+                &done(0, message),
+                r#"{"type":"response.created","response":{"id":"r1","status":"in_progress"}}"#,
+                &whole(""),
+            ],
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        row(
+            "an error behind the end",
+            &[&whole(message), r#"{"type":"error","code":"server_error","message":"x"}"#],
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        row(
+            "filtered without words",
+            &[
+                r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"},"output":[]}}"#,
+            ],
+            To("content_filter", &[], Finish::Refused, &[]),
+        ),
         row("no end", &[&done(0, message)], Fails(ModelErrorClass::Transient)),
     ]);
 }
@@ -264,6 +302,8 @@ fn gemini() {
     };
     let stop = r#","finishReason":"STOP""#;
     let row = |name, data: &[&str], comes| row(name, Wire::Gemini, unended(data), comes);
+    let of = |id: &str, chunk: &str| chunk.replacen('{', &format!(r#"{{"responseId":"{id}","#), 1);
+    let pay = r#"{"functionCall":{"name":"pay","args":{}}}"#;
     let ends = |why: &'static str, finish| {
         row(why, &[&chunk(r#"{"text":"hi"}"#, &format!(r#","finishReason":"{why}""#))], To("hi", &[], finish, &[]))
     };
@@ -274,6 +314,10 @@ fn gemini() {
         ends("RECITATION", Finish::Refused),
         ends("PROHIBITED_CONTENT", Finish::Refused),
         ends("OTHER", Finish::Other("OTHER".into())),
+        row("a filter without words", &[r#"{"candidates":[{"finishReason":"SAFETY","safetyRatings":[{"category":"HARM_X","probability":"HIGH","blocked":true},{"category":"HARM_Y","probability":"LOW"}]}]}"#], To("SAFETY: HARM_X", &[], Finish::Refused, &[])),
+        row("begun anew", &[&of("r1", &chunk(pay, "")), &of("r2", &chunk(pay, stop))], To("", &[" pay({})"], Finish::ToolCalls, &[])),
+        row("begun anew after some", &[&of("r1", &chunk(pay, "")), &of("r1", &chunk(r#"{"text":"a"}"#, "")), &of("r2", &chunk(r#"{"text":"b"}"#, "")), &of("r2", &chunk(r#"{"text":"c"}"#, stop))], To("bc", &[], Finish::Stop, &[])),
+        row("an id for each chunk", &[&of("r1", &chunk(r#"{"text":"a"}"#, "")), &of("r2", &chunk(r#"{"text":"b"}"#, "")), &of("r3", &chunk(r#"{"text":"c"}"#, stop))], To("abc", &[], Finish::Stop, &[])),
         row("malformed call", &[&chunk("", r#","finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"print(f())""#)], Fails(ModelErrorClass::Malformed)),
         row("blocked", &[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#], Fails(ModelErrorClass::ContentRefused)),
         row("words in pieces", &[&chunk(r#"{"text":"a"}"#, ""), &chunk(r#"{"text":"b"}"#, stop)], To("ab", &[], Finish::Stop, &[])),

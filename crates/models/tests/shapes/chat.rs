@@ -206,6 +206,32 @@ fn words_and_thoughts() {
             To("a", &[], Finish::Stop, &["Fireworks"]),
         ),
         chat(
+            "surrogates in two deltas",
+            said(&[r#"{"content":"a\ud83d"}"#, r#"{"content":"\ude00b"}"#], STOP),
+            To("a😀b", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "surrogates in two deltas, twice in each",
+            said(
+                &[
+                    r#"{"content":"\ud83d","reasoning_content":"\uD83D"}"#,
+                    r#"{"content":"\ude00","reasoning_content":"\uDE00"}"#,
+                ],
+                STOP,
+            ),
+            To("😀", &[], Finish::Stop, &["😀"]),
+        ),
+        chat(
+            "a backslash that is none of an escape",
+            said(&[r#"{"content":"\\ud83d"}"#, r#"{"content":"\ude00"}"#], STOP),
+            To("\\ud83d\u{fffd}", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "half a character at the end",
+            unended(&[&delta(r#"{"content":"a"}"#), STOP, r#"{"choices":[],"note":"\ud83d"}"#]),
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
             "surrogates cut in two",
             said(&[r#"{"content":"\ud83d"}"#, r#"{"content":"x"}"#], STOP),
             To("\u{fffd}x", &[], Finish::Stop, &[]),
@@ -283,7 +309,116 @@ fn framing() {
             format!("data: {}\n\ndata: {{\"choi", delta(r#"{"content":"a"}"#)),
             Fails(ModelErrorClass::Transient),
         ),
+        chat(
+            "nothing counts behind DONE",
+            said(&[r#"{"content":"a"}"#], STOP)
+                + &said(
+                    &[
+                        r#"{"content":"b","tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"}}]}"#,
+                    ],
+                    CALLS,
+                ),
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "nothing counts behind DONE without blank lines",
+            format!("{}data: {STOP}\n", plain("\n")),
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "an error behind DONE",
+            said(&[r#"{"content":"a"}"#], STOP) + "event: error\ndata: {\"message\":\"gone\"}\n\n",
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "a body, DONE, and more",
+            format!("{}\n[DONE]\n{}\n", whole(r#"{"content":"a"}"#, "stop"), delta(r#"{"content":"b"}"#)),
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "llama.cpp's error",
+            unended(&[&delta(r#"{"content":"a"}"#)])
+                + "error: {\"code\":400,\"message\":\"the request exceeds the available context size\",\"type\":\"exceed_context_size_error\"}\n\n",
+            Fails(ModelErrorClass::ContextExhausted),
+        ),
         chat("junk", "data: {nonsense}\n\n".to_owned(), Fails(ModelErrorClass::Malformed)),
+    ]);
+}
+
+/// A chunk of the stream with this id.
+fn of(id: &str, delta: &str) -> String {
+    format!(r#"{{"id":"{id}","choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
+}
+
+#[test]
+fn beginnings() {
+    let pay = |id, n: u32| {
+        let call = format!(r#"{{"index":0,"id":"{id}","function":{{"name":"pay","arguments":"{{\"n\":{n}}}"}}}}"#);
+        format!(r#"{{"tool_calls":[{call}]}}"#)
+    };
+    let stream = |chunks: &[String], end: &str| {
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).chain([end]).collect();
+        events(&chunks)
+    };
+    let role = r#"{"role":"assistant","content":""}"#;
+    let say = |text: &str| format!(r#"{{"role":"assistant","content":"{text}"}}"#);
+    let more = |text: &str| format!(r#"{{"content":"{text}"}}"#);
+    hold(&[
+        chat(
+            "another stream in the place of the first",
+            stream(&[of("1", role), of("1", &pay("a", 1)), of("2", role), of("2", &pay("b", 2))], CALLS),
+            To("", &["b pay({\"n\":2})"], Finish::ToolCalls, &[]),
+        ),
+        chat(
+            "another stream after one chunk",
+            stream(&[of("1", &say("I will pay 5")), of("2", &say("I will")), of("2", &more(" not pay"))], STOP),
+            To("I will not pay", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "three beginnings",
+            stream(
+                &[
+                    of("1", role),
+                    of("1", &more("a")),
+                    of("2", &say("b")),
+                    of("2", &more("c")),
+                    of("3", &say("d")),
+                    of("3", &more("e")),
+                ],
+                STOP,
+            ),
+            To("de", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "an id for each chunk",
+            stream(&[of("1", role), of("2", &more("a")), of("3", &more("b"))], STOP),
+            To("ab", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "an id and a role for each chunk",
+            stream(&[of("1", &say("a")), of("2", &say("b")), of("3", &say("c"))], STOP),
+            To("abc", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "a role for each chunk, and an id for two",
+            stream(&[of("1", &say("a")), of("1", &say("b")), of("2", &say("c")), of("2", &say("d"))], STOP),
+            To("abcd", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "an id and a role for each of two chunks",
+            stream(&[of("1", &say("a")), of("2", &say("b"))], STOP),
+            To("ab", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "a beginning that is said twice",
+            stream(&[of("1", role), of("1", role), of("1", &more("a"))], STOP),
+            To("a", &[], Finish::Stop, &[]),
+        ),
+        chat(
+            "the beginning alone, twice",
+            unended(&[&of("1", &say("a")), &of("2", &say("b"))]),
+            Fails(ModelErrorClass::Transient),
+        ),
     ]);
 }
 
@@ -489,9 +624,17 @@ fn finishes_and_counts() {
         ends("tool_use", Finish::ToolCalls),
         ends("length", Finish::Length),
         ends("MAX_TOKENS", Finish::Length),
-        ends("model_length", Finish::Length),
+        fails("model_length", ModelErrorClass::ContextExhausted),
         ends("content_filter", Finish::Refused),
         ends("sensitive", Finish::Refused),
+        chat(
+            "a filter without words",
+            events(&[
+                &delta(r#"{"content":""}"#),
+                r#"{"choices":[{"index":0,"delta":{},"finish_reason":"content_filter","content_filter_results":{"hate":{"filtered":false},"violence":{"filtered":true}}}]}"#,
+            ]),
+            To("content_filter: violence", &[], Finish::Refused, &[]),
+        ),
         ends("weird", Finish::Other("weird".into())),
         fails("insufficient_system_resource", ModelErrorClass::Overloaded),
         fails("network_error", ModelErrorClass::Transient),

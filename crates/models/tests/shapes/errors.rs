@@ -1,7 +1,8 @@
 //! Error bodies of many providers, and the class each must get: what should follow, whoever said it.
 
 use longrein_core::outcome::ModelErrorClass::{
-    self, Authentication, BadRequest, ContentRefused, ContextExhausted, Overloaded, Quota, RateLimited, Transient,
+    self, Authentication, BadRequest, ContentRefused, ContextExhausted, Malformed, Overloaded, Quota, RateLimited,
+    Transient,
 };
 use longrein_models::{ModelConfig, connect};
 
@@ -23,7 +24,8 @@ const ROWS: &[Row] = &[
     ("openai", 400, r#"{"error":{"message":"Billing hard limit has been reached","type":"invalid_request_error","code":"billing_hard_limit_reached"}}"#, Quota),
     ("openai", 400, r#"{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#, ContextExhausted),
     ("openai", 400, r#"{"error":{"message":"Invalid 'messages[0].content': string too long. Expected a string with maximum length 10485760, but got a string with length 10485761 instead.","type":"invalid_request_error","code":"string_above_max_length"}}"#, ContextExhausted),
-    ("openai", 400, r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","type":"invalid_request_error","code":"unsupported_parameter"}}"#, BadRequest),
+    // Asked again with the other name of the field.
+    ("openai", 400, r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model.","type":"invalid_request_error","code":"unsupported_parameter"}}"#, Transient),
     ("openai", 400, r#"{"error":{"message":"Your request was rejected as a result of our safety system.","type":"invalid_request_error","code":"content_policy_violation"}}"#, ContentRefused),
     ("openai", 400, r#"{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy.","type":"invalid_request_error","code":"invalid_prompt"}}"#, ContentRefused),
     ("openai", 500, r#"{"error":{"message":"The server had an error while processing your request. Sorry about that!","type":"server_error"}}"#, Transient),
@@ -79,7 +81,7 @@ const ROWS: &[Row] = &[
     ("groq", 413, r#"{"error":{"message":"Request too large for model `x` in organization `o` service tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 7000, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}"#, ContextExhausted),
     ("groq", 429, r#"{"error":{"message":"Rate limit reached for model `x` on tokens per day (TPD): Limit 100000, Used 99000, Requested 2000.","type":"tokens","code":"rate_limit_exceeded"}}"#, RateLimited),
     ("groq", 498, r#"{"error":{"message":"Flex tier capacity exceeded","type":"capacity_exceeded"}}"#, Overloaded),
-    ("groq", 400, r#"{"error":{"message":"Failed to call a function. Please adjust your prompt.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=f>"}}"#, BadRequest),
+    ("groq", 400, r#"{"error":{"message":"Failed to call a function. Please adjust your prompt.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=f>"}}"#, Malformed),
     ("groq", 404, r#"{"error":{"message":"The model `x` has been decommissioned","type":"invalid_request_error","code":"model_decommissioned"}}"#, BadRequest),
     ("groq", 400, r#"{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error","code":"context_length_exceeded"}}"#, ContextExhausted),
     ("groq", 503, r#"{"error":{"message":"x is currently over capacity. Please try again and back off exponentially.","type":"internal_server_error"}}"#, Overloaded),
@@ -206,7 +208,67 @@ const ROWS: &[Row] = &[
     ("huggingface", 503, r#"{"error":"Model x is currently loading","estimated_time":20.0}"#, Overloaded),
     ("huggingface", 402, r#"{"error":"You have exceeded your monthly included credits"}"#, Quota),
     ("huggingface", 422, r#"{"error":"Input validation error: `inputs` must have less than 4095 tokens. Given: 5000","error_type":"validation"}"#, ContextExhausted),
+    ("gemini", 429, r#"{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"18s"}]}}"#, RateLimited),
+    ("gemini", 429, r#"{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"},{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}"#, Quota),
+    ("anthropic", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2027-01-01 at 00:00 UTC."}}"#, Quota),
+    ("siliconflow", 400, r#"{"code":20015,"message":"length of prompt_tokens (40000) must be less than max_seq_len (32768).","data":null}"#, ContextExhausted),
 ];
+
+/// How long a refusal asks for in its body.
+#[tokio::test]
+async fn pauses_that_are_asked_for_in_the_body_are_heard() {
+    let soon = jiff::Timestamp::now().as_millisecond() + 7_000;
+    let reset = format!(
+        r#"{{"error":{{"message":"slow","code":429,"metadata":{{"headers":{{"X-RateLimit-Reset":"{soon}"}}}}}}}}"#
+    );
+    for (status, body, seconds) in [
+        (
+            429,
+            r#"{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3.2s"}]}}"#,
+            Some(4..=4),
+        ),
+        (
+            429,
+            r#"{"error":{"message":"Rate limit reached. Please try again in 3s.","code":"rate_limit_exceeded"}}"#,
+            Some(3..=3),
+        ),
+        (
+            429,
+            r#"{"error":{"message":"Rate limit reached. Please try again in 1m2.5s. Visit x.","code":"rate_limit_exceeded"}}"#,
+            Some(63..=63),
+        ),
+        (
+            429,
+            r#"{"error":{"message":"Rate limit reached. Please try again in 20ms.","code":"rate_limit_exceeded"}}"#,
+            Some(1..=1),
+        ),
+        (
+            429,
+            r#"{"error":{"message":"No deployments available for selected model, Try again in 60 seconds."}}"#,
+            Some(60..=60),
+        ),
+        (
+            429,
+            r#"{"error":{"message":"Your account reached max request: 3, please try again after 1 seconds"}}"#,
+            Some(1..=1),
+        ),
+        (429, "Too many requests, retry after 2 minutes.", Some(120..=120)),
+        (429, &reset, Some(4..=7)),
+        (503, r#"{"error":{"message":"overloaded","retry_after":12}}"#, Some(12..=12)),
+        (429, r#"{"error":{"message":"Please try again in a moment"}}"#, None),
+        (400, r#"{"error":{"message":"Bad schema, try again in 3s"}}"#, None),
+    ] {
+        let server = server(response(&format!("{status} X"), body)).await;
+        let config = ModelConfig { base_url: Some(server.url), ..ModelConfig::default() };
+        let model = connect(&spec("openai/asked"), &config).expect("good settings");
+        let failure = model.send(model.encode(&prompt(0, vec![user("hello")]))).await.expect_err(body);
+        let heard = failure.retry_after_s;
+        assert!(
+            seconds.as_ref().map_or(heard.is_none(), |range| heard.is_some_and(|s| range.contains(&s))),
+            "{body}: {heard:?}"
+        );
+    }
+}
 
 #[tokio::test]
 async fn every_error_in_its_class() {

@@ -24,6 +24,11 @@ pub(crate) struct Server {
 
 /// A server that goes through `steps` for each request.
 pub(crate) async fn server(steps: Vec<Step>) -> Server {
+    servers(vec![steps]).await
+}
+
+/// A server with other steps for each request; the last are those of all that follow.
+pub(crate) async fn servers(steps: Vec<Vec<Step>>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a well-behaved client");
     let url = format!("http://{}/v1/", listener.local_addr().expect("a well-behaved client"));
     let connections = Arc::new(AtomicUsize::new(0));
@@ -38,10 +43,14 @@ pub(crate) async fn server(steps: Vec<Step>) -> Server {
     server
 }
 
-async fn serve(mut stream: TcpStream, steps: Vec<Step>, requests: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, steps: Vec<Vec<Step>>, requests: Arc<Mutex<Vec<String>>>) {
     while let Some(request) = read_request(&mut stream).await {
-        requests.lock().expect("a well-behaved client").push(request);
-        for step in &steps {
+        let before = {
+            let mut requests = requests.lock().expect("a well-behaved client");
+            requests.push(request);
+            requests.len() - 1
+        };
+        for step in &steps[before.min(steps.len() - 1)] {
             match step {
                 Step::Write(text) => stream.write_all(text.as_bytes()).await.unwrap_or(()),
                 Step::Sleep(time) => tokio::time::sleep(*time).await,
