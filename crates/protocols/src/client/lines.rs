@@ -356,7 +356,9 @@ mod tests {
                 UNREADABLE => format!("{id}: {}", error.message),
                 _ => format!("{id}: error {}", error.code.0),
             },
-            other => serde_json::to_string(&other).unwrap(),
+            other @ (JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_)) => {
+                serde_json::to_string(&other).unwrap()
+            }
         };
         let found: Vec<String> = lines.flat_map(|line| reader.read(line)).map(shown).collect();
         let fits = |(found, wanted): (&String, &&str)| match wanted.strip_suffix('*') {
