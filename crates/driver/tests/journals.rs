@@ -75,7 +75,7 @@ fn the_journal_of_0_1_0_folds_to_what_it_folded_to_then() {
     );
     assert_eq!(
         (RENDERING, shown.as_str()),
-        (2, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
+        (3, "67376bc6c0db49cb332411fb70354140fd196f6e72db20cc99cb3f84940e1f02"),
         "the prompt made of old events has other bytes: raise the version of the rendering"
     );
 }
@@ -89,7 +89,7 @@ fn the_journal_of_0_1_0_makes_the_same_snapshots_until_the_fold_is_another() {
     let digest = Digest::of_parts(saved.iter().map(Vec::as_slice));
     assert_eq!(
         (snapshot::FOLD, digest.as_str()),
-        (7, "2d998fc3ecdaf05135303f1a4e3f472a6ce44253ae6c2a5ab9031ff5b3fcec55"),
+        (8, "56b3300c9f1f5775b950f45de82d78302fb0408cf9be57ba19e37035d5bd7121"),
         "the same events make another state: raise the version of the fold"
     );
 }
