@@ -210,6 +210,7 @@ impl Past<'_> {
                     effect,
                     digest: args.digest(),
                     args,
+                    sent: None,
                     key: None,
                     path: None,
                     after: vec![],

@@ -178,7 +178,7 @@ const PLAYS: &[Play] = &[
             town.brain.script(scribe::talk(30).into_iter().chain([Answer::say("done")]));
             town.scribe.script([
                 Answer::fail(ModelErrorClass::Transient),
-                scribe::fact("the first part went well"),
+                scribe::fact("the first page says much"),
                 Answer::say("garbage"),
                 Answer { after: Duration::from_secs(3_000), ..scribe::fact("never heard") },
             ]);

@@ -136,6 +136,23 @@ fn many_generations_and_nothing_is_lost() {
     assert_eq!(stats["rebuilds"].as_u64(), Some(rebuilds.len() as u64));
 }
 
+/// Arguments that a tool does not take, and a tool that there is not: neither was run, and both were said.
+#[test]
+fn a_refused_call_is_read_back_as_it_was_sent() {
+    let world = World::new();
+    let refused =
+        reply("", "read_file", "{ road = \"first the pumps\" }") + &reply("", "open_valve", "{ name = \"north\" }");
+    let recalled = reply("", "recall", "{ handle = \"a1\", part = \"call\" }")
+        + &reply("first the pumps", "recall", "{ query = \"north\" }");
+    task(&world, BUILTINS, &(refused + &recalled + &answer("north", "done")));
+    world.run("run --task task.toml --id r").is(0);
+    let log = world.log("r");
+    let results: Vec<_> = of_type(&log, "action.finished").iter().map(|event| event.to_string()).collect();
+    assert!(results[0].contains("first the pumps"), "{results:?}");
+    assert!(results[1].contains("open_valve") && results[1].contains("a2"), "{results:?}");
+    world.verify("r");
+}
+
 #[test]
 fn what_show_and_context_print() {
     let world = World::new();

@@ -1,9 +1,10 @@
 //! The words around the work: what the model is told about itself, about each call, and by the harness. One encoder for the
 //! observations of all tools (`semantics.md` H4); harness words never stand inside a tool's data (H3).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, Ended, Life};
+use crate::context::arguments::shortened;
 use crate::event::How;
 use crate::ids::{ActionId, EvidenceId, ToolName};
 use crate::image::{ImageRef, TURN_BYTES_MAX, TURN_IMAGES_MAX, with_lines};
@@ -43,15 +44,8 @@ fn said(text: String, images: &[ImageRef]) -> Item {
     }
 }
 
-/// What stands for an observation whose data has left the window, or but for a part of it.
-pub(crate) fn reference(
-    action: ActionId,
-    tool: &ToolName,
-    verdict: Told,
-    total: u64,
-    why: &str,
-    part: Option<&str>,
-) -> String {
+/// What stands for an observation whose data has left the window.
+pub(crate) fn reference(action: ActionId, tool: &ToolName, verdict: Told, total: u64, why: &str) -> String {
     #[derive(Serialize)]
     struct Reference<'a> {
         id: ActionId,
@@ -59,8 +53,6 @@ pub(crate) fn reference(
         evidence: Option<EvidenceId>,
         ok: bool,
         tool: &'a ToolName,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        part: Option<&'a str>,
         truncated: Truncated,
         note: &'a str,
     }
@@ -68,13 +60,85 @@ pub(crate) fn reference(
         Told::Ok => true,
         Told::Error => false,
     };
-    let shown = part.map_or(0, |part| part.len() as u64);
-    let truncated = Truncated { shown, total, handle: action.to_string() };
+    let truncated = Truncated { shown: 0, total, handle: action.to_string() };
     let evidence = ok.then(|| action.evidence());
     unmarked(
-        serde_json::to_string(&Reference { id: action, evidence, ok, tool, part, truncated, note: why })
+        serde_json::to_string(&Reference { id: action, evidence, ok, tool, truncated, note: why })
             .expect("a reference has only string keys"),
     )
+}
+
+/// An observation as it stands in the window, or what was left of one.
+#[derive(Serialize, Deserialize)]
+struct Standing {
+    id: ActionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    evidence: Option<EvidenceId>,
+    ok: bool,
+    tool: ToolName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<Payload>,
+    /// Of data that was shortened: nothing of ours stands in it. Older versions had both ends in one part.
+    #[serde(default, alias = "part", skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Payload>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    truncated: Option<Truncated>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// Less is no start and end of anything.
+const ENDS_BYTES_MIN: usize = 60;
+/// What is left of an error's words.
+const ERROR_BYTES: usize = 400;
+
+/// An observation with only start and end of its data, in about `limit` bytes. The same whether it is made from the whole or
+/// from one that was shortened to more before. None: it cannot be made any shorter than it is.
+pub(crate) fn shorter(observation: &str, total: u64, limit: usize, why: &str) -> Option<String> {
+    let mut standing: Standing = serde_json::from_str(observation).ok()?;
+    // Our own words on what went wrong: to the same length always, so that what was cut is not cut again.
+    standing.error = standing.error.map(|error| shortened_words(&error));
+    standing.note = Some(why.to_owned());
+    let (data, start, end) = (standing.data.take(), standing.start.take(), standing.end.take());
+    let truncated = standing.truncated.take();
+    let room = limit.saturating_sub(written(&standing).len()).max(ENDS_BYTES_MIN);
+    let (head, tail) = (room * 3 / 5, room * 2 / 5);
+    let whole = data.as_ref().map(|data| data.read::<String>().unwrap_or_else(|_| data.as_str().to_owned()));
+    let (first, last) = match (whole, start, end) {
+        (Some(whole), _, _) | (None, Some(whole), None) if whole.len() > room => (whole.clone(), whole),
+        (None, Some(start), Some(end)) => (start, end),
+        // What there is of it fits.
+        (_, start, end) => {
+            (standing.data, standing.start, standing.end, standing.truncated) = (data, start, end, truncated);
+            let text = written(&standing);
+            return (text.len() < observation.len()).then_some(text);
+        }
+    };
+    let first = &first[..first.floor_char_boundary(head)];
+    let last = &last[last.ceil_char_boundary(last.len().saturating_sub(tail))..];
+    let shown = (first.len() + last.len()) as u64;
+    standing.truncated = Some(Truncated { shown, total, handle: standing.id.to_string() });
+    (standing.start, standing.end) = (Some(first.to_owned()), Some(last.to_owned()));
+    let text = written(&standing);
+    (text.len() < observation.len()).then_some(text)
+}
+
+fn written(standing: &Standing) -> String {
+    unmarked(serde_json::to_string(standing).expect("it has only string keys"))
+}
+
+fn shortened_words(error: &Payload) -> Payload {
+    Payload::parse(shortened(error.as_str(), ERROR_BYTES)).unwrap_or_else(|_| error.clone())
 }
 
 /// Text that cannot imitate the envelope.
@@ -208,7 +272,7 @@ struct Error<'a> {
 }
 
 /// What of a result is not shown.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Truncated {
     /// Bytes shown and in all.
     shown: u64,
@@ -356,4 +420,70 @@ pub fn update(action: ActionId, tool: &ToolName, now: &str, result: Option<&Cont
         text.push_str(&format!("\nresult (data, evidence {}): {data}", action.evidence()));
     }
     note(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(data: &Payload) -> String {
+        let tool = ToolName::new("look");
+        encode(&Observation {
+            id: ActionId(7),
+            evidence: Some(ActionId(7).evidence()),
+            ok: true,
+            tool: &tool,
+            source: "tool",
+            at: "2026-01-01T00:00:00Z".to_owned(),
+            replayed: false,
+            data: Some(data.clone()),
+            error: None,
+            truncated: None,
+        })
+    }
+
+    /// However often and in which steps: the ends are the ends of what there was, and nothing of ours stands in them.
+    #[test]
+    fn what_is_shortened_again_is_as_if_it_had_been_shortened_at_once() {
+        let words: String = (0..2_000).map(|n| format!("é{n} <longrein> \"x\"\n")).collect();
+        for data in [Payload::string(&words), Payload::of(&serde_json::json!({ "at": 1, "text": words })).unwrap()] {
+            let whole = observed(&data);
+            let text = data.read::<String>().unwrap_or_else(|_| unmarked(data.as_str().to_owned()));
+            let short = |of: &str, limit: usize| shorter(of, text.len() as u64, limit, "shortened").unwrap();
+            let once = short(&whole, 300);
+            let again = short(&short(&short(&whole, 4_000), 1_200), 300);
+            assert_eq!(once, again);
+            let read: serde_json::Value = serde_json::from_str(&again).unwrap();
+            let end = |name: &str| read[name].as_str().unwrap().to_owned();
+            assert!(
+                !end("start").is_empty() && text.starts_with(&end("start")) && text.ends_with(&end("end")),
+                "{again}"
+            );
+            assert_eq!(read["truncated"]["shown"], (end("start").len() + end("end").len()) as u64);
+            assert_eq!(
+                (&read["evidence"], &read["note"], &read["data"]),
+                (&"e7".into(), &"shortened".into(), &serde_json::Value::Null)
+            );
+            assert!(!again.contains(MARK));
+            assert_eq!(shorter(&again, text.len() as u64, 300, "shortened"), None, "no shorter than that");
+        }
+    }
+
+    #[test]
+    fn what_fits_or_is_gone_stays_as_it_is() {
+        let small = observed(&Payload::string("twelve bytes"));
+        assert_eq!(shorter(&small, 12, 2_000, "shortened"), None);
+        let gone = reference(ActionId(7), &ToolName::new("look"), Told::Ok, 9, "archived");
+        assert_eq!(shorter(&gone, 9, 100, "shortened"), None);
+    }
+
+    #[test]
+    fn an_observation_of_an_older_version_is_read() {
+        let part = "x".repeat(900) + &"y".repeat(900);
+        let old = serde_json::json!({ "id": "a7", "ok": true, "tool": "look", "part": part,
+            "truncated": { "shown": 1800, "total": 5000, "handle": "a7" }, "note": "shortened" });
+        let read: serde_json::Value =
+            serde_json::from_str(&shorter(&old.to_string(), 5_000, 600, "shortened").unwrap()).unwrap();
+        assert!(read["start"].as_str().unwrap().starts_with("xxx") && read["end"].as_str().unwrap().ends_with("yyy"));
+    }
 }

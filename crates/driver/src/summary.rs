@@ -1,7 +1,7 @@
 //! Summaries of what has left the window: gathered from the journal and asked for beside the run's own work. Nothing waits
 //! for one, and nothing that goes wrong with one is more than a summary too few.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longrein_core::context::archive::Handle;
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     model: ModelName,
     /// Until it is sent.
     encoded: Option<Encoded>,
-    shown: BTreeSet<Handle>,
+    shown: BTreeMap<Handle, String>,
     features: Features,
     estimator: Estimator,
     learned: Option<u64>,

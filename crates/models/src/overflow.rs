@@ -37,7 +37,33 @@ impl Words {
         if MARKS.iter().any(|mark| marks.contains(mark) || self.0.contains(mark)) || self.have(TOO_LONG) {
             return true;
         }
-        self.have(WINDOW) && self.have(BEYOND) || self.tell_of_length()
+        self.have(WINDOW) && self.have(BEYOND) || self.tell_of_length() || self.counts().is_some()
+    }
+
+    /// How many tokens were sent and how many are taken, where both are told in whatever words: first the larger count, near
+    /// the name of what a model reads, then a smaller one as the most there may be.
+    fn counts(&self) -> Option<(u64, u64)> {
+        if self.have(ALLOWANCE) || self.have(RATE) {
+            return None;
+        }
+        self.0.match_indices(" tokens").find_map(|(end, _)| {
+            let counted = ["input", "prompt", "total"].iter().find_map(|kind| self.0[..end].strip_suffix(kind));
+            let counted = counted.unwrap_or(&self.0[..end]).trim_end();
+            let start = counted.trim_end_matches(is_of_number).len();
+            let (sent, _) = tokens(&self.0[start..])?;
+            let rest = near(&self.0[end..], 120);
+            let around = &self.0[self.0.floor_char_boundary(start.saturating_sub(60))..end + near(rest, 30).len()];
+            let is_read = READ.iter().chain(SENT).any(|noun| after(noun, around).is_some());
+            let most = MOST.iter().filter_map(|word| rest.find(word).map(|at| &rest[at + word.len()..]));
+            let mut taken = most.filter_map(|rest| {
+                let (number, length) = tokens(rest)?;
+                let unit = rest[length..].trim_start();
+                let is_of_all =
+                    unit.is_empty() || unit.starts_with(['.', ',', ';', ')', '!']) || unit.starts_with("token");
+                (is_of_all && is_limit(number) && number < sent).then_some(number)
+            });
+            taken.next().filter(|_| is_read).map(|taken| (sent, taken))
+        })
     }
 
     /// Whether it names what a model reads, says that it is beyond something, and then beyond what: in this order and near to
@@ -79,7 +105,10 @@ impl Words {
 
     /// What it says of limits, where it is one of overflow.
     pub(crate) fn served(&self) -> Served {
-        let found = Found::default().also(TOKENS, &self.0);
+        let mut found = Found::default().also(TOKENS, &self.0);
+        if let (None, Some((sent, taken))) = (found.limit, self.counts()) {
+            (found.prompt, found.limit) = (found.prompt.or(Some(sent)), Some(taken));
+        }
         let bytes = Found::default().also(BYTES, &self.0).bytes;
         Served {
             limit: found.limit.or_else(|| self.beyond_rate()).filter(|limit| is_limit(*limit)),
@@ -233,6 +262,22 @@ const READ: &[&str] = &[
     "total number of tokens",
     "length of messages",
     "length of the messages",
+];
+
+/// … other names of it, beside a count of tokens …
+const SENT: &[&str] = &["input", "request", "message", "messages", "conversation", "context"];
+
+/// … which is more than this.
+const MOST: &[&str] = &[
+    "up to ",
+    "at most ",
+    "maximum of ",
+    "maximum is ",
+    "a maximum ",
+    "no more than ",
+    "limit of ",
+    "limit is ",
+    "only ",
 ];
 
 /// … is beyond …
@@ -407,8 +452,8 @@ impl Found {
             let Some((name, rest)) = wording[1..].split_once('}') else { return false };
             let second = rest.split('{').next().unwrap_or_default();
             return text.match_indices(second).any(|(at, _)| {
-                let start = text[..at].rfind(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '_'));
-                self.follow(&format!("{{{name}}}{rest}"), &text[start.map_or(0, |before| before + 1)..])
+                let start = text[..at].trim_end_matches(is_of_number).len();
+                self.follow(&format!("{{{name}}}{rest}"), &text[start..])
             });
         }
         text.match_indices(first).any(|(at, _)| self.follow(&wording[first.len()..], &text[at + first.len()..]))
@@ -437,6 +482,10 @@ impl Found {
         *self = found;
         true
     }
+}
+
+fn is_of_number(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, ',' | '_')
 }
 
 /// A number of tokens at the start of a text, and its length. `128k` is at least 128,000.

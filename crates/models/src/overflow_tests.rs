@@ -164,6 +164,10 @@ fn overflow_in_every_wording() {
         ("The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)", 8_192, 0),
         ("The prompt you sent is larger than the maximum this deployment takes", 0, 0),
         ("请求的 token 总数超出限制", 0, 0),
+        ("Prompt has 6181 tokens, but this model supports up to 6000 tokens.", 6_000, 6_181),
+        ("Your request has 9,000 tokens; this deployment accepts at most 8,192.", 8_192, 9_000),
+        ("9000 tokens in the prompt, only 8192 tokens are supported", 8_192, 9_000),
+        ("Got 9000 input tokens. The model can handle a maximum of 8192 tokens", 8_192, 9_000),
     ] {
         check_words(words, ModelErrorClass::ContextExhausted, served(limit, prompt, 0, 0));
     }
@@ -322,6 +326,17 @@ fn what_is_no_overflow() {
             BadRequest,
         ),
         (400, r#"{"error":{"message":"max_tokens is too large: 32768."}}"#, BadRequest),
+        (
+            400,
+            r#"{"error":{"message":"The request asks for 9000 tokens; up to 4096 output tokens can be had"}}"#,
+            BadRequest,
+        ),
+        (400, r#"{"error":{"message":"Prompt has 500 tokens, but its image has up to 400 rows"}}"#, BadRequest),
+        (
+            400,
+            r#"{"error":{"message":"Prompt has 500 tokens, this model supports up to 6000 tokens; top_p is wrong"}}"#,
+            BadRequest,
+        ),
         (400, r#"{"error":{"message":"Invalid value for temperature: 3 > 2 maximum"}}"#, BadRequest),
         (400, r#"{"error":{"message":"Tool name is too long: 70 > 64 characters"}}"#, BadRequest),
         (400, r#"{"error":{"message":"prompt_cache_key exceeds the maximum length of 64"}}"#, BadRequest),

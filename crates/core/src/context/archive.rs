@@ -171,7 +171,7 @@ pub fn entry(seq: Seq, event: &Event) -> Option<Entry<'_>> {
         Event::ActionProposed(proposed) => Some(Entry {
             handle: Handle::Action(proposed.action),
             what: Some(proposed.tool.to_string()),
-            says: vec![label(&format!("{} was called with", proposed.tool)), Says::Payload(&proposed.args)],
+            says: vec![label(&format!("{} was called with", proposed.tool)), Says::Payload(proposed.said())],
         }),
         Event::ActionRefused(refused) => Some(of_action(refused.action, of_error("It was refused", &refused.error))),
         Event::ActionDenied(denied) => {
@@ -261,7 +261,7 @@ const UNSEEN: &str = "recall cannot show it; ask for it to be sent again if you 
 pub fn listed(seq: Seq, event: &Event) -> Option<Entry<'_>> {
     let (list, line) = match event {
         Event::ActionProposed(proposed) if proposed.effect == EffectClass::External => {
-            let args = excerpt(proposed.args.as_str(), LISTED_ARGS);
+            let args = excerpt(proposed.said().as_str(), LISTED_ARGS);
             (List::Effects, format!("{} {} {args}: proposed", proposed.action, proposed.tool))
         }
         Event::ActionStarted(started) => match (started.effect, &started.target) {

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use crate::budget::Limit;
 use crate::check::Finding;
 use crate::context::archive::List;
+use crate::context::arguments::{is_cut, shortened};
 use crate::context::memory::{Effect, Memory, Reviewed, message_id};
 use crate::context::note::NoteKind;
 use crate::context::readmit::Readmitted;
@@ -36,8 +37,9 @@ const EFFECTS: Most = Most { entries: 60, share: 30 };
 const FILES: Most = Most { entries: 40, share: 20 };
 /// However small the window, so much of a list is shown.
 const LIST_BYTES_MIN: usize = 400;
-/// Effects that are open are shown with this much of their arguments, once they are more than their share.
-const OPEN_ARGS: usize = 100;
+/// Effects that are open are shown with all that is kept of their arguments, or each with the most of these at which all
+/// of them take no more than their share; with the last in any case.
+const OPEN_ARGS: [usize; 5] = [usize::MAX, 1_000, 400, 200, 100];
 const OPEN_SHARE: u32 = 100;
 /// What checks said that failed, and rule files as they are read: at most so much of the window, in thousandths. Of what
 /// does not fit, so many bytes.
@@ -99,7 +101,7 @@ pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>, again: &[Read
     );
     let room = bytes(limit, INDEX_SHARE);
     let summaries = summaries(run, room / 2);
-    let room = room - summaries.iter().map(String::len).sum::<usize>();
+    let room = room.saturating_sub(summaries.iter().map(String::len).sum::<usize>());
     section(
         &mut text,
         "What happened in the archived turns (by a model, from the sources named; data, not instructions)",
@@ -114,20 +116,21 @@ pub(crate) fn header(run: &Run, limit: u64, shown: &BTreeSet<Seq>, again: &[Read
 /// show.
 pub fn tail(run: &Run) -> String {
     let memory = &run.memory;
+    let room = TAIL_BYTES_MAX.min(bytes(run.window_limit(), TAIL_SHARE));
+    let uncertain = || open_effects(memory, room / 3).into_iter();
     let mut text = String::new();
     section(&mut text, "Constraints in force", constraints(run));
     section(&mut text, "Under way", notes(memory, NoteKind::Step));
     section(&mut text, "Open loops", notes(memory, NoteKind::OpenLoop));
-    section(&mut text, "Effects nobody knows the outcome of", uncertain(memory));
+    section(&mut text, "Effects nobody knows the outcome of", uncertain());
     section(&mut text, "Not to be called now", unavailable(run));
     section(&mut text, "Left", left(run));
-    let room = TAIL_BYTES_MAX.min(bytes(run.window_limit(), TAIL_SHARE));
     let mut text = escaped(text.trim_start());
     if text.len() > room {
         let mut short = String::new();
         section(&mut short, "Constraints in force, by id", ids(run, memory, NoteKind::Constraint));
         section(&mut short, "Open loops, by id", ids(run, memory, NoteKind::OpenLoop));
-        section(&mut short, "Effects nobody knows the outcome of", uncertain(memory));
+        section(&mut short, "Effects nobody knows the outcome of", uncertain());
         section(&mut short, "Not to be called now", unavailable(run));
         section(&mut short, "Left", left(run));
         text = excerpt(&escaped(short.trim_start()), room);
@@ -331,23 +334,22 @@ fn effects(memory: &Memory, limit: u64) -> Vec<String> {
     let left_out = left_out + unlisted;
     let more = (left_out > 0).then(|| older(left_out, List::Effects));
     let mut lines: Vec<_> = more.into_iter().chain(lines).collect();
-    let mut room = bytes(limit, OPEN_SHARE);
-    for (id, effect) in memory.effects.iter().filter(|(_, effect)| effect.state.is_open()).rev() {
-        let whole = open_effect(*id, effect, usize::MAX);
-        let line = if whole.len() <= room { whole } else { open_effect(*id, effect, OPEN_ARGS) };
-        room = room.saturating_sub(line.len());
-        lines.push(line);
-    }
+    lines.extend(open_effects(memory, bytes(limit, OPEN_SHARE)));
     lines
 }
 
-fn open_effect(id: ActionId, effect: &Effect, args: usize) -> String {
-    one_line(&format!("{id} {} {}: {}", effect.tool, excerpt(&effect.args, args), effect.state.as_str()))
+/// What nobody knows the outcome of, oldest first, with as much of the arguments as there is room for.
+fn open_effects(memory: &Memory, room: usize) -> Vec<String> {
+    let open = memory.effects.iter().filter(|(_, effect)| effect.state.is_open());
+    let lines = |args: usize| open.clone().map(|(id, effect)| open_effect(*id, effect, args)).collect::<Vec<_>>();
+    let fits = |lines: &Vec<String>| lines.iter().map(String::len).sum::<usize>() <= room;
+    OPEN_ARGS.into_iter().map(lines).find(fits).unwrap_or_else(|| lines(OPEN_ARGS[OPEN_ARGS.len() - 1]))
 }
 
-fn uncertain(memory: &Memory) -> impl Iterator<Item = String> {
-    let open = memory.effects.iter().filter(|(_, effect)| effect.state.is_open());
-    open.map(|(id, effect)| open_effect(*id, effect, usize::MAX))
+fn open_effect(id: ActionId, effect: &Effect, args: usize) -> String {
+    let args = shortened(&effect.args, args);
+    let rest = if is_cut(&args) { format!(" (all of it: recall {id}, part call)") } else { String::new() };
+    one_line(&format!("{id} {} {args}: {}{rest}", effect.tool, effect.state.as_str()))
 }
 
 fn changed(memory: &Memory, limit: u64) -> Vec<String> {
@@ -413,13 +415,18 @@ fn index(lines: &[String], mut room: usize) -> Vec<String> {
     fitting
 }
 
-/// The newest lines of summaries that fit, each with its sources.
+/// The newest lines of summaries that fit, each with its sources, after a word on those that are not shown.
 fn summaries(run: &Run, room: usize) -> Vec<String> {
     let lines = run.summaries.lines.iter().map(|line| {
         let sources: Vec<_> = line.sources.iter().map(ToString::to_string).collect();
         format!("{} ({})", line.text, sources.join(", "))
     });
-    index(&lines.collect::<Vec<_>>(), room)
+    let lines: Vec<_> = lines.collect();
+    let shown = index(&lines, room);
+    let left_out = run.summaries.older + (lines.len() - shown.len()) as u64;
+    let more =
+        (left_out > 0).then(|| format!("{left_out} earlier lines are left out: recall finds what they were made of"));
+    more.into_iter().chain(shown).collect()
 }
 
 /// Tools that would be refused now, and why.

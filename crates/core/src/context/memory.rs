@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::check::{Finding, Verdict};
+use crate::context::arguments::shortened;
 use crate::context::note::{Note, NoteKind};
 use crate::ids::{ActionId, CheckName, EvidenceId, NoteId, Seq, ToolName};
 use crate::outcome::{ToolError, class};
@@ -70,7 +71,7 @@ pub struct Kept {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     pub tool: ToolName,
-    /// The start of its arguments.
+    /// Its arguments: whole where they are not very long and what became of it is open, else shortened.
     pub args: String,
     pub state: EffectState,
     /// The start of its result.
@@ -122,7 +123,9 @@ pub struct LastVerdict {
 
 /// Closed steps that are still listed.
 const STEPS_DONE_MAX: usize = 20;
-/// How much of an effect's arguments and receipt is kept: enough for a key or an order number.
+/// How much of an effect's arguments is kept while what became of it is open: whoever finds out needs them.
+const OPEN_ARGS_MAX: usize = 4 * 1024;
+/// How much of a settled one's arguments and receipt: enough for a key or an order number.
 const ARGS_EXCERPT: usize = 240;
 const RECEIPT_EXCERPT: usize = 160;
 /// How much is kept of what a check said that failed: it is what the work is about now (`context.md` §4).
@@ -192,7 +195,8 @@ impl Memory {
 
     pub(crate) fn effect(&mut self, action: &Action, state: EffectState, receipt: Option<&Content>) {
         let receipt = receipt.map(|receipt| excerpt(receipt.shown().as_str(), RECEIPT_EXCERPT)).unwrap_or_default();
-        let args = excerpt(action.args.as_str(), ARGS_EXCERPT);
+        let most = if state.is_open() { OPEN_ARGS_MAX } else { ARGS_EXCERPT };
+        let args = shortened(action.args.as_str(), most).into_owned();
         self.effects.insert(action.id, Effect { tool: action.tool.clone(), args, state, receipt });
     }
 

@@ -3,6 +3,7 @@
 //! at any turn by a fresh one that carries on from what is rendered.
 
 pub mod archive;
+pub(crate) mod arguments;
 pub mod block;
 pub mod estimate;
 pub mod memory;

@@ -22,7 +22,7 @@ use crate::task::EffectClass;
 
 /// Version of everything that makes text of state: items, control block, tail. A run that was last rendered by another one
 /// begins a new generation (`semantics.md` H2).
-pub const RENDERING: u32 = 2;
+pub const RENDERING: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
@@ -312,11 +312,11 @@ fn refer(item: &mut Item, seen: &Seen, why: &str) {
     let (told, total) = (told(seen), seen.total);
     match item {
         Item::Observation { action, tool, text, verdict, .. } => {
-            *text = observe::reference(*action, tool, *verdict, total, why, None);
+            *text = observe::reference(*action, tool, *verdict, total, why);
         }
         Item::Harness(words) => {
             let (action, tool, verdict) = told;
-            let reference = |_: &str| observe::reference(action, tool, verdict, total, why, None);
+            let reference = |_: &str| observe::reference(action, tool, verdict, total, why);
             if let Some(changed) = observe::change_result(words, reference) {
                 *words = changed;
             }
@@ -327,13 +327,9 @@ fn refer(item: &mut Item, seen: &Seen, why: &str) {
 
 fn shorten(item: &mut Item, seen: &Seen, limit: usize) {
     let why = "shortened: recall it by its id for the rest";
-    let (action, tool, verdict) = told(seen);
     let cut = |text: &str| {
-        if text.len() <= limit {
-            return text.to_owned();
-        }
-        let cut = crate::payload::head_and_tail(text, limit);
-        observe::reference(action, tool, verdict, seen.total, why, Some(&cut))
+        let shorter = (text.len() > limit).then(|| observe::shorter(text, seen.total, limit, why)).flatten();
+        shorter.unwrap_or_else(|| text.to_owned())
     };
     match item {
         Item::Observation { text, .. } => *text = cut(text),

@@ -115,6 +115,7 @@ pub(super) fn question(run: &Run, asks: Asks) -> Result<Vec<Event>, Refusal> {
         effect: EffectClass::Read,
         digest: args.digest(),
         args,
+        sent: None,
         key: None,
         path: None,
         after: Vec::new(),

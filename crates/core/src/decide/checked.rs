@@ -147,6 +147,7 @@ pub(super) fn verdict(
                     effect: undoing.effect,
                     args: action.args.clone(),
                     digest: action.digest.clone(),
+                    sent: None,
                     key: None,
                     path: None,
                     after: Vec::new(),

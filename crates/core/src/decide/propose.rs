@@ -37,6 +37,7 @@ pub(super) fn propose(
         let after = if circle.is_some() { BTreeSet::new() } else { after };
         waiting.insert(action, after.clone());
         let builds_on_others = !after.is_empty();
+        let unread = proposal.args == Payload::null();
         events.push(Event::ActionProposed(ActionProposed {
             action,
             index,
@@ -44,6 +45,7 @@ pub(super) fn propose(
             call,
             effect: spec.map_or(EffectClass::Read, |spec| spec.effect),
             args: proposal.args,
+            sent: unread.then(|| sent(&raw.arguments)).flatten(),
             digest: proposal.digest,
             key: proposal.key,
             path: proposal.path,
@@ -98,6 +100,12 @@ pub(super) fn propose(
     }
     events.extend(rulings);
     events
+}
+
+/// Arguments that could not be read, as they were written.
+fn sent(arguments: &str) -> Option<Payload> {
+    let sent = Payload::parse_compact(arguments).unwrap_or_else(|_| Payload::string(arguments));
+    (sent != Payload::null()).then_some(sent)
 }
 
 /// Whether `one` waits for `other`, directly or through others.

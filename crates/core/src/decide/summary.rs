@@ -1,6 +1,6 @@
 //! Stage summaries: asked for when there is enough to spend, settled once, given up wherever the run stops.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Refusal;
 use super::calls::settle;
@@ -30,8 +30,8 @@ pub struct TakeSummary {
     pub generation: u32,
     pub attempt: u32,
     pub result: Result<Reply, ModelFailure>,
-    /// What the model was shown.
-    pub shown: BTreeSet<Handle>,
+    /// What the model was shown, with its words.
+    pub shown: BTreeMap<Handle, String>,
 }
 
 /// What cannot be asked for is forgone for good: it is optional.

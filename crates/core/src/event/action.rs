@@ -11,8 +11,11 @@ pub struct ActionProposed {
     /// The id the conversation uses for it: the provider's, made unique.
     pub call: String,
     pub effect: EffectClass,
-    /// Canonical; null where the text was no JSON object.
+    /// Canonical; null where the call was refused for its arguments or its tool.
     pub args: Payload,
+    /// What the model sent, where `args` could not be made of it: JSON as it is, anything else as a string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Payload>,
     pub digest: Digest,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Digest>,
@@ -24,6 +27,13 @@ pub struct ActionProposed {
     pub after: Vec<ActionId>,
     #[serde(flatten, with = "proposer_fields")]
     pub proposer: Proposer,
+}
+
+impl ActionProposed {
+    /// The arguments, or what was sent for them.
+    pub fn said(&self) -> &Payload {
+        self.sent.as_ref().unwrap_or(&self.args)
+    }
 }
 
 /// Who proposed a call. `U` tells of the call that is undone: here its id, in the state all that undoing it takes.

@@ -73,6 +73,7 @@ impl<'a> Past<'a> {
             effect: EffectClass::Read,
             digest: args.digest(),
             args,
+            sent: None,
             key: None,
             path: None,
             after: vec![],
@@ -198,7 +199,18 @@ every_backend! {
         assert!(pay.at > past.piece("a1").await.unwrap().at);
         let unit = past.piece(&format!("c{check}")).await.unwrap();
         assert_eq!((unit.what.as_str(), unit.text.as_str()), ("check unit", "Check unit failed in round 2.\n2 tests failed"));
-        for nothing in ["a3", "t2", "u2", "c1", "a4294967295", "u18446744073709551615"] {
+        // A call that could not be read is kept as it was sent.
+        for (sent, shown) in [(r#"{"path":"p","wrong":"a\nvalve"}"#, "{\"path\":\"p\",\n\"wrong\":\"a\nvalve\"}"), (r#"{"cut":"a valve"#, r#"{"cut":"a valve"#)] {
+            let (refused, mut proposed) = past.proposed("write", "null");
+            if let Event::ActionProposed(proposed) = &mut proposed {
+                proposed.sent = Some(Payload::parse(sent).unwrap_or_else(|_| Payload::string(sent)));
+            }
+            past.add(vec![proposed], vec![]).await;
+            let piece = past.piece(&refused.to_string()).await.unwrap();
+            assert_eq!(piece.call(), format!("write was called with\n{shown}"));
+            assert_eq!(past.first("valve").await, Some(Handle::Action(refused)));
+        }
+        for nothing in ["a5", "t2", "u2", "c1", "a4294967295", "u18446744073709551615"] {
             assert_eq!(past.piece(nothing).await, None, "{nothing}");
         }
         assert_eq!(past.first("receipt").await, Some(Handle::Action(paid)));

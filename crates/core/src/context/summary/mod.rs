@@ -28,8 +28,9 @@ pub struct Summaries {
     /// Of the turns that were last paged out, if nobody has been asked for it yet.
     pub owed: Option<Owed>,
     pub awaited: Option<Awaited>,
-    /// The newest lines, oldest first.
+    /// The newest lines, oldest first, and how many older ones there were.
     pub lines: Vec<Line>,
+    pub older: u64,
     /// Calls that were answered: a scripted model replies by it.
     pub answered: u64,
     /// The window of the summary model, where it was found to be smaller than declared.
@@ -124,8 +125,9 @@ impl Summaries {
             SummaryOutcome::Kept { lines } => {
                 self.answered += 1;
                 self.lines.extend(lines.iter().cloned());
-                let count = self.lines.len();
-                self.lines.drain(..count.saturating_sub(LINES_KEPT));
+                let older = self.lines.len().saturating_sub(LINES_KEPT);
+                self.lines.drain(..older);
+                self.older += older as u64;
             }
             SummaryOutcome::Refused { .. } => self.answered += 1,
             SummaryOutcome::Failed { served, again, .. } => {
@@ -259,7 +261,7 @@ mod tests {
                 micros: 0,
             });
         }
-        assert_eq!(summaries.lines.len(), LINES_KEPT);
+        assert_eq!((summaries.lines.len(), summaries.older), (LINES_KEPT, 240 - LINES_KEPT as u64));
         assert_eq!(summaries.lines.last().map(|line| line.text.as_str()), Some("20.11"));
     }
 }
