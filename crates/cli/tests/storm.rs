@@ -31,6 +31,8 @@ const KILLS: u64 = 200;
 const WORKERS: u64 = 4;
 /// Kills one run has to survive; then another begins.
 const KILLS_PER_RUN: u64 = 12;
+/// Behind no event.
+const NOTHING_YET: &str = "(nothing yet)";
 /// Different last events that kills must have hit behind.
 const PLACES_MIN: usize = 7;
 /// Until one looks again for a tool to kill: the shortest tools run longer.
@@ -90,6 +92,13 @@ struct Tally {
 impl Storm {
     fn tally(&self, note: impl FnOnce(&mut Tally)) {
         note(&mut self.tally.lock().expect("a thread that panics ends the storm"));
+    }
+
+    /// Whether most kills by now were so early that nothing was written yet.
+    fn is_mostly_too_early(&self) -> bool {
+        let tally = self.tally.lock().expect("a thread that panics ends the storm");
+        let early = tally.places.get(NOTHING_YET).copied().unwrap_or_default();
+        early * 2 > tally.places.values().sum::<u64>()
     }
 
     fn report(&self, took: Duration) {
@@ -310,7 +319,9 @@ impl<'a> Life<'a> {
             return None;
         }
         let longest = [20_000, 80_000, 200_000, 400_000, 800_000][self.dice.below(5)];
-        Some(Duration::from_micros(self.dice.below(longest) as u64))
+        // Where processes are slow to begin, most would be dead before they had written anything.
+        let slower = if self.storm.is_mostly_too_early() { 4 } else { 1 };
+        Some(Duration::from_micros((slower * self.dice.below(longest)) as u64))
     }
 
     /// What others do meanwhile, the first one last.
@@ -362,7 +373,7 @@ impl<'a> Life<'a> {
         let _ = self.storm.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(1)));
         let Some(events) = self.operator.events(&self.world.run) else {
             assert!(!self.exists, "{} was there and is gone", self.world.run);
-            self.storm.tally(|tally| *tally.places.entry("(nothing yet)".to_owned()).or_default() += 1);
+            self.storm.tally(|tally| *tally.places.entry(NOTHING_YET.to_owned()).or_default() += 1);
             return;
         };
         self.exists = true;
